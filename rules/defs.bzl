@@ -1,0 +1,20 @@
+"""qola's public rules and macros.
+
+A user's BUILD file needs `qola_library` alone. The others are what a generated
+repository calls; they are public, so that such a repository can be read.
+"""
+
+load("//rules/private:header_set.bzl", _header_set = "header_set")
+load("//rules/private:kernel_instances.bzl", _kernel_instances = "kernel_instances")
+load("//rules/private:module_library.bzl", _module_library = "module_library")
+load("//rules/private:providers.bzl", _QolaLibraryInfo = "QolaLibraryInfo")
+load("//rules/private:public_headers.bzl", _public_headers = "public_headers")
+load("//rules/private:qola_library.bzl", _qola_library = "qola_library")
+
+qola_library = _qola_library
+QolaLibraryInfo = _QolaLibraryInfo
+
+header_set = _header_set
+kernel_instances = _kernel_instances
+module_library = _module_library
+public_headers = _public_headers

@@ -1,0 +1,187 @@
+"""The module extension: AITER sources, manifests and ROCm, as tags in MODULE.bazel.
+
+Example:
+    qola = use_extension("@qola//rules:extensions.bzl", "qola")
+    qola.manifest(name = "mine", file = "//:mine.toml")
+    use_repo(qola, "qola_mine")
+"""
+
+load("//rules/private:aiter_git.bzl", "aiter_git")
+load("//rules/private:aiter_local.bzl", "aiter_local")
+load("//rules/private:aiter_wheel.bzl", "aiter_wheel")
+load("//rules/private:kernel_repository.bzl", "kernel_repository")
+load("//rules/private:manifest_repository.bzl", "manifest_repository")
+load("//rules/private:pip_repository.bzl", "pip_repository")
+load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
+
+_DEFAULT_AITER = "aiter"
+
+def _place(module, tag_class, tag):
+    """Where a tag stands, as an error names it."""
+    return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
+
+def _collect(mctx, tag_class):
+    """Tags of one class by name, each once.
+
+    Args:
+      mctx: the module context.
+      tag_class: name of the tag class.
+
+    Returns:
+      dict from name to struct(tag, module, place).
+    """
+    found = {}
+    for module in mctx.modules:
+        for tag in getattr(module.tags, tag_class):
+            place = _place(module, tag_class, tag)
+            if tag.name in found:
+                _fail_twice(tag.name, found[tag.name].place, place)
+            found[tag.name] = struct(module = module, place = place, tag = tag)
+    return found
+
+def _fail_twice(name, first, second):
+    fail("""
+qola: one name for two things
+  place:    {second}
+  found:    name = "{name}", which {first} has too
+  expected: a name of its own: it becomes the name of a repository
+  fix:      rename one of them""".format(first = first, name = name, second = second))
+
+def _display(label):
+    """A label as the path its user knows."""
+    return label.package + "/" + label.name if label.package else label.name
+
+def _declare_trees(mctx):
+    """Declares a repository per AITER source and returns their names."""
+    declared = {}
+    for tag_class in ["wheel", "git", "local"]:
+        for name, entry in _collect(mctx, tag_class).items():
+            if name in declared:
+                _fail_twice(name, declared[name], entry.place)
+            declared[name] = entry.place
+            if tag_class == "wheel":
+                aiter_wheel(
+                    name = name,
+                    package = entry.tag.package,
+                    place = entry.place,
+                    sha256 = entry.tag.sha256,
+                    version = entry.tag.version,
+                )
+            elif tag_class == "git":
+                aiter_git(name = name, commit = entry.tag.commit, place = entry.place, remote = entry.tag.remote)
+            else:
+                aiter_local(name = name, path = entry.tag.path, place = entry.place)
+    if _DEFAULT_AITER not in declared:
+        pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
+        aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
+        declared[_DEFAULT_AITER] = "third_party/aiter/wheel.json"
+    return declared
+
+def _declare_rocm(mctx):
+    """Declares @qola_rocm; the root module decides where it is."""
+    path = ""
+    for module in mctx.modules:
+        for tag in module.tags.rocm:
+            if module.is_root:
+                path = tag.path
+    rocm_repository(name = "qola_rocm", path = path)
+
+def _qola_impl(mctx):
+    trees = _declare_trees(mctx)
+    _declare_rocm(mctx)
+    pip_repository(name = "qola_pip_runtime", requirements = Label("//third_party/python:runtime.txt"))
+    pip_repository(name = "qola_pip_dev", requirements = Label("//third_party/python:dev.txt"))
+
+    plans = {name: [] for name in trees}
+    for name, entry in _collect(mctx, "manifest").items():
+        aiter = entry.tag.aiter
+        if aiter not in trees:
+            fail("""
+qola: unknown AITER source
+  place:    {place}
+  found:    aiter = "{aiter}"
+  expected: one of {known}
+  fix:      declare qola.wheel, qola.git or qola.local with that name""".format(
+                aiter = aiter,
+                known = ", ".join(sorted(trees)),
+                place = entry.place,
+            ))
+        manifest_repository(
+            name = "qola_" + name,
+            aiter = "@{}//:AITER.json".format(aiter),
+            aiter_name = aiter,
+            display = _display(entry.tag.file),
+            manifest = entry.tag.file,
+            manifest_name = name,
+        )
+        plans[aiter].append("@qola_{}//:plan.json".format(name))
+    for aiter in sorted(plans):
+        kernel_repository(
+            name = "qola_kernels_" + aiter,
+            aiter_name = aiter,
+            plans = sorted(plans[aiter]),
+        )
+
+    # Every fetch is pinned by digest or commit, and what is detected on the
+    # machine (ROCm) is a repository of its own that watches it.
+    return mctx.extension_metadata(reproducible = True)
+
+_wheel = tag_class(
+    attrs = {
+        "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
+        "package": attr.string(default = "amd-aiter", doc = "Name on the package index."),
+        "sha256": attr.string(doc = "Digest of the wheel, 64 hexadecimal digits.", mandatory = True),
+        "version": attr.string(doc = "Exact version, for example 0.1.7.post2.dev18.", mandatory = True),
+    },
+    doc = "An AITER source: a wheel, fetched by the machine's pip and verified.",
+)
+
+_git = tag_class(
+    attrs = {
+        "commit": attr.string(doc = "Full commit id, 40 hexadecimal digits.", mandatory = True),
+        "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
+        "remote": attr.string(doc = "What git fetches from.", mandatory = True),
+    },
+    doc = "An AITER source: a commit with its submodules.",
+)
+
+_local = tag_class(
+    attrs = {
+        "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
+        "path": attr.string(doc = "Directory, absolute or relative to the root module.", mandatory = True),
+    },
+    doc = "An AITER source: a directory on this machine.",
+)
+
+_manifest = tag_class(
+    attrs = {
+        "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
+        "file": attr.label(doc = "The TOML manifest.", mandatory = True),
+        "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
+    },
+    doc = "A manifest: becomes @qola_<name> with one target per module.",
+)
+
+_rocm = tag_class(
+    attrs = {
+        "path": attr.string(doc = "Prefix of the ROCm installation.", mandatory = True),
+    },
+    doc = "The ROCm installation to use. Only the root module's tag counts; without one, ROCM_PATH, /opt/rocm and /usr are searched.",
+)
+
+qola = module_extension(
+    implementation = _qola_impl,
+    doc = """Declares qola's repositories.
+
+Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
+instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); and
+@qola_rocm (toolchain).
+""",
+    tag_classes = {
+        "git": _git,
+        "local": _local,
+        "manifest": _manifest,
+        "rocm": _rocm,
+        "wheel": _wheel,
+    },
+)

@@ -1,0 +1,42 @@
+"""aiter_wheel: the AITER source tree out of its wheel, fetched by pip."""
+
+load(":host_python.bzl", "run_qola")
+load(":tree_build_file.bzl", "write_tree_build_file")
+
+def _aiter_wheel_impl(rctx):
+    run_qola(rctx, "qola.fetch", [
+        "--package",
+        rctx.attr.package,
+        "--version",
+        rctx.attr.version,
+        "--sha256",
+        rctx.attr.sha256,
+        "--place",
+        rctx.attr.place,
+        "--output",
+        "aiter.zip",
+    ])
+    rctx.extract("aiter.zip")
+    rctx.delete("aiter.zip")
+    write_tree_build_file(rctx, {
+        "kind": "wheel",
+        "package": rctx.attr.package,
+        "sha256": rctx.attr.sha256,
+        "version": rctx.attr.version,
+    })
+
+aiter_wheel = repository_rule(
+    implementation = _aiter_wheel_impl,
+    attrs = {
+        "package": attr.string(doc = "Name on the package index.", mandatory = True),
+        "place": attr.string(doc = "Where the pin stands, for error messages.", mandatory = True),
+        "sha256": attr.string(doc = "Digest of the wheel file.", mandatory = True),
+        "version": attr.string(doc = "Exact version; pre-releases are allowed.", mandatory = True),
+    },
+    doc = """AITER's sources and generators from its wheel.
+
+The machine's own pip configuration (index, mirrors, certificates) says where
+the file comes from; the digest says which file it is, so none of pip's
+settings is part of the result.
+""",
+)

@@ -1,0 +1,77 @@
+"""Runs qola's Python in a repository rule."""
+
+# qola's Python is written for these and newer; tests run it on 3.10 to 3.14.
+_MINIMUM = (3, 10)
+
+def host_python(rctx):
+    """Finds the Python that repository rules run.
+
+    Args:
+      rctx: the repository or module context.
+
+    Returns:
+      Path of an interpreter of at least the minimum version.
+    """
+    named = rctx.getenv("QOLA_PYTHON")
+    python = named or rctx.which("python3")
+    if not python:
+        fail("""
+qola: ToolchainError: no Python
+  place:    PATH
+  found:    no python3
+  expected: Python {}.{} or newer
+  fix:      install python3, or set QOLA_PYTHON to an interpreter""".format(*_MINIMUM))
+    result = rctx.execute([python, "-c", "import sys; print(*sys.version_info[:2])"])
+    version = tuple([int(n) for n in result.stdout.strip().split(" ")]) if result.return_code == 0 else ()
+    if version < _MINIMUM:
+        fail("""
+qola: ToolchainError: this Python cannot run qola
+  place:    {place}
+  found:    {found}
+  expected: Python {major}.{minor} or newer
+  fix:      set QOLA_PYTHON to such an interpreter""".format(
+            place = "QOLA_PYTHON" if named else "python3 on PATH",
+            found = str(python) + (" is version " + ".".join([str(n) for n in version]) if version else ": " + result.stderr.strip()),
+            major = _MINIMUM[0],
+            minor = _MINIMUM[1],
+        ))
+    return python
+
+def _watch_sources(rctx, directory):
+    # Each .py file, not the tree: a __pycache__ that appears beside them must
+    # not make a plan stale. Starlark has no recursion; the package is two deep.
+    for entry in directory.readdir():
+        if entry.basename.endswith(".py"):
+            rctx.watch(entry)
+        elif entry.is_dir and entry.basename != "__pycache__":
+            for nested in entry.readdir():
+                if nested.basename.endswith(".py"):
+                    rctx.watch(nested)
+
+def run_qola(rctx, module, args, python_path = []):
+    """Runs a module of qola's Python package and fails with its own words.
+
+    Args:
+      rctx: the repository context.
+      module: name of the module, such as qola.repository.
+      args: its arguments.
+      python_path: further import directories.
+    """
+    root = rctx.path(Label("//:MODULE.bazel")).dirname
+    _watch_sources(rctx, root.get_child("qola"))
+    python = host_python(rctx)
+    result = rctx.execute(
+        [python, "-B", "-s", "-m", module] + args,
+        environment = {
+            # Generators iterate over sets in places; a plan must not depend on it.
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": ":".join([str(root)] + [str(p) for p in python_path]),
+            "PYTHONSAFEPATH": "1",
+        },
+        timeout = 3600,
+    )
+    if result.return_code != 0:
+        fail("\n" + (result.stderr or result.stdout).strip())
+    if result.stderr.strip():
+        # buildifier: disable=print
+        print("\n" + result.stderr.strip())

@@ -1,0 +1,28 @@
+"""The transition under which every kernel is built, whatever the build around it says."""
+
+# A kernel's bytes must depend on its manifest and toolchain alone. Each of
+# these options would otherwise reach its command line, and with it the cache
+# key: one consumer's --copt=-g would recompile 540 kernels for everybody.
+_NORMALISED = {
+    "//command_line_option:collect_code_coverage": False,
+    "//command_line_option:compilation_mode": "opt",
+    "//command_line_option:conlyopt": [],
+    "//command_line_option:copt": [],
+    "//command_line_option:cpu": "k8",
+    "//command_line_option:cxxopt": [],
+    "//command_line_option:features": [],
+    "//command_line_option:force_pic": True,
+    "//command_line_option:linkopt": [],
+    "//command_line_option:per_file_copt": [],
+    "//command_line_option:strip": "never",
+}
+
+def _kernel_transition_impl(_settings, _attr):
+    # Label() makes the platform's name right in a consumer's repository too.
+    return _NORMALISED | {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
+
+kernel_transition = transition(
+    implementation = _kernel_transition_impl,
+    inputs = [],
+    outputs = _NORMALISED.keys() + ["//command_line_option:platforms"],
+)

@@ -1,0 +1,72 @@
+"""pip_repository: Python packages from hash-pinned requirements, by the machine's own pip."""
+
+load(":host_python.bzl", "host_python")
+
+_BUILD = '''# Written by @qola//rules/private:pip_repository.bzl.
+
+load("@rules_python//python:defs.bzl", "py_library")
+
+package(default_visibility = ["//visibility:public"])
+
+exports_files(["requirements.txt"])
+
+py_library(
+    name = "packages",
+    srcs = glob(["site/**/*.py"], allow_empty = True),
+    data = glob(
+        ["site/**"],
+        exclude = ["site/**/*.py", "site/**/__pycache__/**"],
+        allow_empty = True,
+    ),
+    imports = ["site"],
+)
+'''
+
+def _pip_repository_impl(rctx):
+    python = host_python(rctx)
+    requirements = rctx.path(rctx.attr.requirements)
+    rctx.watch(requirements)
+    result = rctx.execute(
+        [
+            python,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--no-input",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--no-deps",
+            "--no-compile",
+            "--no-warn-script-location",
+            "--target=site",
+            "--requirement",
+            requirements,
+        ],
+        # A user's pip.conf may say user = true, which --target refuses.
+        environment = {"PIP_ROOT_USER_ACTION": "ignore", "PIP_USER": "0"},
+        timeout = 1800,
+    )
+    if result.return_code != 0:
+        fail("""
+qola: ToolchainError: pip could not install qola's Python packages
+  place:    {place}
+  found:    {found}
+  expected: every pinned file, from the index of this machine's pip configuration
+  fix:      {python} -m pip config debug; python3 -m pip --version (Debian: apt-get install python3-pip)""".format(
+            place = rctx.attr.requirements,
+            found = result.stderr.strip(),
+            python = python,
+        ))
+    rctx.symlink(requirements, "requirements.txt")
+    rctx.file("BUILD.bazel", _BUILD, executable = False)
+
+pip_repository = repository_rule(
+    implementation = _pip_repository_impl,
+    attrs = {
+        "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
+    },
+    doc = "Installs pinned wheels and offers them as //:packages. An index, mirror or certificate comes from pip's own configuration.",
+    environ = ["QOLA_PYTHON"],
+)

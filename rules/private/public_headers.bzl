@@ -1,0 +1,20 @@
+"""public_headers: what a user of a module's library compiles against."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+def public_headers(name, config, headers):
+    """Declares the public headers of one manifest.
+
+    Args:
+      name: target name.
+      config: label of qola_config.h: namespace and signatures of this manifest.
+      headers: label of the header_set with the AITER and CK headers that the
+        public ones include.
+    """
+    cc_library(
+        name = name,
+        hdrs = [config],
+        includes = ["include"],
+        visibility = ["//visibility:public"],
+        deps = [headers, Label("//qola/cpp_itfs:headers")],
+    )

@@ -1,0 +1,79 @@
+"""qola_library: a module's shared library, built under the kernel transition."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load(":kernel_transition.bzl", "kernel_transition")
+load(":providers.bzl", "QolaLibraryInfo")
+
+def _linking_context(ctx, library):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    return cc_common.create_linking_context(linker_inputs = depset([
+        cc_common.create_linker_input(
+            owner = ctx.label,
+            libraries = depset([cc_common.create_library_to_link(
+                actions = ctx.actions,
+                cc_toolchain = toolchain,
+                dynamic_library = library,
+                feature_configuration = features,
+            )]),
+        ),
+    ]))
+
+def _qola_library_impl(ctx):
+    # An attribute with an outgoing transition is a list of one.
+    info = ctx.attr.library[0][QolaLibraryInfo]
+    library = ctx.actions.declare_file(info.file_name)
+    ctx.actions.symlink(output = library, target_file = info.library)
+    return [
+        CcInfo(
+            compilation_context = info.headers.compilation_context,
+            linking_context = _linking_context(ctx, library),
+        ),
+        DefaultInfo(
+            files = depset([library]),
+            runfiles = ctx.runfiles([library]),
+        ),
+        QolaLibraryInfo(
+            file_name = info.file_name,
+            headers = info.headers,
+            library = library,
+            plan = info.plan,
+        ),
+    ]
+
+qola_library = rule(
+    implementation = _qola_library_impl,
+    attrs = {
+        "library": attr.label(
+            cfg = kernel_transition,
+            doc = "The module in the manifest's repository: @qola_<manifest>//:<module>.",
+            mandatory = True,
+            providers = [QolaLibraryInfo],
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+    doc = """The shared library of one module of a manifest.
+
+Builds `<namespace>_<module>.so` under the kernel transition: optimised, for
+ROCm, untouched by the --copt, --features or -c of the surrounding build. As a
+dependency of cc_binary or cc_library it brings the public headers and links
+the library dynamically.
+
+Example:
+    qola_library(
+        name = "te_libmha_fwd",
+        library = "@qola_te//:libmha_fwd",
+    )
+""",
+    fragments = ["cpp"],
+    provides = [CcInfo, QolaLibraryInfo],
+    toolchains = use_cc_toolchain(),
+)

@@ -1,0 +1,141 @@
+"""Finds a local ROCm and asks its compiler what it is: the reading half of the ROCm repository."""
+
+load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS")
+
+# Where ROCm is looked for after the tag's path and ROCM_PATH: AMD's packages,
+# then the layout of Debian's.
+USUAL_PREFIXES = ["/opt/rocm", "/usr"]
+
+def candidate_prefixes(path, rocm_path_env):
+    """Prefixes to try, in order.
+
+    Args:
+      path: the rocm() tag's path, or "". A named path is the only candidate:
+        falling back from an explicit choice would hide its being wrong.
+      rocm_path_env: the value of ROCM_PATH, or None.
+
+    Returns:
+      A list of absolute directory names.
+    """
+    if path:
+        return [path]
+    return ([rocm_path_env] if rocm_path_env else []) + USUAL_PREFIXES
+
+def parse_version(text):
+    """Reads `hipcc --version`.
+
+    Args:
+      text: the standard output of the command.
+
+    Returns:
+      A struct with hip_version ("7.2.53211"), clang_version ("22.1.8"),
+      amd_clang (bool) and clang_dir (directory of the clang that hipcc runs);
+      None where the text has no such lines.
+    """
+    found = {"amd_clang": False, "clang_dir": "", "clang_version": "", "hip_version": ""}
+    for line in text.splitlines():
+        if line.startswith("HIP version:"):
+            found["hip_version"] = line.split(":")[1].strip().split("-")[0]
+        elif "clang version" in line:
+            found["amd_clang"] = line.startswith("AMD ")
+            found["clang_version"] = line.split("clang version")[1].strip().split(" ")[0]
+        elif line.startswith("InstalledDir:"):
+            found["clang_dir"] = line.split(":", 1)[1].strip()
+    if not found["hip_version"] or not found["clang_dir"]:
+        return None
+    return struct(**found)
+
+def parse_include_dirs(text):
+    """Reads the include search lists of `-E -v`.
+
+    Args:
+      text: standard error of the compiler, one list per pass (host, device).
+
+    Returns:
+      The directories in order of appearance, each once.
+    """
+    dirs = {}
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("#include "):
+            inside = True
+        elif line.startswith("End of search list"):
+            inside = False
+        elif inside:
+            dirs[line.strip()] = True
+    return dirs.keys()
+
+def optional_flags(probe, amd_clang):
+    """The optional flags a compiler gets.
+
+    Args:
+      probe: function(list of arguments) -> bool, True where the compiler
+        accepts them.
+      amd_clang: whether the compiler is AMD's own clang.
+
+    Returns:
+      A flat list of arguments.
+    """
+    flags = []
+    for flag in OPTIONAL_FLAGS:
+        if flag in AMD_CLANG_ONLY and not amd_clang:
+            continue
+        if probe(flag):
+            flags += flag
+    return flags
+
+_EMPTY_COMPILE = ["-x", "hip", "--offload-arch=gfx942", "-E", "/dev/null", "-o", "/dev/null"]
+
+def _probe(rctx, command):
+    return lambda flag: rctx.execute(command + flag + _EMPTY_COMPILE).return_code == 0
+
+def _command(prefix, hipcc):
+    # HIP_PLATFORM: without it hipcc looks for a device and says so each time.
+    # ROCM_PATH: a distribution's clang under /usr has the device libraries in
+    # its resource directory and finds them only when no path is named.
+    named = ["-u", "ROCM_PATH"] if prefix == "/usr" else ["ROCM_PATH=" + prefix]
+    return ["/usr/bin/env"] + named + ["HIP_PLATFORM=amd", hipcc]
+
+def detect_rocm(rctx, path, rocm_path_env):
+    """Looks for a ROCm that answers.
+
+    Args:
+      rctx: the repository context.
+      path: the rocm() tag's path, or "".
+      rocm_path_env: the value of ROCM_PATH, or None.
+
+    Returns:
+      A struct (prefix, "" for a distribution's layout, hipcc, hip_version, clang_version, amd_clang,
+      clang_dir, include_dirs, library_dir, flags), or None where none answers.
+    """
+    for prefix in candidate_prefixes(path, rocm_path_env):
+        hipcc = rctx.path(prefix + "/bin/hipcc")
+        if not hipcc.exists:
+            continue
+
+        command = _command(prefix, hipcc)
+        version = parse_version(rctx.execute(command + ["--version"]).stdout)
+        if not version:
+            continue
+        verbose = rctx.execute(command + ["-v"] + _EMPTY_COMPILE)
+        library = [
+            d
+            for d in [prefix + "/lib/x86_64-linux-gnu", prefix + "/lib", prefix + "/lib64"]
+            if rctx.path(d + "/libamdhip64.so").exists
+        ]
+        if verbose.return_code != 0 or not library:
+            continue
+        return struct(
+            prefix = "" if prefix == "/usr" else prefix,
+            hipcc = str(hipcc),
+            hip_version = version.hip_version,
+            clang_version = version.clang_version,
+            amd_clang = version.amd_clang,
+            clang_dir = version.clang_dir,
+            # Bazel compares them with the dependency file's paths, where no
+            # ".." is left.
+            include_dirs = [str(rctx.path(d)) for d in parse_include_dirs(verbose.stderr)],
+            library_dir = library[0],
+            flags = optional_flags(_probe(rctx, command), version.amd_clang),
+        )
+    return None

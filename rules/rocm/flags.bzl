@@ -1,0 +1,72 @@
+"""The compiler flags AITER builds its kernels with, as data.
+
+Source: aiter/jit/core.py and aiter/jit/utils/cpp_extension.py of the AITER
+trees qola serves. AITER gates the optional ones on the HIP version and then
+probes each; the probe alone decides here, because it asks the compiler that
+will run.
+"""
+
+# Given to every HIP compile, whoever asks: they decide code generation for a
+# shared library and keep the machine out of the object file.
+BASE_FLAGS = [
+    "-x",
+    "hip",
+    "-std=c++20",
+    "-fPIC",
+    "-fno-gpu-rdc",
+    "-ffunction-sections",
+    "-fdata-sections",
+    # A GPU SDK update must not change code through __DATE__, and no path of
+    # the machine that compiled may reach the object.
+    "-Werror=date-time",
+    "-no-canonical-prefixes",
+    "-ffile-compilation-dir=.",
+]
+
+# The feature "aiter": what AITER's own sources and CK's kernels expect.
+AITER_FLAGS = [
+    "-O3",
+    "-mcmodel=large",
+    "-fno-unique-section-names",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-DWITH_HIP",
+    "-D__HIP_PLATFORM_AMD__=1",
+    "-D__HIP_PLATFORM_HCC__=1",
+    "-DUSE_ROCM=1",
+    "-DHIPBLAS_V2",
+    "-DCUDA_HAS_FP16=1",
+    "-DLEGACY_HIPBLAS_DIRECT",
+    "-DUSE_PROF_API=1",
+    "-U__HIP_NO_HALF_CONVERSIONS__",
+    "-U__HIP_NO_HALF_OPERATORS__",
+    "-Wno-unused-result",
+    "-Wno-switch-bool",
+    "-Wno-vla-cxx-extension",
+    "-Wno-undefined-func-template",
+    "-Wno-macro-redefined",
+    "-Wno-missing-template-arg-list-after-template-kw",
+]
+
+# Each is offered to the compiler once, when the ROCm repository is fetched,
+# and left out where refused. One entry is one option with its arguments.
+OPTIONAL_FLAGS = [
+    ["-fgpu-flush-denormals-to-zero"],
+    ["-fno-offload-uniform-block"],
+    ["-mllvm", "--amdgpu-kernarg-preload-count=16"],
+    ["-mllvm", "--lsr-drop-solution=1"],
+    ["-mllvm", "-enable-post-misched=0"],
+    ["-mllvm", "-amdgpu-early-inline-all=true"],
+    ["-mllvm", "-amdgpu-function-calls=false"],
+    ["-mllvm", "-amdgpu-coerce-illegal-types=1"],
+]
+
+# Together with -amdgpu-early-inline-all=true this takes upstream clang from
+# 20 s to over 10 minutes a kernel (measured with clang 22.1.8); AMD's own
+# clang is built for the pair.
+AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
+
+# Defines that depend on the arch a target is compiled for.
+ARCH_DEFINES = {
+    "gfx950": ["__Float4_e2m1fn_x2"],
+}

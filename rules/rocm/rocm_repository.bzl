@@ -1,0 +1,85 @@
+"""The repository @qola_rocm: the local ROCm as a C++ toolchain, or one that explains its absence."""
+
+load(":detect.bzl", "detect_rocm")
+
+_BUILD = '''# Written by @qola//rules/rocm:rocm_repository.bzl from the ROCm on this machine.
+# Make it again: bazel fetch --force --repo=@qola_rocm
+
+load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
+
+rocm_toolchain(
+    name = "toolchain",
+    amd_clang = {amd_clang},
+    clang_version = {clang_version},
+    hip_version = {hip_version},
+    include_dirs = {include_dirs},
+    library_dir = {library_dir},
+    optional_flags = {flags},
+    tools = {tools},
+    rocm_path = {prefix},
+)
+'''
+
+def _tools(rctx, rocm):
+    llvm = rocm.clang_dir
+    return {
+        "ar": llvm + "/llvm-ar",
+        "gcc": rocm.hipcc,
+        "ld": llvm + "/ld.lld",
+        "nm": llvm + "/llvm-nm",
+        "objcopy": llvm + "/llvm-objcopy",
+        "objdump": llvm + "/llvm-objdump",
+        "strip": llvm + "/llvm-strip",
+    }
+
+def _rocm_repository_impl(rctx):
+    path = rctx.attr.path
+    rocm = detect_rocm(rctx, path, rctx.getenv("ROCM_PATH"))
+    if not rocm and path:
+        fail("""
+qola: ToolchainError: no ROCm at the path that was named
+  place:    rocm(path = "{path}")
+  found:    no runnable {path}/bin/hipcc with libamdhip64.so beside it
+  expected: the prefix of a ROCm installation, such as /opt/rocm
+  fix:      correct the path, or leave the tag out to have ROCM_PATH, /opt/rocm and /usr searched""".format(path = path))
+    if rocm:
+        rctx.watch(rocm.hipcc)
+        values = dict(
+            amd_clang = rocm.amd_clang,
+            clang_version = rocm.clang_version,
+            flags = rocm.flags,
+            hip_version = rocm.hip_version,
+            include_dirs = rocm.include_dirs,
+            library_dir = rocm.library_dir,
+            prefix = rocm.prefix,
+            tools = _tools(rctx, rocm),
+        )
+    else:
+        rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
+        values = dict(
+            amd_clang = False,
+            clang_version = "",
+            flags = [],
+            hip_version = "",
+            include_dirs = [],
+            library_dir = "",
+            prefix = "",
+            tools = {t: "missing_rocm.sh" for t in ["ar", "gcc", "ld", "nm", "objcopy", "objdump", "strip"]},
+        )
+    rctx.file("BUILD.bazel", _BUILD.format(**{k: repr(v) for k, v in values.items()}), executable = False)
+    rctx.file("rocm.json", json.encode({
+        "amd_clang": values["amd_clang"],
+        "clang_version": values["clang_version"],
+        "hip_version": values["hip_version"],
+        "prefix": values["prefix"],
+    }) + "\n", executable = False)
+
+rocm_repository = repository_rule(
+    implementation = _rocm_repository_impl,
+    attrs = {
+        "path": attr.string(doc = "Prefix of a ROCm installation; empty: ROCM_PATH, /opt/rocm, /usr are searched."),
+    },
+    configure = True,
+    doc = "Detects ROCm and probes its compiler once. Defines @qola_rocm//:toolchain and rocm.json (versions).",
+    environ = ["ROCM_PATH"],
+)

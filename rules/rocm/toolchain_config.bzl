@@ -1,0 +1,96 @@
+"""The features of the ROCm C++ toolchain."""
+
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load(
+    "@rules_cc//cc:cc_toolchain_config_lib.bzl",
+    "env_entry",
+    "env_set",
+    "feature",
+    "flag_group",
+    "flag_set",
+    "tool_path",
+)
+load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common")
+load(":flags.bzl", "AITER_FLAGS", "BASE_FLAGS")
+
+_COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
+_LINK = [
+    ACTION_NAMES.cpp_link_executable,
+    ACTION_NAMES.cpp_link_dynamic_library,
+    ACTION_NAMES.cpp_link_nodeps_dynamic_library,
+]
+
+def _flags(actions, flags):
+    return flag_set(actions = actions, flag_groups = [flag_group(flags = flags)] if flags else [])
+
+def _features(ctx):
+    return [
+        # Bazel would otherwise add flags of its own choice (-g0, -O2,
+        # -DNDEBUG, frame pointers) by compilation mode.
+        feature(name = "default_compile_flags"),
+        feature(name = "opt"),
+        feature(name = "dbg"),
+        feature(name = "supports_pic", enabled = True),
+        # One archive action less for each kernel instance: lld takes the
+        # objects between --start-lib and --end-lib.
+        feature(name = "supports_start_end_lib", enabled = True),
+        feature(name = "supports_dynamic_linker", enabled = True),
+        feature(
+            name = "rocm",
+            enabled = True,
+            env_sets = [env_set(
+                actions = _COMPILE + _LINK,
+                # Named, so that hipcc does not look for a device on each call.
+                env_entries = [env_entry(key = "HIP_PLATFORM", value = "amd")] + (
+                    [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
+                ),
+            )],
+            flag_sets = [
+                _flags(_COMPILE, BASE_FLAGS),
+                _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + (
+                    ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else []
+                )),
+            ],
+        ),
+        # What AITER compiles its sources with; asked for by the targets of a
+        # generated repository, never by a consumer's own HIP code.
+        feature(
+            name = "aiter",
+            flag_sets = [_flags(_COMPILE, AITER_FLAGS + ctx.attr.optional_flags)],
+        ),
+    ]
+
+def _rocm_toolchain_config_impl(ctx):
+    return cc_common.create_cc_toolchain_config_info(
+        ctx = ctx,
+        abi_libc_version = "glibc",
+        abi_version = "gnu",
+        compiler = "hipcc",
+        cxx_builtin_include_directories = ctx.attr.include_dirs,
+        features = _features(ctx),
+        host_system_name = "local",
+        target_cpu = "k8",
+        target_libc = "glibc",
+        target_system_name = "x86_64-linux-gnu",
+        tool_paths = [
+            tool_path(name = name, path = path)
+            for name, path in sorted((ctx.attr.tools | {"cpp": ctx.attr.tools["gcc"], "gcov": "/bin/false"}).items())
+        ],
+        toolchain_identifier = "rocm",
+    )
+
+rocm_toolchain_config = rule(
+    implementation = _rocm_toolchain_config_impl,
+    attrs = {
+        "amd_clang": attr.bool(doc = "Whether the compiler is AMD's own clang."),
+        "clang_version": attr.string(doc = "Version of the clang that hipcc runs."),
+        "hip_version": attr.string(doc = "HIP version as hipcc states it, without the build suffix."),
+        "include_dirs": attr.string_list(doc = "The compiler's own include directories, absolute."),
+        "library_dir": attr.string(doc = "Directory of libamdhip64.so."),
+        "optional_flags": attr.string_list(doc = "The flags of OPTIONAL_FLAGS that this compiler accepts, flat."),
+        "rocm_path": attr.string(doc = "Prefix of the ROCm installation; empty for a distribution's layout, whose compiler finds its parts itself."),
+        "tools": attr.string_dict(doc = "Path of each tool: gcc (hipcc), ld, ar, nm, objcopy, objdump, strip."),
+    },
+    doc = "Configuration of the ROCm C++ toolchain; see rocm_toolchain.",
+    provides = [CcToolchainConfigInfo],
+)

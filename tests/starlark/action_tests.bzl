@@ -1,0 +1,130 @@
+"""Analysis tests on the command lines of kernel compiles and links."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+
+_ActionsInfo = provider(
+    doc = "Command lines below a target.",
+    fields = {"argvs": "depset of struct(mnemonic, argv, env, outputs)"},
+)
+
+def _collect_actions_impl(target, ctx):
+    own = [
+        struct(
+            argv = tuple(action.argv or []),
+            env = tuple(sorted(["{}={}".format(k, v) for k, v in action.env.items()])),
+            mnemonic = action.mnemonic,
+            outputs = tuple([f.short_path for f in action.outputs.to_list()]),
+        )
+        for action in target.actions
+        if action.mnemonic in ["CppCompile", "CppLink"]
+    ]
+    below = []
+    for name in ["library", "deps"]:
+        value = getattr(ctx.rule.attr, name, None) or []
+        for dep in value if type(value) == "list" else [value]:
+            if _ActionsInfo in dep:
+                below.append(dep[_ActionsInfo].argvs)
+    return [_ActionsInfo(argvs = depset(own, transitive = below))]
+
+_collect_actions = aspect(
+    implementation = _collect_actions_impl,
+    attr_aspects = ["library", "deps"],
+)
+
+def _actions(env, mnemonic, output_part):
+    target = analysistest.target_under_test(env)
+    found = [
+        action
+        for action in target[_ActionsInfo].argvs.to_list()
+        if action.mnemonic == mnemonic and any([output_part in output for output in action.outputs])
+    ]
+    asserts.equals(env, 1, len(found), "actions {} for {}".format(mnemonic, output_part))
+    return found[0]
+
+def _has_all(env, argv, flags):
+    for flag in flags:
+        asserts.true(env, flag in argv, "{} is missing in {}".format(flag, " ".join(argv)))
+
+def _kernel_argv_test_impl(ctx):
+    """Prevents: a kernel is compiled for the wrong arch, without AITER's flags, or with a path in its id."""
+    env = analysistest.begin(ctx)
+    argv = _actions(env, "CppCompile", "kernel_gfx950").argv
+    _has_all(env, argv, [
+        "--offload-arch=gfx950",
+        "-D__Float4_e2m1fn_x2",
+        "-DFROM_MODULE=1",
+        "-O3",
+        "-cuid=testdata/kernel_gfx950",
+        "-fno-gpu-rdc",
+        "-fvisibility=hidden",
+        "-mcmodel=large",
+        "-std=c++20",
+        "-U__HIP_NO_HALF_CONVERSIONS__",
+    ])
+    archs = [flag for flag in argv if flag.startswith("--offload-arch")]
+    asserts.equals(env, ["--offload-arch=gfx950"], archs)
+    neutral = _actions(env, "CppCompile", "kernel_neutral").argv
+    archs = [flag for flag in neutral if flag.startswith("--offload-arch")]
+    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs)
+    return analysistest.end(env)
+
+def _no_leak_test_impl(ctx):
+    """Prevents: a consumer's --copt, -c dbg, --linkopt or --features recompiles every kernel."""
+    env = analysistest.begin(ctx)
+    for action in [
+        _actions(env, "CppCompile", "kernel_gfx950"),
+        _actions(env, "CppLink", "ns_libmodule.so"),
+    ]:
+        for leaked in ["-DLEAK", "-g", "-O0", "-Wl,--leak", "-fprofile-arcs"]:
+            asserts.false(env, leaked in action.argv, "{} leaked into {}".format(leaked, " ".join(action.argv)))
+        for entry in action.env:
+            asserts.false(env, "LEAK" in entry, entry)
+    return analysistest.end(env)
+
+def _link_argv_test_impl(ctx):
+    """Prevents: a library that exports more than its namespace, or loads with undefined symbols."""
+    env = analysistest.begin(ctx)
+    argv = _actions(env, "CppLink", "ns_libmodule.so").argv
+    _has_all(env, argv, [
+        "-shared",
+        "-fuse-ld=lld",
+        "-Wl,-z,defs",
+        "-Wl,--gc-sections",
+        "-Wl,-soname,ns_libmodule.so",
+        "-lamdhip64",
+    ])
+    scripts = [flag for flag in argv if flag.startswith("-Wl,--version-script=")]
+    asserts.equals(env, ["-Wl,--version-script=tests/starlark/testdata/libmodule.exports"], scripts)
+    return analysistest.end(env)
+
+_ATTRS = {"extra_target_under_test_aspects": [_collect_actions]}
+
+_kernel_argv_test = analysistest.make(_kernel_argv_test_impl, **_ATTRS)
+_link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)
+_no_leak_test = analysistest.make(
+    _no_leak_test_impl,
+    config_settings = {
+        "//command_line_option:collect_code_coverage": True,
+        "//command_line_option:compilation_mode": "dbg",
+        "//command_line_option:copt": ["-DLEAK"],
+        "//command_line_option:cxxopt": ["-DLEAK"],
+        "//command_line_option:linkopt": ["-Wl,--leak"],
+    },
+    **_ATTRS
+)
+
+def action_test_suite(name, library):
+    """Declares the tests of this file.
+
+    Args:
+      name: name of the test suite.
+      library: a qola_library over a kernel and a dispatch.
+    """
+    tests = {
+        "kernel_argv_test": _kernel_argv_test,
+        "link_argv_test": _link_argv_test,
+        "no_leak_test": _no_leak_test,
+    }
+    for test, rule in tests.items():
+        rule(name = test, size = "small", target_under_test = library)
+    native.test_suite(name = name, tests = tests.keys())
