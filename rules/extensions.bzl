@@ -90,7 +90,6 @@ def _qola_impl(mctx):
     trees = _declare_trees(mctx)
     _declare_rocm(mctx)
     pip_repository(name = "qola_pip_runtime", requirements = Label("//third_party/python:runtime.txt"))
-    pip_repository(name = "qola_pip_dev", requirements = Label("//third_party/python:dev.txt"))
 
     plans = {name: [] for name in trees}
     for name, entry in _collect(mctx, "manifest").items():

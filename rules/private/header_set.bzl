@@ -8,7 +8,8 @@ def _header_set_impl(ctx):
     files = depset(ctx.files.headers)
     context = cc_common.create_compilation_context(
         headers = files,
-        includes = depset([prefix + d for d in ctx.attr.include_dirs], order = "preorder"),
+        # As system includes: what upstream headers warn of is upstream's to mend.
+        system_includes = depset([prefix + d for d in ctx.attr.include_dirs], order = "preorder"),
     )
     return [
         CcInfo(compilation_context = context),

@@ -1,0 +1,247 @@
+"""Evaluates the Python expressions in AITER's optCompilerConfig.json without running Python.
+
+AITER passes every string of that file to `eval`. Only a small part of the language is used there
+(f-strings over a dozen names, `os.environ.get`, a question to PyTorch), so only that part is
+understood here, node by node; whatever else stands in a file is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Value = str | int | bool | list[str] | None
+
+_COMPARE: dict[type[ast.cmpop], Callable[[int | str, int | str], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+class RefusedError(Exception):
+    """An expression that is not in the accepted language.
+
+    Attributes:
+        what: the part refused, as source text, and why.
+        fix: what would make it acceptable; may be empty.
+    """
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
+@dataclass(frozen=True)
+class TorchFacts:
+    """What a configuration may ask about the PyTorch it is built against.
+
+    Attributes:
+        hip: `torch.version.hip`, such as ``7.2.26015``.
+        attributes: names for which `hasattr(torch, name)` holds.
+    """
+
+    hip: str
+    attributes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Names:
+    """Everything an expression may refer to.
+
+    Attributes:
+        constants: plain names (`AITER_CSRC_DIR`) and their values.
+        calls: functions without arguments (`get_gfx`) and what they return.
+        attributes: dotted names (`AITER_CONFIGS.AITER_CONFIG_FMOE_FILE`) and their values.
+        refused: names that exist but have no value here, and the reason.
+        env: the environment seen by `os.environ` and `os.getenv`; never the process's own.
+        torch: answers to questions about PyTorch; None refuses them.
+    """
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    calls: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    torch: TorchFacts | None = None
+
+
+def evaluate(text: str, names: Names) -> Value:
+    """Return the value of the expression `text`.
+
+    Accepted: constants, f-strings without format specification, the names of `names`,
+    `os.environ.get(NAME[, DEFAULT])`, `os.getenv(...)`, `os.environ[NAME]`, `int(x)`,
+    `x.split(SEPARATOR)`, a constant index, one comparison, `a if c else b`,
+    `hasattr(torch, NAME)` and `torch.version.hip`.
+
+    Raises:
+        RefusedError: anything else, naming the part.
+    """
+    try:
+        tree = ast.parse(text.strip() or "''", mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise RefusedError(f"no Python expression: {error}") from None
+    return _Evaluator(names).value(tree.body)
+
+
+def _source(node: ast.AST) -> str:
+    return f"`{ast.unparse(node)}`"
+
+
+def _dotted(node: ast.AST) -> str:
+    """Return ``a.b.c`` for a chain of attributes on a name, else an empty string."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+class _Evaluator:
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def value(self, node: ast.AST) -> Value:
+        # An explicit table: a node type that is not in it has no way to be evaluated.
+        handlers: dict[type[ast.AST], Callable[..., Value]] = {
+            ast.Constant: self._constant,
+            ast.JoinedStr: self._joined,
+            ast.FormattedValue: self._formatted,
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Call: self._call,
+            ast.Subscript: self._subscript,
+            ast.Compare: self._compare,
+            ast.IfExp: self._conditional,
+        }
+        handler = handlers.get(type(node))
+        if handler is None:
+            raise RefusedError(f"{_source(node)}: a {type(node).__name__} is not accepted")
+        return handler(node)
+
+    def _constant(self, node: ast.Constant) -> Value:
+        if node.value is None or isinstance(node.value, (str, int)):
+            return node.value
+        raise RefusedError(
+            f"{_source(node)}: a {type(node.value).__name__} constant is not accepted"
+        )
+
+    def _joined(self, node: ast.JoinedStr) -> str:
+        return "".join(str(self.value(part)) for part in node.values)
+
+    def _formatted(self, node: ast.FormattedValue) -> str:
+        if node.conversion not in (-1, ord("s")) or node.format_spec is not None:
+            raise RefusedError(f"{_source(node.value)}: a conversion or format specification")
+        return str(self.value(node.value))
+
+    def _name(self, node: ast.Name) -> str:
+        if node.id in self._names.constants:
+            return self._names.constants[node.id]
+        if node.id in self._names.refused:
+            raise RefusedError(f"the name {_source(node)}: {self._names.refused[node.id]}")
+        raise RefusedError(f"the name {_source(node)}", f"known names: {self._known()}")
+
+    def _known(self) -> str:
+        calls = [f"{name}()" for name in self._names.calls]
+        return ", ".join(sorted([*self._names.constants, *calls, *self._names.attributes]))
+
+    def _attribute(self, node: ast.Attribute) -> str:
+        dotted = _dotted(node)
+        if dotted in self._names.attributes:
+            return self._names.attributes[dotted]
+        if dotted in self._names.refused:
+            raise RefusedError(f"the name {_source(node)}: {self._names.refused[dotted]}")
+        if dotted == "torch.version.hip":
+            return self._torch(node).hip
+        raise RefusedError(f"the attribute {_source(node)}", f"known names: {self._known()}")
+
+    def _torch(self, node: ast.AST) -> TorchFacts:
+        if self._names.torch is None:
+            raise RefusedError(f"{_source(node)} asks PyTorch, and no PyTorch is given")
+        return self._names.torch
+
+    def _call(self, node: ast.Call) -> Value:
+        if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+            raise RefusedError(f"{_source(node)}: keyword or starred arguments")
+        dotted = _dotted(node.func)
+        if dotted in ("os.environ.get", "os.getenv"):
+            return self._getenv(node)
+        if dotted in self._names.calls and not node.args:
+            return self._names.calls[dotted]
+        if dotted == "hasattr":
+            return self._hasattr(node)
+        if dotted == "int" and len(node.args) == 1:
+            return self._int(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+            return self._split(node, node.func)
+        raise RefusedError(f"the call {_source(node)}", f"known names: {self._known()}")
+
+    def _getenv(self, node: ast.Call) -> Value:
+        values = [self.value(arg) for arg in node.args]
+        if len(values) not in (1, 2) or not isinstance(values[0], str):
+            raise RefusedError(f"the call {_source(node)}")
+        return self._names.env.get(values[0], values[1] if len(values) == 2 else None)
+
+    def _hasattr(self, node: ast.Call) -> bool:
+        if len(node.args) != 2 or _dotted(node.args[0]) != "torch":
+            raise RefusedError(f"the call {_source(node)}", "only hasattr(torch, NAME) is accepted")
+        name = self.value(node.args[1])
+        return isinstance(name, str) and name in self._torch(node).attributes
+
+    def _int(self, node: ast.Call) -> int:
+        value = self.value(node.args[0])
+        try:
+            return int(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise RefusedError(f"{_source(node)}: {value!r} is no whole number") from None
+
+    def _split(self, node: ast.Call, func: ast.Attribute) -> list[str]:
+        text = self.value(func.value)
+        arguments = [self.value(arg) for arg in node.args]
+        if not isinstance(text, str) or len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise RefusedError(
+                f"the call {_source(node)}", "only TEXT.split(SEPARATOR) is accepted"
+            )
+        if not arguments[0]:
+            raise RefusedError(f"{_source(node)}: an empty separator")
+        return text.split(arguments[0])
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        index = self.value(node.slice)
+        if _dotted(node.value) == "os.environ" and isinstance(index, str):
+            if index not in self._names.env:
+                raise RefusedError(
+                    f"{_source(node)}: the variable {index} is not given",
+                    f"give a value for {index}",
+                )
+            return self._names.env[index]
+        items = self.value(node.value)
+        if not isinstance(items, list) or not isinstance(index, int):
+            raise RefusedError(f"the subscript {_source(node)}")
+        try:
+            return items[index]
+        except IndexError:
+            raise RefusedError(f"{_source(node)}: there are only {len(items)} parts") from None
+
+    def _compare(self, node: ast.Compare) -> bool:
+        if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
+            raise RefusedError(f"the comparison {_source(node)}")
+        left, right = self.value(node.left), self.value(node.comparators[0])
+        if isinstance(left, int) and isinstance(right, int):
+            return _COMPARE[type(node.ops[0])](left, right)
+        if isinstance(left, str) and isinstance(right, str):
+            return _COMPARE[type(node.ops[0])](left, right)  # lexical, as Python has it
+        raise RefusedError(
+            f"{_source(node)} compares {type(left).__name__} with {type(right).__name__}"
+        )
+
+    def _conditional(self, node: ast.IfExp) -> Value:
+        # Only the branch taken is evaluated, as in Python.
+        return self.value(node.body if self.value(node.test) else node.orelse)

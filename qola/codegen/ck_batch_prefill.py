@@ -1,0 +1,80 @@
+"""Drives CK's batch prefill generator, `codegen/ops/fmha_batch_prefill.py`.
+
+Serves CK as in AITER's 0.1.7 wheels (CK e31a7a4f, November 2025), whose instances carry no
+architecture at all: one instance, compiled for every architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from qola.codegen.adapter import (
+    MASK_IMPL,
+    OPTDIM,
+    Adapter,
+    Base,
+    Kernel,
+    Row,
+    is_unconditional,
+    pipeline_fields,
+    step_of,
+)
+
+
+class BatchPrefillAdapter(Adapter):
+    """Direction batch_prefill: one kernel per row."""
+
+    direction = "batch_prefill"
+    api_file = "fmha_batch_prefill_api.cpp"
+    signatures: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "get_fwd_blobs": ("kernel_filter", "receipt", "optdim_list", "mask_impl")
+    }
+    problem_fields = ("mode", "vlayout", "logits", "mask", "bias", "lse", "dropout", "squant")
+
+    def arch_tag(self, arch: str) -> str | None:
+        """Return None: instances are the same for every architecture."""
+        return None
+
+    def base(self, targets: list[str], receipt: int) -> Base:
+        """Return the receipt's rows; CK registers one trait per kernel, in the same order."""
+        _, kernels = self.ops.get_fwd_blobs("", receipt, OPTDIM, MASK_IMPL)
+        return Base([self._row(kernel) for kernel in kernels])
+
+    def api(self, rows: Sequence[Row]) -> str:
+        """Return the dispatch of a fresh pool that holds the traits of `rows` alone."""
+        pool = self.ops.FmhaFwdApiPool(MASK_IMPL)
+        for row in rows:
+            pool.register_traits(row.trait)
+        return str(pool.api)
+
+    def _row(self, k: Any) -> Row:
+        trait = k.api_trait()
+        fields = {
+            **pipeline_fields(k.F_pipeline),
+            "dtype": k.F_dtype,
+            "hdim_q": k.F_hdim,
+            "hdim_v": k.F_tile.F_bn1,
+            "mode": k.F_mode,
+            "tile": k.F_tile.name,
+            "arch_tag": None,
+        }
+        kernel = Kernel(
+            "batch_prefill",
+            k.filename.removesuffix(".cpp"),
+            None,
+            fields,
+            lambda: str(k.template),
+        )
+        return Row(
+            key=k.filename,
+            trait=trait,
+            kernels=(kernel,),
+            fields=fields,
+            problem=self.problem(fields),
+            arch=None,
+            device_prefix="",
+            bucket=(k.F_hdim, k.F_tile.F_bn1),
+            steps=(step_of(trait.dcheck, "hdim_q"), step_of(trait.dvcheck, "hdim_v")),
+            conditional=not is_unconditional(trait.constraint),
+        )

@@ -1,0 +1,163 @@
+"""The generator process: drives one of CK's op modules and writes kernels and dispatch.
+
+Run as ``python -B -S -m qola.codegen.driver REQUEST``, in an empty directory with a fixed hash
+seed. REQUEST is a JSON file; the answer is written to the path it names. A problem a user can
+solve is an answer with an ``error``; a traceback on stderr is a bug, here or in CK.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from qola.codegen.adapter import Adapter, Kernel, Row, UnservedCkError
+from qola.codegen.ck_batch_prefill import BatchPrefillAdapter
+from qola.codegen.ck_bwd import BwdAdapter
+from qola.codegen.ck_fwd import FwdAdapter
+from qola.codegen.ck_fwd_splitkv import FwdSplitKvAdapter
+from qola.codegen.hazards import DispatchRow, find_hazards
+from qola.codegen.predicates import Wanted
+from qola.codegen.receipts import OPS
+from qola.codegen.selector import Selector
+
+ADAPTERS: Mapping[str, Callable[[Any], Adapter]] = {
+    "fwd": FwdAdapter,
+    "fwd_splitkv": FwdSplitKvAdapter,
+    "batch_prefill": BatchPrefillAdapter,
+    "bwd": BwdAdapter,
+}
+
+
+def _write(folder: Path, name: str, text: str) -> str:
+    """Write a file unless it already says the same; return its SHA-256."""
+    data = text.encode("utf-8")
+    path = folder / name
+    if not path.is_file() or path.read_bytes() != data:
+        path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
+    return DispatchRow(
+        arch=row.arch or "",
+        device_prefix=row.device_prefix,
+        dtype=str(row.fields["dtype"]),
+        bucket=row.bucket,
+        problem=row.problem,
+        steps=row.steps,
+        bm0=row.bm0,
+        conditional=row.conditional,
+        labels=tuple(w.label for w in keepers if w.index >= 0),
+    )
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Generate one direction and return what was generated.
+
+    Raises:
+        UnservedCkError: CK differs from what the direction's adapter serves.
+    """
+    sys.path.insert(0, request["fmha_dir"])
+    direction = request["direction"]
+    adapter = ADAPTERS[direction](importlib.import_module(f"codegen.ops.{OPS[direction]}"))
+    archs: list[str] = request["archs"]
+    tags = {arch: adapter.arch_tag(arch) for arch in archs}
+    selector = Selector(adapter, archs, request)
+    keepers = (
+        {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
+    )
+    rows = [row for row in selector.rows if keepers.get(row.key)]
+    loose = [] if request["dropped"] else selector.loose()
+
+    kept: dict[str, tuple[Kernel, set[int]]] = {k.name: (k, set()) for k in loose}
+    for row in rows:
+        for kernel in row.kernels:
+            _, indices = kept.setdefault(kernel.name, (kernel, set()))
+            indices.update(w.index for w in keepers[row.key] if w.index >= 0)
+
+    out = Path(request["out_dir"])
+    kernels = [
+        {
+            "name": kernel.name,
+            "direction": direction,
+            "role": kernel.role,
+            "archs": [a for a in archs if kernel.arch_tag in (None, tags[a])],
+            "file": f"kernels/{kernel.name}.cpp",
+            "sha256": _write(out / "kernels", f"{kernel.name}.cpp", kernel.render()),
+            "fields": dict(kernel.fields),
+            "kept_by": sorted(indices),
+        }
+        for kernel, indices in kept.values()
+    ]
+    source = {
+        "name": adapter.api_file,
+        "file": f"dispatch/{adapter.api_file}",
+        "sha256": _write(out / "dispatch", adapter.api_file, adapter.api(rows)),
+        "direction": direction,
+        "role": "dispatch",
+    }
+    findings = find_hazards(
+        direction,
+        [_dispatch_row(row) for row in selector.rows],
+        [_dispatch_row(row, keepers[row.key]) for row in rows],
+        archs,
+        request["origin"],
+    )
+    wanted = [Wanted.from_json(w) for w in request["wanted"]]
+    counts = {str(w.index): sum(w in keepers[row.key] for row in rows) for w in wanted}
+    return {
+        "kernels": kernels,
+        "sources": [source],
+        "findings": [asdict(f) for f in findings],
+        "counts": counts,
+        "blame": {str(w.index): selector.blame(w) for w in wanted if not counts[str(w.index)]},
+        "unserved": {str(w.index): selector.hdims[w.index][1] for w in wanted},
+        "buckets": sorted({row.bucket for row in selector.rows}),
+        "explanations": _explain(selector, keepers, kept, request) if request["explain"] else [],
+    }
+
+
+def _explain(
+    selector: Selector,
+    keepers: Mapping[str, list[Wanted]],
+    kept: Mapping[str, tuple[Kernel, set[int]]],
+    request: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
+    rows: dict[str, dict[str, Any]] = {}
+    for row in [*selector.rows, *selector.outside]:
+        for kernel in row.kernels:
+            if kernel.name in rows and not rows[kernel.name]["dropped_by"]:
+                continue
+            dropped = ""
+            if kernel.name not in kept:
+                dropped = "the direction is dropped" if request["dropped"] else selector.reason(row)
+            rows[kernel.name] = {
+                "name": kernel.name,
+                "direction": request["direction"],
+                "role": kernel.role,
+                "kept_by": sorted(kept[kernel.name][1]) if kernel.name in kept else [],
+                "dropped_by": dropped,
+            }
+    return list(rows.values())
+
+
+def main(path: str) -> int:
+    """Read the request at `path` and write the answer; returns the exit code."""
+    request = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        answer = run(request)
+    except UnservedCkError as error:
+        answer = {"error": {"found": error.found, "expected": error.expected}}
+    Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

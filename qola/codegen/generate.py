@@ -1,0 +1,297 @@
+"""Generates the kernels, the dispatch and the entry points of one module."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.entry import generate_entry
+from qola.codegen.predicates import Wanted
+from qola.codegen.process import run_module
+from qola.codegen.receipts import FAMILIES, family_of, known_receipts, native_receipts
+from qola.codegen.types import (
+    Explanation,
+    GeneratedSource,
+    KernelInstance,
+    KernelSet,
+    Selection,
+    to_fields,
+)
+from qola.errors import CodegenError, Finding
+
+_ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
+
+#: Generators that serve the v3 (assembly) path only, which stays off until assembly kernels are
+#: embedded: tables of .co files, and the helper kernels of the v3 backward.
+_V3_ONLY = (
+    f"/hsa/{ARCH_TOKEN}/fmha_v3_fwd/codegen.py",
+    f"/hsa/{ARCH_TOKEN}/fmha_v3_bwd/codegen.py",
+    "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py",
+    "/hsa/codegen.py",
+)
+_ENTRY = ("/csrc/cpp_itfs/mha_fwd_generate.py", "/csrc/cpp_itfs/mha_bwd_generate.py")
+
+
+def generate(
+    tree: AiterTree,
+    module: ModuleConfig,
+    selection: Selection,
+    archs: Sequence[str],
+    out_dir: Path,
+    *,
+    explain: bool = False,
+) -> KernelSet:
+    """Generate one module: the union of the variants as ONE kernel set with ONE dispatch.
+
+    Every direction of the module gets its dispatch source, also one without kernels: its entry
+    point then links, and answers -1. Only the files named in the result are part of it; others
+    in `out_dir` are left alone, and files that would not change are not written.
+
+    Args:
+        tree: the AITER tree.
+        module: one of its modules, such as ``libmha_fwd``.
+        selection: what to keep.
+        archs: the architectures to build for, such as ``gfx950``.
+        out_dir: gets ``kernels/`` and ``dispatch/``.
+        explain: also say of every kernel of the receipts in use why it is in or out.
+
+    Raises:
+        CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
+            variants bring about, a CK or a generator that is not served, a generator that fails.
+    """
+    directions, entries, skipped = _sort_generators(tree, module)
+    wanted = _wanted(tree, module, selection, directions)
+    for folder in ("kernels", "dispatch"):
+        (out_dir / folder).mkdir(parents=True, exist_ok=True)
+    answers = _run_directions(tree, selection, directions, wanted, archs, out_dir, explain)
+    _check_variants(wanted, answers)
+    findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
+    if any(f.severity == "error" for f in findings):
+        raise CodegenError(findings, "the dispatch would have holes")
+    sources = [GeneratedSource(**s) for a in answers.values() for s in a["sources"]]
+    for call in entries:
+        sources += generate_entry(tree, call, out_dir, next(iter(directions)))
+    return KernelSet(
+        kernels=tuple(_kernel(k) for a in answers.values() for k in a["kernels"]),
+        sources=tuple(sources),
+        skipped_generators=tuple(skipped),
+        warnings=tuple(findings),
+        explanations=tuple(
+            Explanation(**{**e, "kept_by": tuple(e["kept_by"])})
+            for a in answers.values()
+            for e in a["explanations"]
+        ),
+    )
+
+
+def _kernel(data: Mapping[str, Any]) -> KernelInstance:
+    return KernelInstance(
+        **{
+            **data,
+            "archs": tuple(data["archs"]),
+            "fields": to_fields(data["fields"]),
+            "kept_by": tuple(data["kept_by"]),
+        }
+    )
+
+
+def _sort_generators(
+    tree: AiterTree, module: ModuleConfig
+) -> tuple[dict[str, int], list[GeneratorCall], list[tuple[str, str]]]:
+    """Return (direction -> AITER's receipt, entry generators, skipped ones with the reason)."""
+    directions: dict[str, int] = {}
+    entries, skipped, findings = [], [], []
+    for call in module.generators:
+        path = f"/{call.script}"
+        if call.script == f"{tree.fmha_dir}/generate.py":
+            findings += _read_ck_call(module, call, directions)
+        elif path.endswith(_ENTRY):
+            entries.append(call)
+        elif path.endswith(_V3_ONLY):
+            skipped.append((call.script, "serves the v3 (assembly) path, which is off"))
+        else:
+            findings.append(
+                Finding(
+                    place=f"module {module.name}",
+                    found=f"generator {call.script}",
+                    expected="CK's generate.py, an entry-point generator or a v3 table",
+                    fix="leave the module out: it is not served yet",
+                )
+            )
+    if not directions and not findings:
+        findings.append(
+            Finding(
+                place=f"module {module.name}",
+                found="no call of CK's generate.py",
+                expected="an attention module (libmha_fwd, libmha_bwd)",
+            )
+        )
+    if findings:
+        raise CodegenError(findings)
+    return dict(sorted(directions.items(), key=lambda kv: _ORDER[kv[0]])), entries, skipped
+
+
+def _read_ck_call(
+    module: ModuleConfig, call: GeneratorCall, directions: dict[str, int]
+) -> list[Finding]:
+    """Add the directions of one call of CK's generate.py; return what is not served."""
+    served = {"-d": 1, "--direction": 1, "-r": 1, "--receipt": 1, "-o": 1, "--output_dir": 1}
+    names = [arg for arg in call.args if arg.startswith("-")]
+    wrong = [f"option {name}" for name in names if name not in served]
+    receipt = call.option("-r", "--receipt") or "0"
+    for direction in (call.option("-d", "--direction") or "fwd").split(","):
+        if direction in _ORDER and receipt.isdigit():
+            directions[direction] = int(receipt)
+        else:
+            wrong.append(f"direction {direction} with receipt {receipt}")
+    return [
+        Finding(
+            place=f"module {module.name}, {call.script}",
+            found=what,
+            expected=f"{', '.join(served)}; directions {', '.join(_ORDER)}",
+        )
+        for what in wrong
+    ]
+
+
+def _wanted(
+    tree: AiterTree, module: ModuleConfig, selection: Selection, directions: Mapping[str, int]
+) -> dict[str, list[Wanted]]:
+    """Return what each direction has to select; receipts and directions are checked."""
+    findings = [
+        Finding(
+            place="drop_directions",
+            found=direction,
+            expected=f"a direction of the module: {', '.join(directions)}",
+        )
+        for direction in sorted(selection.drop_directions - set(directions))
+    ]
+    wanted: dict[str, list[Wanted]] = {}
+    for direction, own in directions.items():
+        receipt = own if selection.receipt is None else selection.receipt
+        wanted[direction] = [Wanted.from_variant(v, receipt) for v in selection.variants] or [
+            Wanted.everything(receipt)
+        ]
+    known = known_receipts(tree, module.name)
+    asked = {(w.receipt, w.label) for ws in wanted.values() for w in ws if w.receipt not in known}
+    findings += [
+        Finding(
+            place=label,
+            found=f"receipt {receipt}, which this CK does not know",
+            expected=f"one of {', '.join(map(str, known))}",
+            fix="write one of these numbers; AITER itself uses 600",
+        )
+        for receipt, label in sorted(asked)
+    ]
+    if findings:
+        raise CodegenError(findings)
+    return wanted
+
+
+def _run_directions(
+    tree: AiterTree,
+    selection: Selection,
+    directions: Mapping[str, int],
+    wanted: Mapping[str, list[Wanted]],
+    archs: Sequence[str],
+    out_dir: Path,
+    explain: bool,
+) -> dict[str, dict[str, Any]]:
+    fmha_dir = (tree.root / tree.fmha_dir).absolute()
+    receipts = sorted({w.receipt for ws in wanted.values() for w in ws})
+
+    def answer(direction: str) -> dict[str, Any]:
+        request = {
+            "direction": direction,
+            "fmha_dir": str(fmha_dir),
+            "native": sorted(native_receipts(fmha_dir, family_of(direction))),
+            "archs": sorted(archs),
+            "wanted": [w.to_json() for w in wanted[direction]],
+            "dropped": direction in selection.drop_directions,
+            "explain": explain,
+            "origin": f"receipt {', '.join(map(str, receipts))}",
+            "out_dir": str(out_dir.absolute()),
+        }
+        return _run_direction(request, f"{tree.fmha_dir}, direction {direction}")
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return dict(zip(directions, pool.map(answer, directions), strict=True))
+
+
+def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        cwd = root / "cwd"
+        cwd.mkdir()
+        request["answer"] = str(root / "answer.json")
+        (root / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        run_module("qola.codegen.driver", [str(root / "request.json")], cwd=cwd, place=place)
+        answer: dict[str, Any] = json.loads((root / "answer.json").read_text(encoding="utf-8"))
+        stray = sorted(path.name for path in cwd.rglob("*"))
+    if "error" in answer:
+        raise CodegenError(
+            Finding(
+                place=place,
+                found=answer["error"]["found"],
+                expected=answer["error"]["expected"],
+                fix="use an AITER whose CK is served, or extend the adapter of this direction",
+            )
+        )
+    if stray:
+        raise CodegenError(
+            Finding(
+                place=place,
+                found=f"unexpected files in the working folder: {', '.join(stray)}",
+                expected="files in the output folder only",
+            )
+        )
+    return answer
+
+
+def _check_variants(
+    wanted: Mapping[str, list[Wanted]], answers: Mapping[str, dict[str, Any]]
+) -> None:
+    """Check that every variant, and every head dim it names, has a kernel in some direction.
+
+    Raises:
+        CodegenError: naming each that has none, and what the CK at hand has.
+    """
+    findings = []
+    for w in next(iter(wanted.values())):
+        if w.index < 0:
+            continue
+        key = str(w.index)
+        if not any(answer["counts"][key] for answer in answers.values()):
+            reasons = [
+                f"{direction}: {line}"
+                for direction, answer in answers.items()
+                for line in answer["blame"].get(key, []) or ["no kernel has all of it at once"]
+            ]
+            findings.append(
+                Finding(
+                    place=w.label,
+                    found="selects no kernel:\n" + "\n".join(reasons),
+                    expected="a combination that the CK at hand has kernels for",
+                    fix="widen the dimensions named above, or remove the variant",
+                )
+            )
+            continue
+        unserved = set.intersection(
+            *({(q, v) for q, v in answer["unserved"][key]} for answer in answers.values())
+        )
+        have = sorted({(q, v) for answer in answers.values() for q, v in answer["buckets"]})
+        findings += [
+            Finding(
+                place=f"{w.label}.hdim",
+                found=f"{q}x{v}, which no kernel of receipt {w.receipt} serves",
+                expected=f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
+            )
+            for q, v in sorted(unserved)
+        ]
+    if findings:
+        raise CodegenError(findings, "a variant cannot be satisfied")

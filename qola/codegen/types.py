@@ -1,0 +1,115 @@
+"""What goes into kernel generation and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qola.errors import Finding
+
+if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
+    from qola.manifest_types import BwdVariant, FwdVariant
+
+FieldValue = str | int | bool | None
+Fields = tuple[tuple[str, FieldValue], ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which kernels of a module are wanted.
+
+    Attributes:
+        receipt: CK's receipt for variants without their own; None takes the one AITER uses.
+        variants: points of the manifest's matrix; () keeps everything the receipt gives.
+        drop_directions: directions without kernels; their dispatch returns -1.
+    """
+
+    receipt: int | None = None
+    variants: Sequence[FwdVariant | BwdVariant] = ()
+    drop_directions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class KernelInstance:
+    """One kernel: one source file, one target, one cache entry.
+
+    Attributes:
+        name: CK's name for it, the stem of its file.
+        direction: fwd, fwd_splitkv, batch_prefill or bwd.
+        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq.
+        archs: the architectures it is compiled for, each into its own code object.
+        file: path below the output directory, ``kernels/<name>.cpp``.
+        sha256: digest of that file.
+        fields: what sets it apart (dtype, hdim_q, mode, mask, tile, ...), sorted by name.
+        kept_by: `index` of each variant that wants it; () where no variants were given.
+    """
+
+    name: str
+    direction: str
+    role: str
+    archs: tuple[str, ...]
+    file: str
+    sha256: str
+    fields: Fields
+    kept_by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GeneratedSource:
+    """A generated source that is no kernel: a dispatch or an entry point.
+
+    Attributes:
+        name: file name, such as ``fmha_fwd_api.cpp``.
+        file: path below the output directory, ``dispatch/<name>``.
+        sha256: digest of that file.
+        direction: the direction it serves; an entry point names its module's main one.
+        role: ``dispatch`` or ``entry``.
+    """
+
+    name: str
+    file: str
+    sha256: str
+    direction: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one kernel of the receipts in use is in or out.
+
+    Attributes:
+        name, direction, role: as for `KernelInstance`.
+        kept_by: variants that keep it.
+        dropped_by: the rule that drops it, empty when it is kept.
+    """
+
+    name: str
+    direction: str
+    role: str
+    kept_by: tuple[int, ...]
+    dropped_by: str
+
+
+@dataclass(frozen=True)
+class KernelSet:
+    """Everything generated for one module.
+
+    Attributes:
+        kernels: sorted by direction, then in CK's order.
+        sources: dispatch sources, then entry points.
+        skipped_generators: generators AITER would run and that are not run, with the reason.
+        warnings: dispatch hazards that CK itself has.
+        explanations: one per kernel of the receipts in use; only when asked for.
+    """
+
+    kernels: tuple[KernelInstance, ...]
+    sources: tuple[GeneratedSource, ...]
+    skipped_generators: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    explanations: tuple[Explanation, ...] = field(default=(), repr=False)
+
+
+def to_fields(values: dict[str, Any]) -> Fields:
+    """Return `values` as sorted (name, value) pairs."""
+    return tuple(sorted(values.items()))

@@ -1,0 +1,117 @@
+"""What can go wrong, told in full: findings, and one exception class per edge of the system.
+
+Every edge (manifest, AITER tree, code generation, toolchain, plan) collects all it has to say as
+`Finding`s and raises once, so that a user corrects a file in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong or doubtful, and what would be right.
+
+    Attributes:
+        place: where it stands, as editors can follow it: ``file:line [[table]].key``.
+        found: what stands there.
+        expected: what may stand there.
+        fix: the line to write or the command to run; empty when `expected` says it all.
+        severity: an ``error`` stops the work, a ``warning`` is only reported.
+    """
+
+    place: str
+    found: str
+    expected: str
+    fix: str = ""
+    severity: Severity = "error"
+
+    def render(self) -> str:
+        """Return the finding as one compact block of text without a trailing newline."""
+        lines = [f"{self.severity}: {self.place}"]
+        for label, text in (("found", self.found), ("expected", self.expected), ("fix", self.fix)):
+            if text:
+                # Continuation lines (a generator's output, say) stay under their own text.
+                lines.append(f"  {label:<9} " + text.replace("\n", "\n" + " " * 12))
+        return "\n".join(lines)
+
+
+class QolaError(Exception):
+    """Base of all errors a user can cause and correct.
+
+    Args:
+        findings: a finding or several; at least one of them is an error.
+        title: one line saying what failed; each subclass has a default.
+
+    Attributes:
+        findings: all findings, in the order given.
+        title: the line above.
+        exit_code: what a command ends with when it meets this error.
+
+    Raises:
+        ValueError: `findings` holds no error, which would be a failure without a reason.
+    """
+
+    exit_code: ClassVar[int] = 1
+    default_title: ClassVar[str] = "qola cannot go on"
+
+    findings: tuple[Finding, ...]
+    title: str
+
+    def __init__(self, findings: Finding | Iterable[Finding], title: str = "") -> None:
+        self.findings = (findings,) if isinstance(findings, Finding) else tuple(findings)
+        self.title = title or self.default_title
+        if not any(f.severity == "error" for f in self.findings):
+            raise ValueError(f"{type(self).__name__} needs at least one finding that is an error")
+        super().__init__(self.findings, self.title)
+
+    def __str__(self) -> str:
+        """Return the title with the number of errors and warnings, then every finding."""
+        counts = [
+            f"{n} {word}{'s' if n > 1 else ''}"
+            for word in ("error", "warning")
+            if (n := sum(f.severity == word for f in self.findings))
+        ]
+        return "\n".join(
+            [f"{self.title} ({', '.join(counts)})", *map(Finding.render, self.findings)]
+        )
+
+
+class ManifestError(QolaError):
+    """The manifest cannot be read, is no TOML, or does not say what a manifest may say."""
+
+    exit_code = 2
+    default_title = "the manifest is not valid"
+
+
+class AiterError(QolaError):
+    """The AITER source tree is not one, is incomplete, or says something not understood."""
+
+    exit_code = 3
+    default_title = "the AITER source tree cannot be used"
+
+
+class CodegenError(QolaError):
+    """A kernel generator failed, or produced what it should not."""
+
+    exit_code = 4
+    default_title = "kernel generation failed"
+
+
+class ToolchainError(QolaError):
+    """ROCm is missing, incomplete, or not the one that was asked for."""
+
+    exit_code = 5
+    default_title = "the ROCm toolchain cannot be used"
+
+
+class PlanError(QolaError):
+    """Manifest, tree and toolchain are valid each, but cannot be brought together."""
+
+    exit_code = 6
+    default_title = "the manifest cannot be planned"

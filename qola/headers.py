@@ -1,0 +1,59 @@
+"""Finds the headers a source includes, so that a target depends on those and no others.
+
+Conservative: every ``#include`` line counts, whatever ``#if`` it stands under, so that one
+closure serves host and device passes and every macro setting.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+_INCLUDE = re.compile(
+    r"""^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">]""", re.M
+)
+
+
+def includes(text: str) -> list[tuple[str, bool]]:
+    """Return the (name, is it quoted) of each include in C++ source text, in order."""
+    # A line may be continued; comments before the `#` are not looked at, as nobody writes them.
+    joined = text.replace("\\\r\n", "").replace("\\\n", "")
+    return [(match.group(2).strip(), match.group(1) == '"') for match in _INCLUDE.finditer(joined)]
+
+
+def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of the tree that an include of each of `roots` leads to.
+
+    Args:
+        tree_root: the tree.
+        include_dirs: tree-relative directories in the compiler's order.
+        roots: what sources include, as they write it: ``fmha_fwd.hpp``; see `includes`.
+
+    Returns:
+        Tree-relative paths, sorted. What is found in none of the directories is the system's or
+        ROCm's and is left out.
+    """
+    dirs = [posixpath.normpath(d) for d in include_dirs]
+    found: set[str] = set()
+    pending = [(name, "") for name in roots]
+    while pending:
+        name, own_dir = pending.pop()
+        path = _find(tree_root, name, [own_dir, *dirs] if own_dir else dirs)
+        if path is None or path in found:
+            continue
+        found.add(path)
+        text = (tree_root / path).read_text(encoding="utf-8", errors="replace")
+        folder = posixpath.dirname(path) or "."
+        pending += [(name, folder if quoted else "") for name, quoted in includes(text)]
+    return tuple(sorted(found))
+
+
+def _find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
+    """Return the first file called `name` below `dirs`, if it is within the tree."""
+    for folder in dirs:
+        path = posixpath.normpath(posixpath.join(folder, name))
+        if not path.startswith(("../", "/")) and (tree_root / path).is_file():
+            return path
+    return None

@@ -1,0 +1,195 @@
+"""The plan: what one manifest builds from one AITER tree, down to the last file and flag.
+
+plan.json is the only thing that crosses from Python to Bazel; docs/plan.md documents it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from qola import __version__
+from qola.errors import Finding
+
+SCHEMA_VERSION = 1
+"""Raised with every change that an existing reader of plan.json would misread."""
+
+
+@dataclass(frozen=True)
+class HeaderSet:
+    """The headers a group of compiles may read.
+
+    Attributes:
+        name: the direction, or the module for its sources.
+        include_dirs: include directories in search order, relative to the tree.
+        files: header files, relative to the tree, sorted.
+    """
+
+    name: str
+    include_dirs: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """One kernel instance.
+
+    Attributes:
+        name: CK's file name without its suffix; also the target's name.
+        package: package of the kernel repository: direction and flag configuration.
+        direction: fwd, fwd_splitkv, batch_prefill or bwd.
+        role: which kernel of the direction, for example dq_dk_dv.
+        archs: archs it is compiled for; more than one only for arch-neutral instances.
+        sha256: digest of the source file.
+        fields: what CK knows of it (dtype, hdim_q, mode, mask, ...).
+        variants: indices of the variants that ask for it; empty when the receipt alone does.
+    """
+
+    name: str
+    package: str
+    direction: str
+    role: str
+    archs: tuple[str, ...]
+    sha256: str
+    fields: Mapping[str, str | int | bool | None]
+    variants: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """A source that is not a kernel instance: dispatch or AITER's entry source.
+
+    Attributes:
+        name: target name without the module.
+        file: path in the manifest's repository.
+        direction: the direction it serves.
+        role: dispatch or entry.
+        sha256: digest of the file.
+    """
+
+    name: str
+    file: str
+    direction: str
+    role: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlannedModule:
+    """One library.
+
+    Attributes:
+        name: the module, for example libmha_fwd.
+        library: file name of the library.
+        entry: name of the entry point in the manifest's namespace.
+        parameters: number of parameters of AITER's entry point, which is its signature's name.
+        receipt: receipt the manifest names for it; None: the one AITER uses.
+        copts: compiler flags of the module's optCompilerConfig.json entry.
+        kernels: indices into Plan.kernels.
+        sources: dispatch and entry sources.
+        headers: name of the header set for the sources and for users.
+    """
+
+    name: str
+    library: str
+    entry: str
+    parameters: int
+    receipt: int | None
+    copts: tuple[str, ...]
+    kernels: tuple[int, ...]
+    sources: tuple[PlannedSource, ...]
+    headers: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything Bazel needs to know about one manifest.
+
+    Attributes:
+        name: name of the manifest.
+        namespace: C++ namespace below qola, "" for none.
+        archs: archs the libraries are built for.
+        manifest: the manifest in canonical form.
+        aiter: generation and version of the tree.
+        packages: compiler flags and header set of each package of kernels.
+        header_sets: the header sets, by name.
+        kernels: kernel instances of all modules, sorted by package, in dispatch order.
+        modules: the libraries.
+        warnings: what a user should know although it builds.
+        inputs: files of the tree the plan depends on, relative, sorted.
+    """
+
+    name: str
+    namespace: str
+    archs: tuple[str, ...]
+    manifest: Mapping[str, Any]
+    aiter: Mapping[str, str]
+    packages: Mapping[str, KernelPackage]
+    header_sets: tuple[HeaderSet, ...]
+    kernels: tuple[PlannedKernel, ...]
+    modules: tuple[PlannedModule, ...]
+    warnings: tuple[Finding, ...]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelPackage:
+    """A package of the kernel repository: kernel instances that share flags and headers.
+
+    Attributes:
+        copts: compiler flags.
+        headers: name of the header set.
+    """
+
+    copts: tuple[str, ...]
+    headers: str
+
+
+def to_json(plan: Plan) -> str:
+    """The text of plan.json: sorted keys, one kernel, header or warning a line.
+
+    A difference between two plans reads as a list of kernels in `diff`.
+    """
+    data = asdict(plan)
+    data["schema"] = SCHEMA_VERSION
+    data["qola"] = __version__
+    lines = [f"  {json.dumps(key)}: {_value(data[key])}" for key in sorted(data)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value:
+        return "[\n" + ",\n".join("    " + _compact(item) for item in value) + "\n  ]"
+    return _compact(value)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """Reads plan.json as plain data, for readers such as the kernel repository.
+
+    Raises:
+        ValueError: another schema version.
+    """
+    data: dict[str, Any] = json.loads(text)
+    if data.get("schema") != SCHEMA_VERSION:
+        raise ValueError(f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}")
+    return data
+
+
+def library_file(namespace: str, module: str) -> str:
+    """File name of a library: <namespace>_<module>.so, or <module>.so without a namespace."""
+    return f"{namespace}_{module}.so" if namespace else f"{module}.so"
+
+
+def count(kernels: Iterable[Mapping[str, Any]], key: str) -> dict[str, int]:
+    """Counts kernel instances by one of their attributes, sorted by its value."""
+    found: dict[str, int] = {}
+    for kernel in kernels:
+        value = str(kernel[key])
+        found[value] = found.get(value, 0) + 1
+    return dict(sorted(found.items()))

@@ -1,0 +1,165 @@
+"""What the repository rules run: a manifest's repository and the kernel repository, on disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola import emit
+from qola.aiter import read_tree
+from qola.digest import sha256_of
+from qola.errors import Finding, PlanError, QolaError
+from qola.manifest import load
+from qola.plan import from_json, to_json
+from qola.planner import Request, build_plan
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def pinned_id(tree: Path) -> str:
+    """Commit or version a fetched tree was pinned to; "" for a local directory."""
+    try:
+        source: dict[str, str] = json.loads((tree / "AITER.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return source.get("commit") or source.get("version") or ""
+
+
+def manifest_repository(args: argparse.Namespace) -> None:
+    """Plans a manifest and writes its repository.
+
+    Raises:
+        QolaError: as build_plan.
+    """
+    output: Path = args.output
+    manifest = load(args.manifest, display=args.display)
+    request = Request(
+        name=args.name,
+        manifest=manifest,
+        tree=read_tree(args.aiter),
+        rocm_version=args.rocm_version or None,
+        aiter_id=pinned_id(args.aiter),
+    )
+    plan = build_plan(request, output)
+    text = to_json(plan)
+    data = from_json(text)
+    write(output / "plan.json", text)
+    write(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
+    write(
+        output / "BUILD.bazel",
+        emit.manifest_build_file(data, source=args.display, aiter=args.aiter_repository),
+    )
+    write(output / "include" / "qola_config.h", emit.config_header(data, source=args.display))
+    for module in plan.modules:
+        write(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+    for warning in plan.warnings:
+        print(warning.render(), file=sys.stderr)
+
+
+def kernel_repository(args: argparse.Namespace) -> None:
+    """Writes the union of the kernel instances of several plans.
+
+    Raises:
+        PlanError: two plans have different sources, headers or flags under one name.
+    """
+    plans = {path: from_json(path.read_text(encoding="utf-8")) for path in args.plan}
+    names = ", ".join(sorted(plan["name"] for plan in plans.values()))
+    merged: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for path, plan in plans.items():
+        for kernel in plan["kernels"]:
+            merged.setdefault(kernel["package"], {}).setdefault(
+                kernel["name"], {**kernel, "plan": plan, "root": path.parent}
+            )
+    _check_agreement(plans)
+    for package, kernels in sorted(merged.items()):
+        settings = next(plan for plan in plans.values() if package in plan["packages"])
+        archs = {name: tuple(kernel["archs"]) for name, kernel in sorted(kernels.items())}
+        text = emit.kernel_build_file(
+            settings,
+            package,
+            archs,
+            sources=f"the plans of {names}",
+            aiter=args.aiter_repository,
+        )
+        write(args.output / package / "BUILD.bazel", text)
+        for name, kernel in kernels.items():
+            module = _module_of(kernel["plan"], kernel)
+            source = kernel["root"] / module / "kernels" / f"{name}.cpp"
+            if sha256_of(source) != kernel["sha256"]:
+                raise PlanError(
+                    Finding(
+                        str(source),
+                        "another text than the plan's digest says",
+                        kernel["sha256"],
+                        "bazel fetch --force plans anew",
+                    )
+                )
+            write(args.output / package / f"{name}.cpp", source.read_text(encoding="utf-8"))
+    write(args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n")
+
+
+def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:
+    """Module whose generators wrote a kernel: the one that has its direction."""
+    for module in plan["modules"]:
+        if any(source["direction"] == kernel["direction"] for source in module["sources"]):
+            return str(module["name"])
+    raise KeyError(kernel["name"])
+
+
+def _check_agreement(plans: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Refuses plans that mean different things by one name: they are of different trees."""
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    for plan in plans.values():
+        for kernel in plan["kernels"]:
+            key = (kernel["package"], kernel["name"])
+            first = seen.setdefault(key, (kernel["sha256"], plan["name"]))
+            if first[0] != kernel["sha256"]:
+                raise PlanError(
+                    Finding(
+                        f"kernel instance {kernel['name']}",
+                        f"two sources: in the plans of {first[1]} and {plan['name']}",
+                        "one: manifests that share a kernel repository share an AITER tree",
+                        "declare an AITER source of its own for one of them",
+                    )
+                )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the repository rules."""
+    parser = argparse.ArgumentParser(prog="qola.repository", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    manifest = commands.add_parser("manifest", help="plan a manifest and write its repository")
+    manifest.add_argument("--name", required=True, help="name of the manifest")
+    manifest.add_argument("--manifest", required=True, type=Path, help="the TOML file")
+    manifest.add_argument("--display", required=True, help="its path as messages name it")
+    manifest.add_argument("--aiter", required=True, type=Path, help="AITER tree")
+    manifest.add_argument("--aiter-repository", required=True, help="its repository's name")
+    manifest.add_argument("--rocm-version", default="", help="HIP version of the toolchain")
+    manifest.add_argument("--output", required=True, type=Path, help="directory to write to")
+    manifest.set_defaults(run=manifest_repository)
+    kernels = commands.add_parser("kernels", help="write the kernel repository of several plans")
+    kernels.add_argument("--plan", action="append", default=[], type=Path, help="a plan.json")
+    kernels.add_argument("--aiter-repository", required=True, help="the tree's repository's name")
+    kernels.add_argument("--output", required=True, type=Path, help="directory to write to")
+    kernels.set_defaults(run=kernel_repository)
+    args = parser.parse_args(argv)
+    try:
+        args.run(args)
+    except QolaError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,362 @@
+"""The manifest's fields: one table of definitions that validation and documentation both read.
+
+Everything a field may hold is data here, so that a JSON schema can be written from it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+FWD_DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp8fp16", "fp8bf16", "fp8fp32")
+"""Forward data types, in CK's order (FWD_DTYPE_MAP in its codegen/cpp_symbol_map.py)."""
+
+BWD_DTYPES = ("fp32", "fp16", "bf16")
+"""Backward data types, in CK's order (BWD_DTYPE_MAP)."""
+
+BIAS_KINDS = ("no", "bias", "alibi")
+"""Bias kinds, in CK's order (BIAS_MAP)."""
+
+FMHA_MODES = ("batch", "group")
+"""Batch: all sequences of one length. Group: variable lengths, packed (CK's MODE_MAP)."""
+
+DIRECTIONS = ("fwd", "fwd_splitkv", "fwd_appendkv", "pagedkv_prefill", "batch_prefill", "bwd")
+"""What CK's generate.py takes after -d: the modules below its codegen/ops."""
+
+BUILD_MODES = ("pybind", "cpp_itfs")
+
+NATIVE = "native"
+"""The word for "the GPU of this machine" among architectures."""
+
+SUPPORTED_ARCHS = ("gfx942", "gfx950")
+"""Architectures AITER ships attention kernels for, and a plan can be made for."""
+
+KNOWN_ARCHS = (
+    *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"),
+    *("gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034"),
+    *("gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"),
+    *("gfx1152", "gfx1153", "gfx1200", "gfx1201", "gfx1250"),
+)
+"""AMD architectures by their LLVM name, from Vega (GCN5) on, CDNA and RDNA."""
+
+MAX_HDIM = 512
+"""No flash-attention kernel of CK goes beyond a head dimension of 256; twice that is a slip."""
+
+
+class Kind(Enum):
+    """What sort of value a field holds; the value is the phrase messages and tables use."""
+
+    TEXT = "a string"
+    INTEGER = "an integer"
+    TEXT_LIST = "a list of strings"
+    TEXT_SET = "a string or a list of strings"
+    BOOL_SET = "true, false or a list of both"
+    HDIM_SET = "an integer, or a list of integers and [q, v] pairs"
+    # Fields of optCompilerConfig.json: AITER writes even booleans as Python expressions.
+    EXPR = "a string holding a Python expression"
+    EXPR_BOOL = 'true, false or a string holding a Python expression such as "False"'
+    EXPR_LIST = "a list of strings, each a Python expression"
+    EXPR_OR_LIST = "a string or a list of strings, each a Python expression"
+    EXPR_LISTS = "a table of lists of strings, each a Python expression"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of one table.
+
+    Attributes:
+        key: its name.
+        kind: the type of its value.
+        doc: what it means, one line for docs/manifest.md.
+        omitted: what leaving it out means, for the same table.
+        allowed: the only values a string (or an element of a list) may have; () = any.
+        pattern: a regular expression every string must match in full; "" = any non-empty one.
+        pattern_doc: the same in words.
+        repair: a regular expression and its replacement that mend usual slips, for the suggestion.
+        minimum: smallest integer.
+        required: it must be given.
+        may_be_empty: an empty string or list means something.
+        aliases: words people write instead of an allowed value, for the suggestion.
+    """
+
+    key: str
+    kind: Kind
+    doc: str
+    omitted: str = ""
+    allowed: tuple[str, ...] = ()
+    pattern: str = ""
+    pattern_doc: str = ""
+    repair: tuple[str, str] = ("", "")
+    minimum: int | None = None
+    required: bool = False
+    may_be_empty: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the manifest, or an array of tables (`repeated`)."""
+
+    name: str
+    doc: str
+    repeated: bool
+    fields: tuple[Field, ...]
+    by_key: dict[str, Field] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_key", {f.key: f for f in self.fields})
+
+    @property
+    def header(self) -> str:
+        """The table as it is written: ``[qola]`` or ``[[modules]]``."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+
+_DTYPE_ALIASES = (
+    *(("float16", "fp16"), ("half", "fp16"), ("f16", "fp16")),
+    *(("bfloat16", "bf16"), ("float32", "fp32"), ("float", "fp32"), ("f32", "fp32")),
+)
+_ARCH_ALIASES = (
+    *(("mi200", "gfx90a"), ("mi210", "gfx90a"), ("mi250", "gfx90a"), ("mi250x", "gfx90a")),
+    *(("mi300", "gfx942"), ("mi300a", "gfx942"), ("mi300x", "gfx942"), ("mi308x", "gfx942")),
+    *(("mi325x", "gfx942"), ("mi350", "gfx950"), ("mi350x", "gfx950"), ("mi355x", "gfx950")),
+)
+
+# A relative path that stays below its root: no leading slash, no ".." part.
+_BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
+
+
+def _replacing() -> tuple[Field, ...]:
+    """Fields of a module that replace those of its optCompilerConfig.json entry."""
+    same = "AITER's entry"
+    return tuple(
+        Field(key, kind, doc, omitted, may_be_empty=True)
+        for key, kind, doc, omitted in (
+            ("srcs", Kind.EXPR_LIST, "source files", same),
+            ("flags_extra_cc", Kind.EXPR_LIST, "host compiler flags", same),
+            ("flags_extra_hip", Kind.EXPR_LIST, "HIP compiler flags", same),
+            (
+                "flags_extra_hip_per_source",
+                Kind.EXPR_LISTS,
+                "HIP compiler flags by source file",
+                same,
+            ),
+            ("extra_ldflags", Kind.EXPR_OR_LIST, "linker flags", same),
+            ("extra_include", Kind.EXPR_LIST, "include directories", same),
+            ("verbose", Kind.EXPR_BOOL, "print compiler commands", same),
+            ("is_python_module", Kind.EXPR_BOOL, "the result is a Python module", same),
+            ("is_standalone", Kind.EXPR_BOOL, "the result is an executable", same),
+            ("torch_exclude", Kind.EXPR_BOOL, "compile without PyTorch", same),
+            ("hipify", Kind.EXPR_BOOL, "translate CUDA sources first", same),
+            ("hip_clang_path", Kind.EXPR, "directory of the compiler hipcc uses", same),
+            ("blob_gen_cmd", Kind.EXPR_OR_LIST, "generator commands; `{{}}` is their output", same),
+            ("md_name", Kind.EXPR, "name of the library, without namespace", "the module's name"),
+            ("third_party", Kind.EXPR_LIST, "further sources AITER fetches", same),
+            ("is_experimental", Kind.EXPR_BOOL, "AITER calls it experimental", same),
+        )
+    )
+
+
+def _adding() -> tuple[Field, ...]:
+    """Fields of a module that add to its optCompilerConfig.json entry: plain text, no expressions.
+
+    The keys are those of ROCm/QoLA's registry.
+    """
+    return tuple(
+        Field(key, Kind.TEXT_LIST, doc, "none", may_be_empty=True)
+        for key, doc in (
+            ("add_srcs", "source files to add"),
+            ("add_includes", "include directories to put first"),
+            ("add_flags_extra_cc", "host compiler flags to add"),
+            ("add_flags_extra_hip", "HIP compiler flags to add"),
+            ("add_blob_gen_cmd", "generator commands to add; `{{}}` is their output"),
+        )
+    )
+
+
+def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[Field, ...]:
+    """Fields the two variant tables share, around the booleans of one direction."""
+    both = "both"
+    return (
+        Field(
+            "dtype",
+            Kind.TEXT_SET,
+            "data type of the kernels",
+            "all",
+            allowed=dtypes,
+            aliases=_DTYPE_ALIASES,
+        ),
+        *(Field(key, Kind.BOOL_SET, doc, both) for key, doc in booleans.items()),
+        Field("hdim", Kind.HDIM_SET, "head dimension; n stands for [n, n]", "all", minimum=1),
+        Field(
+            "mode",
+            Kind.TEXT_SET,
+            "batch: equal sequence lengths; group: variable ones",
+            both,
+            allowed=FMHA_MODES,
+            aliases=(("varlen", "group"),),
+        ),
+        Field("receipt", Kind.INTEGER, "CK's receipt for it", "the module's", minimum=0),
+    )
+
+
+QOLA = Table(
+    "qola",
+    "What the manifest is for.",
+    repeated=False,
+    fields=(
+        Field(
+            "aiter_commit",
+            Kind.TEXT,
+            "AITER's commit (7 digits or more), tag or version the manifest was written for",
+            "not checked",
+            pattern=r"\S+",
+            pattern_doc="a commit, tag or version without blanks",
+        ),
+        Field(
+            "namespace",
+            Kind.TEXT,
+            "C++ namespace below `qola::`, and prefix of the libraries' names",
+            "plain `qola::`, no prefix",
+            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
+            pattern_doc="one C++ identifier (letters, digits and _, no leading digit, no ::)",
+            repair=(r"[^A-Za-z0-9_]+", "_"),
+            may_be_empty=True,
+        ),
+        Field("patches_dir", Kind.TEXT, "folder of patches for AITER", "none"),
+        Field(
+            "rocm_versions",
+            Kind.TEXT_LIST,
+            'ROCm versions it is meant for; "7" covers every 7.x, "7.2" every 7.2.x',
+            "any",
+            pattern=r"\d+(\.\d+){0,3}",
+            pattern_doc='numbers and dots, such as "7" or "7.2"',
+            repair=(r"^[v<>=~^\s]+|(\.[x*])+$", ""),
+        ),
+    ),
+)
+
+BUILD = Table(
+    "build",
+    "How everything is built.",
+    repeated=False,
+    fields=(
+        Field(
+            "architectures",
+            Kind.TEXT_LIST,
+            f"GPU architectures by LLVM name, or `{NATIVE}` alone",
+            "chosen outside the manifest",
+            allowed=(*KNOWN_ARCHS, NATIVE),
+            aliases=_ARCH_ALIASES,
+        ),
+        Field(
+            "mode",
+            Kind.TEXT,
+            "pybind: Python modules on PyTorch; cpp_itfs: C++ libraries without it",
+            "`pybind`",
+            allowed=BUILD_MODES,
+            aliases=(("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind")),
+        ),
+    ),
+)
+
+_MODULE_OWN = (
+    Field(
+        "name",
+        Kind.TEXT,
+        "module of AITER's optCompilerConfig.json, such as `libmha_fwd`",
+        pattern=r"[A-Za-z0-9_]+",
+        pattern_doc="letters, digits and _",
+        required=True,
+    ),
+    Field(
+        "mode",
+        Kind.TEXT,
+        "as in `[build]`, for this module",
+        "that of `[build]`",
+        allowed=BUILD_MODES,
+        aliases=BUILD.by_key["mode"].aliases,
+    ),
+    Field(
+        "receipt",
+        Kind.INTEGER,
+        "CK's receipt: the set of kernels to start from",
+        "AITER's entry (600)",
+        minimum=0,
+    ),
+    Field("group", Kind.TEXT, "a name to build several modules by", "none"),
+    Field(
+        "drop_srcs",
+        Kind.TEXT_LIST,
+        "source files to leave out, by file name",
+        "none",
+        may_be_empty=True,
+    ),
+    Field(
+        "drop_directions",
+        Kind.TEXT_LIST,
+        "CK directions to leave out",
+        "none",
+        allowed=DIRECTIONS,
+        may_be_empty=True,
+    ),
+    Field(
+        "hsa_subdirs",
+        Kind.TEXT_LIST,
+        "folders below AITER's `hsa/<arch>` whose code objects are embedded",
+        "the module's own",
+        pattern=_BELOW,
+        pattern_doc="a relative path without ..",
+        may_be_empty=True,
+    ),
+)
+
+MODULES = Table(
+    "modules",
+    "A library to build. At least one.",
+    repeated=True,
+    fields=(*_MODULE_OWN, *_replacing(), *_adding()),
+)
+
+OVERRIDE_KEYS = frozenset(MODULES.by_key) - {f.key for f in _MODULE_OWN}
+"""Keys of a module that replace (or add to) fields of its optCompilerConfig.json entry."""
+
+FWD_VARIANTS = Table(
+    "mha_fwd_variants",
+    "Kernels to keep in `libmha_fwd`; without any such table, all the receipt gives.",
+    repeated=True,
+    fields=_variant_fields(
+        FWD_DTYPES,
+        {
+            "has_bias": "elementwise bias; wins over ALiBi",
+            "has_alibi": "ALiBi bias",
+            "has_mask": "a mask: causal or sliding window",
+            "has_lse": "stores the log-sum-exp (training needs it)",
+            "has_dropout": "dropout",
+            "has_skip": "skips sequences below a length (CK's skip_min_seqlen_q)",
+            "has_sink": "attention sink",
+        },
+    ),
+)
+
+BWD_VARIANTS = Table(
+    "mha_bwd_variants",
+    "Kernels to keep in `libmha_bwd`; without any such table, all the receipt gives.",
+    repeated=True,
+    fields=_variant_fields(
+        BWD_DTYPES,
+        {
+            "has_bias": "elementwise bias; wins over ALiBi",
+            "has_alibi": "ALiBi bias",
+            "has_dbias": "gradient of the elementwise bias",
+            "has_mask": "a mask: causal or sliding window",
+            "has_dropout": "dropout",
+            "deterministic": "same result on every run, without atomics",
+        },
+    ),
+)
+
+TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS)
+"""All tables, in the order of a manifest."""
+
+BY_NAME = {table.name: table for table in TABLES}

@@ -1,0 +1,146 @@
+"""TOML with line numbers: which line of a document set which key.
+
+The standard parser keeps no positions. After it has accepted a document, this module cuts the text
+into statements and has the same parser read each alone: what it returns names the keys.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Strings (multi-line ones first; up to two quotes may precede their closing three), comments,
+# brackets, newlines. All that decides whether a newline ends a statement.
+_TOKEN = re.compile(
+    r"""\"{3}(?s:\\.|[^\\])*?\"{3,5} | '{3}(?s:.)*?'{3,5} | "(?:\\.|[^"\\\n])*" | '[^'\n]*'
+    | \#[^\n]* | [][{}\n]""",
+    re.VERBOSE,
+)
+
+Path = tuple[str | int, ...]
+"""Where a value is: keys, and indices into arrays of tables: ``("modules", 0, "name")``."""
+
+
+class TomlSyntaxError(ValueError):
+    """A text that is not TOML.
+
+    Attributes:
+        line: 1-based line of the mistake.
+        column: 1-based column, in characters.
+        source: the line itself.
+        reason: the parser's own words.
+    """
+
+    def __init__(self, line: int, column: int, source: str, reason: str) -> None:
+        super().__init__(f"{line}:{column}: {reason}")
+        self.line, self.column, self.source, self.reason = line, column, source, reason
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The 1-based line of every table header and key of one document."""
+
+    by_path: dict[Path, int]
+
+    def of(self, path: Path) -> int:
+        """Return the line of `path`, or that of the nearest table above it, or 1.
+
+        An array of tables is where its first element is.
+        """
+        while path:
+            for known in (path, (*path, 0)):
+                if known in self.by_path:
+                    return self.by_path[known]
+            path = path[:-1]
+        return 1
+
+
+def parse(text: str) -> tuple[dict[str, Any], Lines]:
+    """Parse TOML and locate its keys.
+
+    Raises:
+        TomlSyntaxError: `text` is not TOML.
+    """
+    text = text.replace("\r\n", "\n")
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise TomlSyntaxError(1, 1, text.split("\n", 1)[0], "arrays nested too deeply") from None
+    except ValueError as error:  # TOMLDecodeError, or int() refusing thousands of digits
+        raise _syntax_error(text, str(error)) from None
+    return document, _locate(text)
+
+
+def _syntax_error(text: str, message: str) -> TomlSyntaxError:
+    """Split the parser's message, ``Reason (at line 3, column 5)``, into its parts."""
+    lines = text.split("\n")
+    reason, _, place = message.partition(" (at ")
+    if match := re.match(r"line (\d+), column (\d+)", place):
+        line, column = int(match[1]), int(match[2])
+    elif place:  # "end of document": point behind the last thing written
+        line = max((n for n, text in enumerate(lines, 1) if text.strip()), default=1)
+        column = len(lines[line - 1]) + 1
+    else:
+        line, column = 1, 1
+    return TomlSyntaxError(line, column, lines[line - 1], reason)
+
+
+def _locate(text: str) -> Lines:
+    """Map every key path of a valid document to its line, in time linear in its length."""
+    by_path: dict[Path, int] = {}
+    last_index: dict[Path, int] = {}  # of each array of tables met so far
+    table: Path = ()
+    for line, source in _statements(text):
+        statement = tomllib.loads(source)
+        if source.lstrip().startswith("["):
+            table = _enter(statement, last_index)
+            by_path.setdefault(table, line)
+        else:
+            for path in _key_paths(statement):
+                by_path.setdefault(table + path, line)
+    return Lines(by_path)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Cut a valid document at its statements' ends: newlines outside strings and brackets."""
+    depth, start, line = 0, 0, 1
+    for token in _TOKEN.finditer(text + "\n"):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif token[0] == "\n" and depth == 0:
+            source = text[start : token.start()]
+            yield line, source
+            line += source.count("\n") + 1
+            start = token.end()
+
+
+def _enter(header: dict[str, Any], last_index: dict[Path, int]) -> Path:
+    """Resolve a header, parsed on its own, to the path of the table it opens."""
+    path: Path = ()
+    value: Any = header
+    while isinstance(value, dict) and value:
+        key, value = next(iter(value.items()))
+        path += (key,)
+        if isinstance(value, list):  # [[key]]: the next element
+            last_index[path] = last_index.get(path, -1) + 1
+        if path in last_index:  # [key.sub] below [[key]]: the element opened last
+            path += (last_index[path],)
+    return path
+
+
+def _key_paths(value: Any, path: Path = ()) -> list[Path]:
+    """List the paths of all keys of a key-value statement, inline tables included."""
+    if not isinstance(value, dict):
+        return [path]
+    below = [sub for key, item in value.items() for sub in _key_paths(item, (*path, key))]
+    return [path, *below] if path else below

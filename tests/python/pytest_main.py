@@ -1,0 +1,25 @@
+"""Runs pytest on the files of one Bazel test."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def main() -> int:
+    """Resolve the tree's label to its directory, then hand over to pytest."""
+    label = os.environ.get("QOLA_TEST_AITER_TREE", "")
+    if label.endswith("AITER.json"):
+        os.environ["QOLA_TEST_AITER_TREE"] = str(Path(label).resolve().parent)
+    sys.dont_write_bytecode = True
+    files = os.environ["PYTEST_FILES"].split()
+    xml = os.environ.get("XML_OUTPUT_FILE")
+    report = [f"--junitxml={xml}"] if xml else []
+    return int(pytest.main(["-p", "no:cacheprovider", "-q", "--strict-markers", *report, *files]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

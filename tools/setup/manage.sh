@@ -1,0 +1,156 @@
+# shellcheck shell=bash
+# bazelw's --doctor, --uninstall and --refresh-lock. Sourced by bazelw.
+set -euo pipefail
+
+# shellcheck source=tools/setup/tree.sh
+source "$SETUP/tree.sh"
+readonly PACKAGES_CONF=$WORKSPACE/third_party/debian/packages.conf
+
+# doctor: prints what is found and what is missing; returns 0 if Bazel can run.
+doctor() {
+  local line trees problem=
+  printf 'pinned      Bazel %s; Debian packages: %s (tree %s)\n' "$VERSION" \
+    "$([[ -f $LOCK ]] && lock_entries | wc -l || echo "none, run ./bazelw --refresh-lock")" "$DIGEST"
+  say "trying every way; this may take a minute"
+  choose
+  [[ -n ${QOLA_BAZEL:-} ]] || { name_answer && remember; }
+  for line in "${REPORT[@]}"; do
+    printf 'found       %s\n' "$line"
+  done
+  if [[ -d $TREE ]]; then
+    doctor_tree || problem="the tree does not run: ./bazelw --uninstall, then ./bazelw --setup-only"
+  else
+    doctor_no_tree || problem="see above"
+  fi
+  trees=("$TREES"/*/)
+  ((${#trees[@]} == 0)) || printf 'disk        %s in %s trees under %s\n' "$(du -sh -- "$TREES" | cut -f1)" "${#trees[@]}" "$TREES"
+  if [[ $WAY == tree ]]; then
+    if [[ -n $problem ]]; then
+      printf 'answer      Bazel cannot run. To fix: %s\n' "$problem"
+      return 1
+    fi
+    printf 'answer      the private tree%s\n' "$([[ -d $TREE ]] || echo ", which the next call makes (or: ./bazelw --setup-only)")"
+  else
+    printf 'rocm        %s\n' "$(type -P hipcc || ls -d "${ROCM_PATH:-/opt/rocm}/bin/hipcc" 2>/dev/null ||
+      echo "none on this machine; QOLA_BAZEL=tree brings its own")"
+    printf 'answer      %s\n' "$BAZEL"
+  fi
+}
+
+# Reports on the tree that is there.
+doctor_tree() {
+  local program ok=0
+  printf 'tree        %s\n' "$TREE"
+  for program in bazel hipcc python3; do
+    printf 'tree        %-8s %s\n' "$program" \
+      "$( (enter "$TREE" "$program" --version) 2>&1 | head -n 1)"
+    (enter "$TREE" "$program" --version) >/dev/null 2>&1 || ok=1
+  done
+  return "$ok"
+}
+
+# Reports whether the tree can be made.
+doctor_no_tree() {
+  local problem scratch need ok=0
+  if problem=$(no_tree_because); then
+    printf 'tree        cannot be made: %s\n' "$problem"
+    return 1
+  fi
+  [[ -f $LOCK ]] || return 1
+  need=$(($(lock_header download-megabytes) + $(lock_header unpacked-megabytes)))
+  printf 'tree        not made yet: %s MB to download, %s MB of disk needed, %s MB free\n' \
+    "$(lock_header download-megabytes)" "$need" "$(free_megabytes)"
+  ((need <= $(free_megabytes))) || ok=1
+  scratch=$(mktemp -d)
+  mapfile -t suites < <(lock_entries | cut -d' ' -f4 | sort -u)
+  if (apt_update "$scratch/apt" "${suites[@]}" && check_offered "$scratch/apt") 2>"$scratch/messages"; then
+    printf 'tree        the mirror offers every pinned version\n'
+  else
+    sed 's/^/tree        /' "$scratch/messages"
+    ok=1
+  fi
+  rm -rf -- "$scratch"
+  return "$ok"
+}
+
+# uninstall: stops the Bazel servers that run from this cache's trees and removes what bazelw made.
+uninstall() {
+  local path pid
+  for path in "$TREES"/*.lock; do
+    (flock -n 8 || die "a set-up is running: ${path%.lock}" "wait for it, or end it") 8>>"$path"
+  done
+  for pid in $(tree_servers); do
+    say "stopping the Bazel server $pid"
+    kill "$pid" 2>/dev/null || continue
+    for _ in {1..100}; do
+      kill -0 "$pid" 2>/dev/null || break
+      sleep 0.1
+    done
+  done
+  for path in "$TREES" "$CACHE/bazelisk" "$CACHE/answers"; do
+    [[ -d $path ]] || continue
+    say "removing $path ($(du -sh -- "$path" | cut -f1))"
+    chmod -R u+w -- "$path"
+    rm -rf -- "$path"
+  done
+  rmdir -- "$CACHE" 2>/dev/null || true
+  say "done; Bazel's own output stays in ${XDG_CACHE_HOME:-$HOME/.cache}/bazel, in $CACHE what else was put there"
+}
+
+# Prints the process ids of this user's Bazel servers that run from a tree of this cache.
+tree_servers() {
+  local file
+  for file in /proc/[0-9]*/cmdline; do
+    if [[ -O $file ]] && tr '\0' '\n' 2>/dev/null <"$file" | grep -q -F -e "-Dqola.tree=$TREES/" -- - &&
+      tr '\0' '\n' 2>/dev/null <"$file" | grep -q -x -e '.*A-server\.jar.*'; then
+      file=${file#/proc/}
+      echo "${file%%/*}"
+    fi
+  done
+}
+
+# refresh-lock: resolves packages.conf with apt and rewrites the lock.
+refresh-lock() {
+  local dir word name rest suites=() packages=()
+  dir=$(mktemp -d)
+  # shellcheck disable=SC2064  # the value of now is meant
+  trap "rm -rf -- '$dir'" EXIT
+  mkdir -p "$dir/apt"
+  while read -r word name rest; do
+    case $word in
+      suite) suites+=("$name")
+        [[ -z $rest ]] || printf 'Package: *\nPin: release a=%s\nPin-Priority: 1\n\nPackage: %s\nPin: release a=%s\nPin-Priority: 990\n\n' \
+          "$name" "$rest" "$name" >>"$dir/apt/preferences" ;;
+      package) packages+=("$name") ;;
+      leave-out) printf 'Package: %s\nStatus: install ok installed\nVersion: 99:1\nArchitecture: amd64\nMaintainer: none\nDescription: left out\n\n' \
+        "$name" >>"$dir/apt/status" ;;
+      '' | '#'*) ;;
+      *) die "$PACKAGES_CONF: unknown word '$word'" "expected: suite, package or leave-out" "" ;;
+    esac
+  done <"$PACKAGES_CONF"
+  apt_update "$dir/apt" "${suites[@]}"
+  private_apt "$dir/apt" apt-get -s -qq install "${packages[@]}" >"$dir/plan" 2>"$dir/err" ||
+    die "apt cannot resolve ${PACKAGES_CONF#"$WORKSPACE"/}:" "$(grep -v '^W:' "$dir/err")$(tail -n 20 "$dir/plan")" "change the root packages"
+  awk '$1 == "Inst" { print $2 "=" substr($3, 2) }' "$dir/plan" | sort >"$dir/pins"
+  # shellcheck disable=SC2046
+  private_apt "$dir/apt" apt-cache show $(cat "$dir/pins") >"$dir/show"
+  # shellcheck disable=SC2046
+  private_apt "$dir/apt" apt-cache madison $(cut -d= -f1 "$dir/pins") >"$dir/madison"
+  awk -v lock="$dir/lock" '
+    FILENAME ~ /madison$/ { split($0, f, / *[|] */); gsub(/ /, "", f[1]); split(f[3], w, /[ \/]/)
+      for (i in w) if (w[i] == "main") suite[f[1] " " f[2]] = w[i - 1]; next }
+    /^Package: / { name = $2 } /^Version: / { version = $2 } /^Size: / { size = $2 } /^Installed-Size: / { unpacked = $2 } /^SHA256: / { sum = $2 }
+    /^$/ && name != "" { key = name " " version
+      if (!seen[key]++) { print name, version, sum, suite[key] > lock; bytes += size; kib += unpacked }
+      name = "" }
+    END { printf "# download-megabytes: %d\n# unpacked-megabytes: %d\n", bytes / 1e6, kib / 1024 }' "$dir/madison" "$dir/show" <(echo) >"$dir/head"
+  {
+    printf '# Written by ./bazelw --refresh-lock from packages.conf; do not edit.\n# Fields: name version sha256 suite (amd64).\n'
+    cat "$dir/head"
+    LC_ALL=C sort "$dir/lock"
+  } >"$dir/new"
+  cmp -s "$dir/new" "$LOCK" && { say "the lock is up to date"; return; }
+  [[ ! -e $LOCK ]] || diff <(lock_entries | cut -d' ' -f1,2) <(cut -d' ' -f1,2 "$dir/lock" | LC_ALL=C sort) | sed -n 's/^[<>]/  &/p' >&2 || true
+  cp "$dir/new" "$LOCK"
+  say "wrote ${LOCK#"$WORKSPACE"/}: $(lock_entries | wc -l) packages"
+}
