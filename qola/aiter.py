@@ -28,7 +28,7 @@ from qola.aiter_config import (
     ModuleReader,
     expression,
 )
-from qola.aiter_eval import Names, TorchFacts
+from qola.aiter_eval import Names, TorchFacts, parse
 from qola.errors import AiterError, Finding
 
 __all__ = [
@@ -259,7 +259,7 @@ def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
     when it is imported; such a merged table is no file of the tree.
     """
     try:
-        tree = ast.parse((root / CORE_FILE).read_text(encoding="utf-8"))
+        tree = parse((root / CORE_FILE).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return {}, {}
     tables: dict[str, str] = {}

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import operator
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Value = str | int | bool | list[str] | None
 
@@ -72,6 +74,22 @@ class Names:
     torch: TorchFacts | None = None
 
 
+_PARSING = threading.Lock()
+
+
+def parse(text: str, mode: Literal["exec", "eval"] = "exec") -> Any:
+    """Return the syntax tree of `text`; safe to call from threads.
+
+    CPython up to 3.11 counts the depth of a tree per process: two threads that parse at once end
+    in "SystemError: AST constructor recursion depth mismatch".
+
+    Raises:
+        SyntaxError, ValueError: `text` is no Python.
+    """
+    with _PARSING:
+        return ast.parse(text, mode=mode)
+
+
 def evaluate(text: str, names: Names) -> Value:
     """Return the value of the expression `text`.
 
@@ -84,7 +102,7 @@ def evaluate(text: str, names: Names) -> Value:
         RefusedError: anything else, naming the part.
     """
     try:
-        tree = ast.parse(text.strip() or "''", mode="eval")
+        tree = parse(text.strip() or "''", "eval")
     except (SyntaxError, ValueError) as error:
         raise RefusedError(f"no Python expression: {error}") from None
     return _Evaluator(names).value(tree.body)

@@ -1,4 +1,4 @@
-"""Digests, in the one form qola writes them: 64 hexadecimal digits of sha256."""
+"""Digests, in the one form qola writes them, and files that change only with their content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sha256_of_text(text: str) -> str:
-    """Digest of a text in UTF-8."""
+    """Digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -22,3 +22,12 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp."""
+    data = text.encode("utf-8")
+    if path.is_file() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

@@ -149,7 +149,9 @@ def export_list(namespace: str) -> str:
     any signature pass; type information is named "typeinfo for ..." there and stays inside.
     """
     scope = f"qola::{namespace}" if namespace else "qola"
-    return f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+    return (
+        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+    )
 
 
 def config_header(plan: Mapping[str, Any], *, source: str) -> str:
@@ -165,7 +167,7 @@ def config_header(plan: Mapping[str, Any], *, source: str) -> str:
         f"#define QOLA_NS_BEGIN namespace qola {{{nested}",
         f"#define QOLA_NS_END }}{' }' if namespace else ''}",
         "",
-        "// Number of parameters of AITER's entry points in this tree, which tells their forms apart.",
+        "// Number of parameters of AITER's entry points, which tells their forms apart.",
     ]
     lines += [
         f"#define QOLA_{module['entry'].upper()}_PARAMETERS {module['parameters']}"

@@ -177,7 +177,9 @@ def from_json(text: str) -> dict[str, Any]:
     """
     data: dict[str, Any] = json.loads(text)
     if data.get("schema") != SCHEMA_VERSION:
-        raise ValueError(f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}")
+        raise ValueError(
+            f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}"
+        )
     return data
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola import codegen
 from qola.aiter import TREE_TOKEN, AiterTree, ModuleConfig
-from qola.codegen import KernelSet, Selection
-from qola.digest import sha256_of_text
-from qola.errors import Finding, ManifestError, PlanError
-from qola.headers import closure
-from qola.manifest import Manifest, ModuleSpec, check_against
-from qola.manifest_types import BuildMode
+from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
+from qola.digest import sha256_of_text, write_if_changed
+from qola.errors import AiterError, Finding, PlanError
+from qola.headers import closure, includes
+from qola.manifest import ModuleSpec
 from qola.plan import (
     HeaderSet,
     KernelPackage,
@@ -25,44 +24,21 @@ from qola.plan import (
     PlannedSource,
     library_file,
 )
-from qola.schema import NATIVE, SUPPORTED_ARCHS
+from qola.plan_request import ENTRY_POINTS, Request, check, configure, resolve_archs
 
-ENTRY_POINTS = {"libmha_fwd": "mha_fwd", "libmha_bwd": "mha_bwd"}
-"""The modules that can be planned, and the entry point each exports."""
+__all__ = ["ENTRY_POINTS", "Request", "build_plan", "explain", "include_dirs"]
 
 ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill"})
 """Directions whose instances CK tags gfx9: the same source serves gfx942 and gfx950."""
+
+SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
+"""What AITER compiles of a directory among a module's sources."""
 
 PARAMETERS = {"wheel-12": 12, "wheel-15": 15, "args-config": 2}
 """Number of parameters of each signature AiterTree.entry_signature knows."""
 
 _INCLUDE = re.compile(r"^#include .*$", re.MULTILINE)
 """Include lines as CK's templates have them."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to plan, with what.
-
-    Attributes:
-        name: name of the manifest: targets are named after it.
-        manifest: the manifest, valid in itself.
-        tree: the AITER source tree.
-        archs: archs instead of the manifest's, () to take those.
-        mode: build mode the command line asks for.
-        rocm_version: HIP version of the toolchain, None where there is none.
-        aiter_id: commit or version of the tree as its pin says, "" when not pinned.
-        overridden: the tree was chosen knowing that the manifest names another.
-    """
-
-    name: str
-    manifest: Manifest
-    tree: AiterTree
-    archs: tuple[str, ...] = ()
-    mode: BuildMode | None = None
-    rocm_version: str | None = None
-    aiter_id: str = ""
-    overridden: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,8 +66,8 @@ def build_plan(
         AiterError: the tree cannot be read.
         CodegenError: a generator failed, or the variants leave a hole in the dispatch.
     """
-    archs = _archs(request)
-    warnings = [*request.manifest.warnings, *_check(request)]
+    warnings = [*request.manifest.warnings, *check(request)]
+    archs = resolve_archs(request)
     progress(f"{request.name}: generating kernel instances for {', '.join(archs)}")
     with ThreadPoolExecutor(max_workers=2) as pool:
         # Each module's generators run in processes of their own.
@@ -119,69 +95,74 @@ def build_plan(
     )
 
 
-def _archs(request: Request) -> tuple[str, ...]:
-    archs = tuple(sorted(set(request.archs or request.manifest.architectures)))
-    place = request.manifest.place("build", "architectures")
-    if not archs or NATIVE in archs:
-        raise PlanError(
-            Finding(
-                place,
-                "native" if archs else "no architectures",
-                "the archs to build for: a plan must not depend on the machine that makes it",
-                'write architectures = ["gfx950"], for example',
-            )
-        )
-    unknown = [arch for arch in archs if arch not in SUPPORTED_ARCHS]
-    if unknown:
-        raise PlanError(
-            Finding(place, ", ".join(unknown), f"archs out of {', '.join(SUPPORTED_ARCHS)}")
-        )
-    return archs
+def explain(
+    request: Request, output: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
+    """Says of every kernel of the receipts in use why it is in the plan or not.
 
+    Args:
+        request: what to plan.
+        output: existing directory; the sources are generated there, as for a plan.
+        progress: called with a line when a long step begins.
 
-def _check(request: Request) -> list[Finding]:
-    """Compares the manifest with tree and toolchain; returns the warnings."""
-    tree, manifest = request.tree, request.manifest
-    findings = check_against(
-        manifest,
-        modules=tree.module_names(),
-        receipts=lambda module: codegen.known_receipts(
-            tree.root / tree.fmha_dir, "bwd" if module == "libmha_bwd" else "fwd"
-        ),
-        aiter_id=request.aiter_id or tree.version,
-        srcs_of=lambda module: tree.module(module).srcs,
-        rocm_version=request.rocm_version or None,
-        overridden=request.overridden,
-        mode=request.mode,
+    Returns:
+        Each module of the manifest with its explanations, in CK's order.
+
+    Raises:
+        QolaError: as build_plan.
+    """
+    check(request)
+    archs = resolve_archs(request)
+    progress(f"{request.name}: comparing with every kernel of the receipts in use")
+    return tuple(
+        (spec, _generate(request, spec, archs, output, explain=True).kernels.explanations)
+        for spec in request.manifest.modules
     )
-    if any(finding.severity == "error" for finding in findings):
-        raise ManifestError(findings)
-    unplannable = [spec for spec in manifest.modules if spec.name not in ENTRY_POINTS]
-    if unplannable:
-        raise PlanError(
-            Finding(
-                manifest.place("modules", spec.index, "name"),
-                f"{spec.name}, which cannot be planned yet",
-                f"a module out of {', '.join(ENTRY_POINTS)}",
-                "remove it from the manifest",
-            )
-            for spec in unplannable
-        )
-    return list(findings)
 
 
 def _generate(
-    request: Request, spec: ModuleSpec, archs: tuple[str, ...], output: Path
+    request: Request,
+    spec: ModuleSpec,
+    archs: tuple[str, ...],
+    output: Path,
+    *,
+    explain: bool = False,
 ) -> _Generated:
-    config = request.tree.module(spec.name, overrides=spec.overrides)
+    config = configure(request, spec)
     forward = spec.name == "libmha_fwd"
     selection = Selection(
         receipt=spec.receipt,
         variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
         drop_directions=frozenset(spec.drop_directions),
     )
-    kernels = codegen.generate(request.tree, config, selection, archs, output / spec.name)
-    return _Generated(spec, config, kernels)
+    kernels = codegen.generate(
+        request.tree, config, selection, archs, output / spec.name, explain=explain
+    )
+    own = _own_sources(request.tree, spec, config, output)
+    return _Generated(spec, config, replace(kernels, sources=kernels.sources + own))
+
+
+def _own_sources(
+    tree: AiterTree, spec: ModuleSpec, config: ModuleConfig, output: Path
+) -> tuple[GeneratedSource, ...]:
+    """Takes over the sources AITER's entry names: copies, since cc_library takes no .cu file."""
+    found = []
+    for src in config.srcs:
+        path = tree.root / src
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        found += [f for f in files if f.suffix in SOURCE_SUFFIXES]
+    sources = []
+    for path in found:
+        if path.name in spec.drop_srcs:
+            continue
+        name = f"{path.stem}.cpp"
+        text = path.read_text(encoding="utf-8")
+        write_if_changed(output / spec.name / "sources" / name, text)
+        direction = "bwd" if spec.name == "libmha_bwd" else "fwd"
+        sources.append(
+            GeneratedSource(name, f"sources/{name}", sha256_of_text(text), direction, "entry")
+        )
+    return tuple(sources)
 
 
 def _assemble(
@@ -204,7 +185,7 @@ def _assemble(
             files = [output / module.spec.name / k.file for k in instances]
             header_sets[direction] = _header_set(request.tree, module.config, direction, files)
             package = _package_name(
-                direction, archs, copts, request.tree.module(module.spec.name)
+                direction, archs, module.config, request.tree.module(module.spec.name)
             )
             packages[package] = KernelPackage(copts, direction)
             for kernel in instances:
@@ -222,7 +203,9 @@ def _assemble(
                     )
                 )
         sources = tuple(
-            PlannedSource(Path(s.name).stem, f"{module.spec.name}/{s.file}", s.direction, s.role, s.sha256)
+            PlannedSource(
+                Path(s.name).stem, f"{module.spec.name}/{s.file}", s.direction, s.role, s.sha256
+            )
             for s in module.kernels.sources
         )
         entry = ENTRY_POINTS[module.spec.name]
@@ -271,10 +254,20 @@ def _header_set(
 ) -> HeaderSet:
     dirs = include_dirs(tree, config)
     # Thousands of kernel instances share a handful of include lines.
-    lines = {f'#include "{header}"' for header in also}
+    lines: set[str] = set()
     for file in files:
         lines.update(_INCLUDE.findall(file.read_text(encoding="utf-8")))
-    headers = closure(tree.root, dirs, sorted(lines))
+    roots = {name for name, _ in includes("\n".join(lines))}.union(also)
+    headers = closure(tree.root, dirs, sorted(roots))
+    if not headers:
+        raise AiterError(
+            Finding(
+                f"headers of {name}",
+                f"none of {', '.join(sorted(roots)) or 'no includes'} below {', '.join(dirs)}",
+                "the headers that generated sources include",
+                "use an AITER tree with its submodules (git submodule update --init --recursive)",
+            )
+        )
     # A directory none of the headers comes from needs no -I.
     used = tuple(d for d in dirs if any(header.startswith(d + "/") for header in headers))
     return HeaderSet(name, used, headers)
@@ -295,7 +288,7 @@ def _copts(config: ModuleConfig) -> tuple[str, ...]:
 
 
 def _package_name(
-    direction: str, archs: tuple[str, ...], copts: tuple[str, ...], own: ModuleConfig
+    direction: str, archs: tuple[str, ...], config: ModuleConfig, own: ModuleConfig
 ) -> str:
     """Package of the kernel repository: the direction and whatever else decides the objects.
 
@@ -306,8 +299,9 @@ def _package_name(
     parts = [direction]
     if direction in ARCH_NEUTRAL:
         parts += archs
-    if copts != _copts(own):
-        parts.append(sha256_of_text(" ".join(copts))[:8])
+    changed = (_copts(config), config.include_dirs)
+    if changed != (_copts(own), own.include_dirs):
+        parts.append(sha256_of_text(repr(changed))[:8])
     return "_".join(parts)
 
 
@@ -317,7 +311,6 @@ def _inputs(tree: AiterTree, header_sets: Iterable[HeaderSet]) -> tuple[str, ...
     files.add("aiter/jit/optCompilerConfig.json")
     for directory in (tree.fmha_dir, f"{tree.csrc_dir}/cpp_itfs"):
         files.update(
-            path.relative_to(tree.root).as_posix()
-            for path in (tree.root / directory).rglob("*.py")
+            path.relative_to(tree.root).as_posix() for path in (tree.root / directory).rglob("*.py")
         )
     return tuple(sorted(files))

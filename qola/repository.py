@@ -5,25 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qola import emit
 from qola.aiter import read_tree
-from qola.digest import sha256_of
+from qola.digest import sha256_of, write_if_changed
 from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
 from qola.plan import from_json, to_json
 from qola.planner import Request, build_plan
-
-
-def write(path: Path, text: str) -> None:
-    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp."""
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 def pinned_id(tree: Path) -> str:
@@ -53,15 +45,20 @@ def manifest_repository(args: argparse.Namespace) -> None:
     plan = build_plan(request, output)
     text = to_json(plan)
     data = from_json(text)
-    write(output / "plan.json", text)
-    write(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
-    write(
+    write_if_changed(output / "plan.json", text)
+    write_if_changed(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
+    write_if_changed(
         output / "BUILD.bazel",
         emit.manifest_build_file(data, source=args.display, aiter=args.aiter_repository),
     )
-    write(output / "include" / "qola_config.h", emit.config_header(data, source=args.display))
+    write_if_changed(
+        output / "include" / "qola_config.h", emit.config_header(data, source=args.display)
+    )
     for module in plan.modules:
-        write(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+        write_if_changed(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+    if plan.warnings:
+        count = f"{len(plan.warnings)} warning{'s' if len(plan.warnings) > 1 else ''}"
+        print(f"{args.display} is planned, with {count}", file=sys.stderr)
     for warning in plan.warnings:
         print(warning.render(), file=sys.stderr)
 
@@ -82,7 +79,7 @@ def kernel_repository(args: argparse.Namespace) -> None:
             )
     _check_agreement(plans)
     for package, kernels in sorted(merged.items()):
-        settings = next(plan for plan in plans.values() if package in plan["packages"])
+        settings = _settings([p for p in plans.values() if package in p["packages"]], package)
         archs = {name: tuple(kernel["archs"]) for name, kernel in sorted(kernels.items())}
         text = emit.kernel_build_file(
             settings,
@@ -91,7 +88,7 @@ def kernel_repository(args: argparse.Namespace) -> None:
             sources=f"the plans of {names}",
             aiter=args.aiter_repository,
         )
-        write(args.output / package / "BUILD.bazel", text)
+        write_if_changed(args.output / package / "BUILD.bazel", text)
         for name, kernel in kernels.items():
             module = _module_of(kernel["plan"], kernel)
             source = kernel["root"] / module / "kernels" / f"{name}.cpp"
@@ -104,8 +101,12 @@ def kernel_repository(args: argparse.Namespace) -> None:
                         "bazel fetch --force plans anew",
                     )
                 )
-            write(args.output / package / f"{name}.cpp", source.read_text(encoding="utf-8"))
-    write(args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n")
+            write_if_changed(
+                args.output / package / f"{name}.cpp", source.read_text(encoding="utf-8")
+            )
+    write_if_changed(
+        args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n"
+    )
 
 
 def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:
@@ -118,20 +119,54 @@ def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:
 
 def _check_agreement(plans: Mapping[Path, Mapping[str, Any]]) -> None:
     """Refuses plans that mean different things by one name: they are of different trees."""
-    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    seen: dict[tuple[str, ...], tuple[object, str]] = {}
     for plan in plans.values():
-        for kernel in plan["kernels"]:
-            key = (kernel["package"], kernel["name"])
-            first = seen.setdefault(key, (kernel["sha256"], plan["name"]))
-            if first[0] != kernel["sha256"]:
+        named: dict[tuple[str, ...], object] = {
+            (f"package {name}", "settings"): (package["copts"], package["headers"])
+            for name, package in plan["packages"].items()
+        }
+        named.update(
+            ((f"kernel instance {k['name']}", f"sources in package {k['package']}"), k["sha256"])
+            for k in plan["kernels"]
+        )
+        for key, value in named.items():
+            first = seen.setdefault(key, (value, plan["name"]))
+            if first[0] != value:
                 raise PlanError(
                     Finding(
-                        f"kernel instance {kernel['name']}",
-                        f"two sources: in the plans of {first[1]} and {plan['name']}",
+                        key[0],
+                        f"two {key[1]}: in the plans of {first[1]} and {plan['name']}",
                         "one: manifests that share a kernel repository share an AITER tree",
                         "declare an AITER source of its own for one of them",
                     )
                 )
+
+
+def _settings(plans: Sequence[Mapping[str, Any]], package: str) -> dict[str, Any]:
+    """Returns flags and headers of a package, in plan.json's form, for the kernels of all plans.
+
+    A plan names the headers that its own kernel instances include.
+    """
+    settings = plans[0]["packages"][package]
+    sets = [h for plan in plans for h in plan["header_sets"] if h["name"] == settings["headers"]]
+    headers = {
+        "name": settings["headers"],
+        "include_dirs": _merged(h["include_dirs"] for h in sets),
+        "files": sorted({file for h in sets for file in h["files"]}),
+    }
+    return {"packages": {package: settings}, "header_sets": [headers]}
+
+
+def _merged(orders: Iterable[Sequence[str]]) -> list[str]:
+    """Returns the union of lists that leave out different parts of one order, in that order."""
+    merged: list[str] = []
+    for order in orders:
+        position = 0
+        for item in order:
+            if item not in merged:
+                merged.insert(position, item)
+            position = merged.index(item) + 1
+    return merged
 
 
 def main(argv: Sequence[str] | None = None) -> int:

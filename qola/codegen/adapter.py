@@ -12,7 +12,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 from qola.codegen.types import FieldValue
@@ -154,17 +153,13 @@ def grouped_check(check: Callable[[list[Any], Any], None]) -> Callable[[list[Any
     def checked(traits: list[Any], trait: Any) -> None:
         # The list is kept as well, so that its id is not used again while the entry lives.
         _, by_key = groups.setdefault(id(traits), (traits, {}))
-        key = repr([getattr(trait, f) for f in _names_of(type(trait)) if "pad" not in f])
+        names = [f.name for f in dataclasses.fields(trait)]
+        key = repr([getattr(trait, name) for name in names if "pad" not in name])
         same = by_key.setdefault(key, [])
         check(same, trait)
         same.append(trait)
 
     return checked
-
-
-@cache
-def _names_of(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(kind))
 
 
 def normalised(value: Any) -> FieldValue:
@@ -230,4 +225,4 @@ def step_of(check: str, name: str) -> int:
 
 def is_unconditional(constraint: Any) -> bool:
     """Whether a CppConstraint is nothing but ``true`` joined with ``&&``."""
-    return re.fullmatch(r"[()\s&]*true[()\s&true]*", str(constraint)) is not None
+    return set(re.split(r"[()\s&]+", str(constraint))) <= {"", "true"}

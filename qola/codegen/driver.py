@@ -73,9 +73,11 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
     )
     rows = [row for row in selector.rows if keepers.get(row.key)]
-    loose = [] if request["dropped"] else selector.loose()
-
-    kept: dict[str, tuple[Kernel, set[int]]] = {k.name: (k, set()) for k in loose}
+    kept: dict[str, tuple[Kernel, set[int]]] = {
+        name: (kernel, set())
+        for name, (kernel, keep) in selector.loose().items()
+        if keep and not request["dropped"]
+    }
     for row in rows:
         for kernel in row.kernels:
             _, indices = kept.setdefault(kernel.name, (kernel, set()))
@@ -116,36 +118,46 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "sources": [source],
         "findings": [asdict(f) for f in findings],
         "counts": counts,
-        "blame": {str(w.index): selector.blame(w) for w in wanted if not counts[str(w.index)]},
+        "blame": {
+            str(w.index): ["the direction is dropped"] if request["dropped"] else selector.blame(w)
+            for w in wanted
+            if not counts[str(w.index)]
+        },
         "unserved": {str(w.index): selector.hdims[w.index][1] for w in wanted},
         "buckets": sorted({row.bucket for row in selector.rows}),
-        "explanations": _explain(selector, keepers, kept, request) if request["explain"] else [],
+        "explanations": _explain(selector, kept, request) if request["explain"] else [],
     }
 
 
 def _explain(
     selector: Selector,
-    keepers: Mapping[str, list[Wanted]],
     kept: Mapping[str, tuple[Kernel, set[int]]],
     request: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
-    rows: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, tuple[Kernel, str]] = {}
     for row in [*selector.rows, *selector.outside]:
+        dropped = [kernel for kernel in row.kernels if kernel.name not in kept]
+        reason = selector.reason(row) if dropped else ""
         for kernel in row.kernels:
-            if kernel.name in rows and not rows[kernel.name]["dropped_by"]:
-                continue
-            dropped = ""
-            if kernel.name not in kept:
-                dropped = "the direction is dropped" if request["dropped"] else selector.reason(row)
-            rows[kernel.name] = {
-                "name": kernel.name,
-                "direction": request["direction"],
-                "role": kernel.role,
-                "kept_by": sorted(kept[kernel.name][1]) if kernel.name in kept else [],
-                "dropped_by": dropped,
-            }
-    return list(rows.values())
+            reasons.setdefault(kernel.name, (kernel, reason))
+    for name, (kernel, _) in selector.loose().items():
+        reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
+    return [
+        {
+            "name": name,
+            "direction": request["direction"],
+            "role": kernel.role,
+            "fields": dict(kernel.fields),
+            "kept_by": sorted(kept[name][1]) if name in kept else [],
+            "dropped_by": ""
+            if name in kept
+            else "the direction is dropped"
+            if request["dropped"]
+            else reason,
+        }
+        for name, (kernel, reason) in reasons.items()
+    ]
 
 
 def main(path: str) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter import AiterTree
+from qola.aiter_eval import parse
 from qola.codegen.types import FieldValue
 
 #: Directions that are generated for one module; a receipt counts as known to all of them.
@@ -73,7 +74,7 @@ def family_of(direction: str) -> str:
 def receipts_in(source: str) -> set[int]:
     """Return the numbers that the Python text `source` compares a name `receipt` with."""
     found: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Compare) and getattr(node.left, "id", "") == "receipt":
             for part in node.comparators:
                 values = part.elts if isinstance(part, (ast.Tuple, ast.List, ast.Set)) else [part]

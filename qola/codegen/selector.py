@@ -118,15 +118,17 @@ class Selector:
             return f"{row.bucket[0]}x{row.bucket[1]}"
         return show(row.fields.get(name, False))
 
-    def loose(self) -> list[Kernel]:
-        """Return kernels no row calls: kept where all of a receipt of CK's own is wanted."""
-        kernels = {
-            kernel.name: kernel
-            for wanted in self._wanted
-            if wanted.index < 0 and self._emulated(wanted.receipt) is None
-            for kernel in self._bases[wanted.receipt].loose
-        }
-        return list(kernels.values())
+    def loose(self) -> dict[str, tuple[Kernel, bool]]:
+        """Return kernels that no row calls, by name, and whether each is kept.
+
+        They are kept where all of a receipt of CK's own is wanted, as CK writes them.
+        """
+        kernels: dict[str, tuple[Kernel, bool]] = {}
+        for wanted in self._wanted:
+            keep = wanted.index < 0 and self._emulated(wanted.receipt) is None
+            for kernel in self._bases[self._source(wanted.receipt)].loose:
+                kernels[kernel.name] = (kernel, keep)
+        return kernels
 
     def blame(self, wanted: Wanted) -> list[str]:
         """Return why a variant selects nothing, dimension by dimension."""

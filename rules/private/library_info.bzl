@@ -7,6 +7,7 @@ def _library_info_impl(ctx):
     library = ctx.file.library
     return [
         DefaultInfo(files = depset([library])),
+        OutputGroupInfo(plan = depset([ctx.file.plan])),
         QolaLibraryInfo(
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],

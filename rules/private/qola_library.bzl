@@ -22,6 +22,8 @@ def _linking_context(ctx, library):
                 dynamic_library = library,
                 feature_configuration = features,
             )]),
+            # The public headers have inline functions that call HIP.
+            user_link_flags = depset(["-lamdhip64"]),
         ),
     ]))
 
@@ -39,6 +41,7 @@ def _qola_library_impl(ctx):
             files = depset([library]),
             runfiles = ctx.runfiles([library]),
         ),
+        OutputGroupInfo(plan = depset([info.plan])),
         QolaLibraryInfo(
             file_name = info.file_name,
             headers = info.headers,
@@ -65,7 +68,7 @@ qola_library = rule(
 Builds `<namespace>_<module>.so` under the kernel transition: optimised, for
 ROCm, untouched by the --copt, --features or -c of the surrounding build. As a
 dependency of cc_binary or cc_library it brings the public headers and links
-the library dynamically.
+the library dynamically. The output group `plan` is plan.json.
 
 Example:
     qola_library(

@@ -7,6 +7,8 @@ _BUILD = '''# Written by @qola//rules/rocm:rocm_repository.bzl from the ROCm on 
 
 load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
 
+exports_files(["rocm.json"])
+
 rocm_toolchain(
     name = "toolchain",
     amd_clang = {amd_clang},
@@ -71,6 +73,8 @@ qola: ToolchainError: no ROCm at the path that was named
         "amd_clang": values["amd_clang"],
         "clang_version": values["clang_version"],
         "hip_version": values["hip_version"],
+        "library_dir": values["library_dir"],
+        "llvm_bin": rocm.clang_dir if rocm else "",
         "prefix": values["prefix"],
     }) + "\n", executable = False)
 
@@ -80,6 +84,6 @@ rocm_repository = repository_rule(
         "path": attr.string(doc = "Prefix of a ROCm installation; empty: ROCM_PATH, /opt/rocm, /usr are searched."),
     },
     configure = True,
-    doc = "Detects ROCm and probes its compiler once. Defines @qola_rocm//:toolchain and rocm.json (versions).",
+    doc = "Detects ROCm and probes its compiler once. Defines @qola_rocm//:toolchain and rocm.json (versions and places).",
     environ = ["ROCM_PATH"],
 )

@@ -23,8 +23,21 @@ _LINK = [
 def _flags(actions, flags):
     return flag_set(actions = actions, flag_groups = [flag_group(flags = flags)] if flags else [])
 
+def _each(flag, variable):
+    return flag_group(flags = [flag, "%{{{}}}".format(variable)], iterate_over = variable)
+
 def _features(ctx):
     return [
+        # Bazel's own feature of this name leaves system includes out.
+        feature(
+            name = "include_paths",
+            enabled = True,
+            flag_sets = [flag_set(actions = _COMPILE, flag_groups = [
+                _each("-iquote", "quote_include_paths"),
+                _each("-I", "include_paths"),
+                _each("-isystem", "system_include_paths"),
+            ])],
+        ),
         # Bazel would otherwise add flags of its own choice (-g0, -O2,
         # -DNDEBUG, frame pointers) by compilation mode.
         feature(name = "default_compile_flags"),

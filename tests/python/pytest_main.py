@@ -17,8 +17,11 @@ def main() -> int:
     sys.dont_write_bytecode = True
     files = os.environ["PYTEST_FILES"].split()
     xml = os.environ.get("XML_OUTPUT_FILE")
-    report = [f"--junitxml={xml}"] if xml else []
-    return int(pytest.main(["-p", "no:cacheprovider", "-q", "--strict-markers", *report, *files]))
+    options = [f"--junitxml={xml}"] if xml else []
+    if scratch := os.environ.get("TEST_TMPDIR"):
+        # Bazel empties it; pytest's own default keeps the last three runs.
+        options.append(f"--basetemp={scratch}/pytest")
+    return int(pytest.main(["-p", "no:cacheprovider", "-q", "--strict-markers", *options, *files]))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from qola.aiter_eval import Names, RefusedError, TorchFacts, evaluate
+from qola.aiter_eval import Names, RefusedError, TorchFacts, evaluate, parse
 
 NAMES = Names(
     constants={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
@@ -102,3 +105,20 @@ def test_the_process_environment_is_not_seen(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("QOLA_LEAK", "leaked")
     empty: dict[str, Any] = {}
     assert evaluate("os.environ.get('QOLA_LEAK', 'clean')", Names(env=empty)) == "clean"
+
+
+def test_threads_may_parse_at_once() -> None:
+    """Prevents: "AST constructor recursion depth mismatch" with two modules planned at once."""
+
+    def pause(phase: str, info: object) -> None:
+        time.sleep(0.0001)
+
+    text = "if f(a[1], b.c):\n  x = {k: [v, (w, 1)] for k, v in y.items() if not (v or w)}\n" * 200
+    # A collection in the middle of a parse lets another thread in, as finalizers do.
+    gc.callbacks.append(pause)
+    try:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            trees = pool.map(lambda _: parse(text), range(8))
+            assert {len(tree.body) for tree in trees} == {200}
+    finally:
+        gc.callbacks.remove(pause)

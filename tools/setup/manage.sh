@@ -8,7 +8,7 @@ readonly PACKAGES_CONF=$WORKSPACE/third_party/debian/packages.conf
 
 # doctor: prints what is found and what is missing; returns 0 if Bazel can run.
 doctor() {
-  local line trees problem=
+  local line problem=
   printf 'pinned      Bazel %s; Debian packages: %s (tree %s)\n' "$VERSION" \
     "$([[ -f $LOCK ]] && lock_entries | wc -l || echo "none, run ./bazelw --refresh-lock")" "$DIGEST"
   say "trying every way; this may take a minute"
@@ -22,14 +22,16 @@ doctor() {
   else
     doctor_no_tree || problem="see above"
   fi
-  trees=("$TREES"/*/)
-  ((${#trees[@]} == 0)) || printf 'disk        %s in %s trees under %s\n' "$(du -sh -- "$TREES" | cut -f1)" "${#trees[@]}" "$TREES"
+  local -a trees=("$TREES"/*/)
+  ((${#trees[@]} == 0)) ||
+    printf 'disk        %s under %s (%s trees)\n' "$(du -sh -- "$TREES" | cut -f1)" "$TREES" "${#trees[@]}"
   if [[ $WAY == tree ]]; then
     if [[ -n $problem ]]; then
       printf 'answer      Bazel cannot run. To fix: %s\n' "$problem"
       return 1
     fi
-    printf 'answer      the private tree%s\n' "$([[ -d $TREE ]] || echo ", which the next call makes (or: ./bazelw --setup-only)")"
+    printf 'answer      the private tree\n'
+    [[ -d $TREE ]] || printf '            the next call makes it, or ./bazelw --setup-only\n'
   else
     printf 'rocm        %s\n' "$(type -P hipcc || ls -d "${ROCM_PATH:-/opt/rocm}/bin/hipcc" 2>/dev/null ||
       echo "none on this machine; QOLA_BAZEL=tree brings its own")"
@@ -111,46 +113,75 @@ tree_servers() {
 
 # refresh-lock: resolves packages.conf with apt and rewrites the lock.
 refresh-lock() {
-  local dir word name rest suites=() packages=()
+  local dir
+  local -a suites=() packages=()
   dir=$(mktemp -d)
   # shellcheck disable=SC2064  # the value of now is meant
   trap "rm -rf -- '$dir'" EXIT
   mkdir -p "$dir/apt"
-  while read -r word name rest; do
-    case $word in
-      suite) suites+=("$name")
-        [[ -z $rest ]] || printf 'Package: *\nPin: release a=%s\nPin-Priority: 1\n\nPackage: %s\nPin: release a=%s\nPin-Priority: 990\n\n' \
-          "$name" "$rest" "$name" >>"$dir/apt/preferences" ;;
-      package) packages+=("$name") ;;
-      leave-out) printf 'Package: %s\nStatus: install ok installed\nVersion: 99:1\nArchitecture: amd64\nMaintainer: none\nDescription: left out\n\n' \
-        "$name" >>"$dir/apt/status" ;;
-      '' | '#'*) ;;
-      *) die "$PACKAGES_CONF: unknown word '$word'" "expected: suite, package or leave-out" "" ;;
-    esac
-  done <"$PACKAGES_CONF"
+  read_packages_conf "$dir/apt"
   apt_update "$dir/apt" "${suites[@]}"
   private_apt "$dir/apt" apt-get -s -qq install "${packages[@]}" >"$dir/plan" 2>"$dir/err" ||
-    die "apt cannot resolve ${PACKAGES_CONF#"$WORKSPACE"/}:" "$(grep -v '^W:' "$dir/err")$(tail -n 20 "$dir/plan")" "change the root packages"
-  awk '$1 == "Inst" { print $2 "=" substr($3, 2) }' "$dir/plan" | sort >"$dir/pins"
-  # shellcheck disable=SC2046
-  private_apt "$dir/apt" apt-cache show $(cat "$dir/pins") >"$dir/show"
-  # shellcheck disable=SC2046
-  private_apt "$dir/apt" apt-cache madison $(cut -d= -f1 "$dir/pins") >"$dir/madison"
-  awk -v lock="$dir/lock" '
-    FILENAME ~ /madison$/ { split($0, f, / *[|] */); gsub(/ /, "", f[1]); split(f[3], w, /[ \/]/)
-      for (i in w) if (w[i] == "main") suite[f[1] " " f[2]] = w[i - 1]; next }
-    /^Package: / { name = $2 } /^Version: / { version = $2 } /^Size: / { size = $2 } /^Installed-Size: / { unpacked = $2 } /^SHA256: / { sum = $2 }
-    /^$/ && name != "" { key = name " " version
-      if (!seen[key]++) { print name, version, sum, suite[key] > lock; bytes += size; kib += unpacked }
-      name = "" }
-    END { printf "# download-megabytes: %d\n# unpacked-megabytes: %d\n", bytes / 1e6, kib / 1024 }' "$dir/madison" "$dir/show" <(echo) >"$dir/head"
-  {
-    printf '# Written by ./bazelw --refresh-lock from packages.conf; do not edit.\n# Fields: name version sha256 suite (amd64).\n'
-    cat "$dir/head"
-    LC_ALL=C sort "$dir/lock"
-  } >"$dir/new"
-  cmp -s "$dir/new" "$LOCK" && { say "the lock is up to date"; return; }
-  [[ ! -e $LOCK ]] || diff <(lock_entries | cut -d' ' -f1,2) <(cut -d' ' -f1,2 "$dir/lock" | LC_ALL=C sort) | sed -n 's/^[<>]/  &/p' >&2 || true
-  cp "$dir/new" "$LOCK"
+    die "apt cannot resolve ${PACKAGES_CONF#"$WORKSPACE"/}:" "$(grep -v '^W:' "$dir/err")" \
+      "$(tail -n 20 "$dir/plan")" "change the root packages in that file"
+  sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1=\2/p' "$dir/plan" | LC_ALL=C sort >"$dir/pins"
+  lock_text "$dir" >"$dir/lock"
+  if cmp -s "$dir/lock" "$LOCK"; then
+    say "the lock is up to date"
+    return
+  fi
+  touch -- "$LOCK"
+  diff <(grep -v '^#' "$LOCK" | cut -d' ' -f1,2) <(grep -v '^#' "$dir/lock" | cut -d' ' -f1,2) |
+    sed -n 's/^[<>]/  &/p' >&2 || true
+  cat "$dir/lock" >"$LOCK"
   say "wrote ${LOCK#"$WORKSPACE"/}: $(lock_entries | wc -l) packages"
+}
+
+# read_packages_conf DIR: reads packages.conf into suites and packages, and its pins and left-out packages into the
+# preferences and the status of apt's private root DIR.
+read_packages_conf() {
+  local word name rest
+  while read -r word name rest; do
+    case $word in
+      suite)
+        suites+=("$name")
+        [[ -z $rest ]] || printf 'Package: %s\nPin: release a=%s\nPin-Priority: %s\n\n' \
+          "*" "$name" 1 "$rest" "$name" 990 >>"$1/preferences"
+        ;;
+      package) packages+=("$name") ;;
+      leave-out)
+        printf '%s\n' "Package: $name" "Status: install ok installed" "Version: 99:1" "Architecture: amd64" \
+          "Maintainer: none" "Description: left out" "" >>"$1/status"
+        ;;
+      '' | '#'*) ;;
+      *) die "${PACKAGES_CONF#"$WORKSPACE"/}: unknown word: $word" "use suite, package or leave-out" ;;
+    esac
+  done <"$PACKAGES_CONF"
+}
+
+# lock_text DIR: prints the lock for the "name=version" lines of DIR/pins, from what DIR/apt knows of them.
+lock_text() {
+  local dir=$1
+  local -a pins
+  mapfile -t pins <"$dir/pins"
+  private_apt "$dir/apt" apt-cache madison "${pins[@]%%=*}" |
+    sed -n 's/^ *\([^ ]*\) | *\([^ ]*\) | *[^ ]* \([^ /]*\)\/main .*/\1 \2 \3/p' >"$dir/suites"
+  private_apt "$dir/apt" apt-cache show "${pins[@]}" | awk '
+    !shown { suite[$1 " " $2] = $3; next }
+    { field[$1] = $2 }
+    /^$/ && ("Package:" in field) {
+      key = field["Package:"] " " field["Version:"]
+      if (!(key in done)) {
+        done[key] = key " " field["SHA256:"] " " suite[key]
+        bytes += field["Size:"]; kib += field["Installed-Size:"]
+      }
+      delete field["Package:"]
+    }
+    END {
+      print "# Written by ./bazelw --refresh-lock from packages.conf; do not edit."
+      print "# Fields: name version sha256 suite. Architecture: amd64."
+      printf "# download-megabytes: %d\n# unpacked-megabytes: %d\n", bytes / 1e6, kib / 1024
+      fflush()
+      for (key in done) print done[key] | "LC_ALL=C sort"
+    }' "$dir/suites" shown=1 - <(echo)
 }

@@ -88,14 +88,17 @@ apt_update() {
   [[ -r $DEBIAN_KEYRING ]] || die "no Debian keyring at $DEBIAN_KEYRING" \
     "apt cannot check Debian's signatures without it" "install the package debian-archive-keyring"
   while read -r mirror; do
-    say "asking $mirror for: $*"
+    # Without the user and password a URI may hold.
+    [[ $mirror =~ ^([^/]*//)([^/@]*@)?(.*)$ ]]
+    say "asking ${BASH_REMATCH[1]}${BASH_REMATCH[3]} for: $*"
     apt_root "$dir" "$mirror" "$@"
-    if private_apt "$dir" apt-get -q update >"$dir/update.log" 2>&1 && ! grep -q '^[EW]: Failed' "$dir/update.log"; then
+    if private_apt "$dir" apt-get -q update >"$dir/update.log" 2>&1 &&
+      ! grep -q '^[EW]: Failed' "$dir/update.log"; then
       return
     fi
-    tried+=$(printf '\n  %s\n%s' "$mirror" "$(grep -E '^(E|Err|W):?' "$dir/update.log" | head -n 4 | sed 's/^/    /')")
+    tried+=$'\n'$(grep -E '^(E|Err|W):?' "$dir/update.log" | head -n 4 | sed 's/^/  /')
   done < <(mirrors)
-  die "no Debian mirror of this machine's apt sources serves the suites: $*" "tried:${tried:- nothing}" \
+  die "no mirror serves Debian's suites: $*" "${tried:-  the apt sources of this machine name none}" \
     "name one that does: QOLA_DEBIAN_MIRROR=http://HOST/debian ./bazelw ..."
 }
 
@@ -104,12 +107,17 @@ check_offered() {
   local dir=$1 missing
   # shellcheck disable=SC2046  # one word per package is meant
   missing=$(private_apt "$dir" apt-cache madison $(lock_entries | cut -d' ' -f1) 2>/dev/null |
-    awk -F ' *[|] *' '
-      FNR == NR { gsub(/^ +/, "", $1); offered[$1 " " $2]; found[$1] = found[$1] " " $2; next }
-      { split($0, f, " "); if (!((f[1] " " f[2]) in offered))
-          printf "  %s: locked %s, offered%s\n", f[1], f[2], (f[1] in found) ? found[f[1]] : " nothing" }' - <(lock_entries))
-  [[ -z $missing ]] || die "the mirror does not have every version that ${LOCK#"$WORKSPACE"/} pins:" "$missing" \
-    "take what it has: ./bazelw --refresh-lock   (then commit the lock)"
+    awk '
+      !locked { # "  name | version | source"
+        split($0, f, / *[|] */); gsub(/ /, "", f[1])
+        offered[f[1] " " f[2]]; found[f[1]] = found[f[1]] " " f[2]
+        next
+      }
+      !(($1 " " $2) in offered) {
+        printf "  %s: locked is %s, offered%s\n", $1, $2, ($1 in found) ? ":" found[$1] : " is nothing"
+      }' - locked=1 <(lock_entries))
+  [[ -z $missing ]] || die "the mirror does not have every version that ${LOCK#"$WORKSPACE"/} pins:" \
+    "$missing" "take what it has: ./bazelw --refresh-lock   (then commit the lock)"
 }
 
 # Downloads every locked package into the current directory.
@@ -119,9 +127,24 @@ download() {
   say "downloading $total packages ($(lock_header download-megabytes) MB)"
   # shellcheck disable=SC2046  # one word per package is meant
   private_apt "$dir" apt-get -q download $(lock_entries | awk '{ print $1 "=" $2 }') 2>&1 |
-    tee "$dir/download.log" |
-    awk -v total="$total" '/^Get:/ { if (++n % 60 == 0) { print "bazelw:   " n " of " total > "/dev/stderr" } }' ||
-    die "the download failed:" "$(grep -E '^(E|Err):?' "$dir/download.log" | head -n 8)" "run the same command again; what is complete is kept"
+    tee "$dir/download.log" | progress "$total" ||
+    die "the download failed:" "$(grep -E '^(E|Err):?' "$dir/download.log" | head -n 8)" \
+      "run the same command again; what is complete is kept"
+}
+
+# progress TOTAL: counts apt's "Get:" lines, on one line of a terminal, otherwise now and then.
+progress() {
+  local line count=0
+  while read -r line; do
+    [[ $line == Get:* ]] || continue
+    count=$((count + 1))
+    if [[ -t 2 ]]; then
+      printf '\rbazelw:   %d of %d' "$count" "$1" >&2
+    elif ((count % 50 == 0)); then
+      say "  $count of $1"
+    fi
+  done
+  [[ ! -t 2 ]] || printf '\r\e[K' >&2
 }
 
 # Checks the sha256 of every package in the current directory against the lock.
@@ -130,12 +153,25 @@ verify() {
   say "checking sha256 of every package"
   bad=$(find . -name '*.deb' -print0 | xargs -0 -P "$(nproc)" -n 32 sha256sum |
     awk '
-      FNR == NR { file = $2; sub(/^\.\//, "", file); gsub(/%3a/, ":", file); split(file, f, "_"); sum[f[1] " " f[2]] = $1; next }
-      { key = $1 " " $2
-        if (!(key in sum)) printf "  %s %s: not downloaded\n", $1, $2
-        else if (sum[key] != $3) printf "  %s %s: sha256 is %s, locked is %s\n", $1, $2, sum[key], $3 }' - <(lock_entries))
+      !locked { # "sha256  ./name_version_arch.deb", a colon in the version as %3a
+        file = $2; sub(/^\.\//, "", file); gsub(/%3a/, ":", file); split(file, f, "_")
+        sum[f[1] " " f[2]] = $1
+        next
+      }
+      { key = $1 " " $2 }
+      !(key in sum) { printf "  %s: not downloaded\n", key; next }
+      sum[key] != $3 { printf "  %s: sha256 is %s, locked is %s\n", key, sum[key], $3 }' - locked=1 <(lock_entries))
+  [[ -z $bad ]] || discard_bad "$bad"
   [[ -z $bad ]] || die "packages that differ from ${LOCK#"$WORKSPACE"/} are refused:" "$bad" \
     "try again; if the mirror rebuilt the package: ./bazelw --refresh-lock"
+}
+
+# discard_bad LINES: removes the refused packages, so that the next try fetches them anew.
+discard_bad() {
+  local name
+  while read -r name _; do
+    rm -f -- "./$name"_*.deb
+  done <<<"$1"
 }
 
 # unpack ROOT: unpacks every package of the current directory into ROOT, base-files (the links /bin, /lib) first.
@@ -172,7 +208,7 @@ tree_finish() {
   # In place of Debian's, which overrides modules by path and keeps every sandbox.
   cat >"$root/etc/bazel/bazelrc" <<EOF
 startup --install_base=/usr/share/bazel --trust_install_base --server_javabase=/usr/lib/jvm/default-java
-# Names the tree in the server's command line: a server of another tree is restarted, not reused, and --uninstall finds it.
+# Names the tree in the server's command line: Bazel restarts a server of another tree, and --uninstall finds it.
 startup "--host_jvm_args=-Dqola.tree=$TREE"
 # The modules Debian packages, in place of the Bazel Central Registry, to which alone a lock file applies.
 common --registry=file:///usr/share/qola/registry --lockfile_mode=off
@@ -190,7 +226,7 @@ EOF
     openssl rehash /etc/ssl/certs
     cat /usr/share/ca-certificates/mozilla/*.crt >/etc/ssl/certs/ca-certificates.crt
     python3 /usr/share/qola/make_registry.py --bazel /usr/share/bazel --out /usr/share/qola/registry
-    python3 -m compileall -q -j 0 -x "/(tests?|idlelib|lib2to3)/" /usr/lib/python3.* /usr/lib/python3 >&2 || true
+    python3 -m compileall -q -j 0 -x "/(tests?|idlelib)/" /usr/lib/python3.* /usr/lib/python3 >&2 || true
     java -Xshare:dump >/dev/null 2>&1 || true
     bazel --version && hipcc --version && patchelf --version' >/dev/null) ||
     die "the unpacked programs do not run (messages above)" "./bazelw --doctor"
@@ -202,7 +238,8 @@ make_trust_store() {
   local store=$1/usr/share/qola/cacerts
   (enter "$1" openssl pkcs12 -export -nokeys -jdktrust anyExtendedKeyUsage -keypbe NONE -certpbe NONE -nomac \
     -passout pass: -in /etc/ssl/certs/ca-certificates.crt) >"$store.$$" ||
-    die "the certificates in /etc/ssl/certs/ca-certificates.crt cannot be read" "update-ca-certificates, as the administrator"
+    die "the certificates in /etc/ssl/certs/ca-certificates.crt cannot be read" \
+      "update-ca-certificates, as the administrator"
   mv -f -- "$store.$$" "$store"
 }
 
@@ -258,6 +295,11 @@ remove_dead() {
   local left
   for left in "$TREES"/*.partial; do
     [[ -d $left && $left != "$TREE.partial" ]] || continue
-    (flock -n 8 || exit 0; say "removing an unfinished set-up: $left"; chmod -R u+w "$left"; rm -rf -- "$left") 8>"${left%.partial}.lock"
+    (
+      flock -n 8 || exit 0
+      say "removing an unfinished set-up: $left"
+      chmod -R u+w -- "$left"
+      rm -rf -- "$left"
+    ) 8>>"${left%.partial}.lock"
   done
 }

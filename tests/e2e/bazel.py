@@ -1,0 +1,84 @@
+"""A Bazel of its own for a consumer module: its own output base, a copy of its workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def find_bazel() -> str:
+    """The Bazel that runs the tests: named by QOLA_TEST_BAZEL, or on PATH."""
+    found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")
+    assert found, "no bazel on PATH; name one in QOLA_TEST_BAZEL"
+    return found
+
+
+@dataclass(frozen=True)
+class Bazel:
+    """One workspace with one output base.
+
+    Attributes:
+        workspace: directory with a MODULE.bazel.
+        output_base: Bazel's directory for this workspace.
+        disk_cache: shared cache of action results.
+    """
+
+    workspace: Path
+    output_base: Path
+    disk_cache: Path
+
+    def run(self, command: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command; its output is part of the failure when it fails."""
+        argv = [find_bazel(), f"--output_base={self.output_base}", "--max_idle_secs=30", command]
+        argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
+        home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))}
+        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name}
+        result = subprocess.run(
+            argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
+        )
+        assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
+        return result
+
+    def runners(self, *targets: str) -> Counter[str]:
+        """Build targets and count how each spawned action got its result."""
+        log = self.output_base.with_suffix(".execution.json")
+        self.run("build", f"--execution_log_json_file={log}", *targets)
+        return Counter(spawn["runner"] for spawn in read_json_stream(log.read_text(encoding="utf-8")))
+
+
+def read_json_stream(text: str) -> list[dict[str, str]]:
+    """Objects written one after the other, as Bazel's execution log has them."""
+    decoder, objects, position = json.JSONDecoder(), [], 0
+    while position < len(text.rstrip()):
+        found, position = decoder.raw_decode(text, position)
+        objects.append(found)
+        while position < len(text) and text[position].isspace():
+            position += 1
+    return objects
+
+
+@contextmanager
+def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterator[Bazel]:
+    """A copy of a consumer's workspace below `directory`, with a Bazel that is shut down after.
+
+    The copy depends on qola by its absolute path, so that nothing is written into the checkout.
+    """
+    workspace = directory / "workspace"
+    shutil.copytree(source, workspace)
+    module = workspace / "MODULE.bazel"
+    text = module.read_text(encoding="utf-8").replace('path = "../../.."', f'path = "{qola}"')
+    module.write_text(text, encoding="utf-8")
+    instance = Bazel(workspace, directory / "output_base", disk_cache)
+    try:
+        yield instance
+    finally:
+        instance.run("shutdown", check=False)

@@ -1,0 +1,59 @@
+"""qola as a dependency: bazel_dep, own manifests, a C++ program against the public headers."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bazel import Bazel, bazel
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def disk_cache() -> Path:
+    """The cache this repository's own builds use, so that a repeated test compiles nothing."""
+    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / ".cache" / "qola" / "disk"
+
+
+@pytest.fixture(scope="module")
+def consumer(tmp_path_factory: pytest.TempPathFactory, disk_cache: Path) -> Iterator[Bazel]:
+    """The consumer, built once for all tests."""
+    directory = tmp_path_factory.mktemp("first")
+    with bazel(HERE / "consumer", HERE.parents[1], directory, disk_cache) as instance:
+        instance.run("build", "//...")
+        yield instance
+
+
+def test_program_uses_two_namespaces(consumer: Bazel) -> None:
+    """Prevents: public headers a consumer cannot compile, or two libraries that collide."""
+    result = consumer.run("run", "//:program")
+    answers = [line for line in result.stdout.splitlines() if ": " in line]
+    assert len(answers) == 4
+    assert all(line.endswith(": -1") for line in answers)
+
+
+def test_manifests_share_kernels(consumer: Bazel) -> None:
+    """Prevents: a kernel compiled once per manifest that asks for it."""
+    kernels = [
+        set(consumer.run("query", f"filter('//fwd:fmha', deps(@qola_{side}//:libmha_fwd))").stdout.split())
+        for side in ("left", "right")
+    ]
+    labels = [{label for label in side if label.endswith("_gfx950")} for side in kernels]
+    assert 1 <= len(labels[0]) <= 4
+    assert labels[0] == labels[1]
+
+
+def test_second_output_base_compiles_nothing(
+    consumer: Bazel, tmp_path_factory: pytest.TempPathFactory, disk_cache: Path
+) -> None:
+    """Prevents: a path of workspace or output base in an action's key, and with it a cold cache."""
+    directory = tmp_path_factory.mktemp("elsewhere")
+    with bazel(HERE / "consumer", HERE.parents[1], directory, disk_cache) as elsewhere:
+        runners = elsewhere.runners("//...")
+    assert set(runners) == {"disk cache hit"}, runners
+    assert runners["disk cache hit"] >= 8

@@ -1,0 +1,151 @@
+"""What the quickstart library holds, exports and needs: read from the file that was built."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
+PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(encoding="utf-8"))
+ROCM: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
+
+ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s"}
+
+
+def llvm(tool: str, *args: str, cwd: Path | None = None) -> str:
+    """Run one of the LLVM tools of the ROCm that built the library."""
+    command = [f"{ROCM['llvm_bin']}/{tool}", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+
+
+def symbols(*options: str) -> list[str]:
+    """Demangled dynamic symbols, without versions (which would keep them from being demangled)."""
+    text = llvm("llvm-nm", "--dynamic", "--format=just-symbols", *options, str(LIBRARY))
+    names = re.sub(r"@.*$", "", text, flags=re.MULTILINE)
+    command = [f"{ROCM['llvm_bin']}/llvm-cxxfilt"]
+    run = subprocess.run(command, input=names, capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+def test_exports_only_the_namespace() -> None:
+    """Prevents: a symbol that collides with another AITER in the same process."""
+    names = symbols("--defined-only")
+    assert names
+    prefix = f"qola::{PLAN['namespace']}::"
+    assert [name for name in names if not name.split("(")[0].startswith(prefix)] == []
+    assert any(name.startswith(f"{prefix}mha_fwd(") for name in names)
+
+
+def dynamic(tag: str) -> list[str]:
+    """Values of one tag of the dynamic section."""
+    text = llvm("llvm-readelf", "--dynamic-table", str(LIBRARY))
+    return re.findall(rf"\({tag}\).*\[(.*)\]", text)
+
+
+def test_needs_hip_and_no_torch() -> None:
+    """Prevents: a library that only loads inside PyTorch, or drags in what nobody has."""
+    needed = {name.split(".so")[0] for name in dynamic("NEEDED")}
+    assert "libamdhip64" in needed
+    assert needed <= ALLOWED_NEEDED
+    assert dynamic("SONAME") == [LIBRARY.name]
+    # A path of the machine that linked would be searched on every other one.
+    assert dynamic("RPATH") + dynamic("RUNPATH") == []
+
+
+def demangled_owner(name: str) -> str:
+    """The qualified name in front of an argument list, without a template's return type."""
+    head = name.split("(")[0]
+    return head[head.index("std::") :] if " std::" in head and "for" not in head else head
+
+
+def test_undefined_symbols_are_the_system_s() -> None:
+    """Prevents: "undefined symbol: aiter::..." when an application first loads the library."""
+    # -z defs found each of them in a library of NEEDED when it linked; by that their owners are
+    # known, except for names that are allowed to stay undefined, which these patterns leave out.
+    cxx = r"std::|operator (new|delete)|(typeinfo|vtable) for (std|__cxxabiv1)::|__cxa_|__gxx_|_Unwind_"
+    hip = r"hip[A-Z]\w+$|__hip\w+$"
+    weak = r"_ITM_\w+$|__gmon_start__$"
+    c = r"[a-z]\w*$|__assert_fail$|__stack_chk_fail$"
+    undefined = symbols("--undefined-only")
+    assert [n for n in undefined if not re.match(f"{cxx}|{hip}|{weak}|{c}", demangled_owner(n))] == []
+    assert [n for n in undefined if re.search(r"aiter|ck_tile|fmha|mha_|torch", n)] == []
+
+
+def test_loads_at_once_and_privately() -> None:
+    """Prevents: a library that resolves lazily and fails at its first kernel."""
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=int(sys.argv[2]))"
+    mode = os.RTLD_NOW | os.RTLD_LOCAL
+    env = {**os.environ, "LD_LIBRARY_PATH": ROCM["library_dir"], "LD_BIND_NOW": "1"}
+    subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
+    assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+#: CK's enumeration of bias kinds, by its value in a kernel's name.
+_BIAS = {"0": "no", "1": "bias", "2": "alibi"}
+_BITS = "".join(rf"Lb(?P<{name}>[01])E" for name in ("spad", "skpad", "dpad", "dvpad", "logits"))
+_KERNEL = re.compile(
+    r"TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    r"Lb(?P<group>[01])ENS_17ComposedAttention.*?"
+    r"SimplifiedGenericAttentionMaskILb(?P<mask>[01])EEELb(?P<trload>[01])ENS_14TileFmhaTraitsI"
+    + _BITS
+    + r"LNS_22BlockAttentionBiasEnumE(?P<bias>\d)ELb0E"
+    r"Lb(?P<lse>[01])ELb(?P<dropout>[01])ELb(?P<squant>[01])ELin?\d+ELb(?P<skip>[01])E"
+)
+_FLAGS = ("spad", "skpad", "dpad", "dvpad", "logits", "mask", "trload", "lse", "dropout", "squant", "skip")
+_DTYPES = {"DF16b": "bf16", "DF16_": "fp16"}
+
+
+def of_descriptor(symbol: str) -> tuple[Any, ...]:
+    """What the template arguments in a kernel descriptor's mangled name say."""
+    found = _KERNEL.search(symbol)
+    assert found, f"not a forward kernel as CK names them: {symbol}"
+    tile = "b" + "x".join(re.findall(r"Li(\d+)E", found["tile"]))
+    dtype = next(name for key, name in _DTYPES.items() if f"BlockFmhaPipelineProblemI{key}" in symbol)
+    mode = "group" if found["group"] == "1" else "batch"
+    return (dtype, mode, tile, _BIAS[found["bias"]], *(found[flag] == "1" for flag in _FLAGS))
+
+
+def of_plan(kernel: dict[str, Any]) -> tuple[Any, ...]:
+    """The same of a planned kernel instance."""
+    fields = kernel["fields"]
+    tile = fields["tile"].split("_")[0]
+    return (fields["dtype"], fields["mode"], tile, fields["bias"], *(fields[flag] for flag in _FLAGS))
+
+
+@cache
+def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
+    """Mangled names of the kernel descriptors in the library's code objects for an arch."""
+    link = directory / "library.so"
+    link.symlink_to(LIBRARY)
+    llvm("llvm-objdump", "--offloading", link.name, cwd=directory)
+    names: list[str] = []
+    for code_object in sorted(directory.glob(f"{link.name}.*amdgcn-amd-amdhsa--{arch}")):
+        text = llvm("llvm-readelf", "--dyn-syms", "--wide", str(code_object))
+        names += [line.split()[-1] for line in text.splitlines() if line.endswith(".kd")]
+    return tuple(names)
+
+
+@pytest.mark.parametrize("arch", PLAN["archs"])
+def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> None:
+    """Prevents: a library that misses a planned kernel instance, or holds one nobody planned."""
+    found = [of_descriptor(name) for name in descriptors(arch, tmp_path)]
+    planned = [of_plan(kernel) for kernel in PLAN["kernels"] if arch in kernel["archs"]]
+    assert len(planned) == 18
+    assert sorted(found) == sorted(planned)
+
+
+def test_no_code_for_other_archs(tmp_path: Path) -> None:
+    """Prevents: kernels compiled for archs that the manifest does not name."""
+    link = tmp_path / "library.so"
+    link.symlink_to(LIBRARY)
+    text = llvm("llvm-objdump", "--offloading", link.name, cwd=tmp_path)
+    assert set(re.findall(r"amdhsa--(gfx\w+)", text)) == set(PLAN["archs"])

@@ -1,0 +1,285 @@
+"""bazelw without network: its messages, its choice of a way, and each step of making a tree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).absolute().parents[2]
+EXIT_ENVIRONMENT = 36
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+needs_dpkg = pytest.mark.skipif(
+    not all(map(shutil.which, ("dpkg-deb", "apt-get"))),
+    reason="needs Debian's dpkg-deb and apt-get",
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A copy of what bazelw reads, in a directory with a space in its name."""
+    root = tmp_path / "a workspace"
+    (root / "third_party").mkdir(parents=True)
+    shutil.copy(ROOT / "bazelw", root)
+    shutil.copy(ROOT / ".bazelversion", root)
+    shutil.copytree(ROOT / "tools/setup", root / "tools/setup")
+    shutil.copytree(ROOT / "third_party/debian", root / "third_party/debian")
+    return root
+
+
+@pytest.fixture
+def run(workspace: Path, tmp_path: Path) -> Run:
+    """Runs the workspace's bazelw with an environment of a fresh login."""
+
+    def run_bazelw(
+        *args: str, wrap: tuple[str, ...] = (), **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*wrap, str(workspace / "bazelw"), *args],
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"} | env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run_bazelw
+
+
+@pytest.fixture
+def function(workspace: Path, tmp_path: Path) -> Run:
+    """Runs shell text that may call the functions of bazelw and tools/setup/manage.sh."""
+
+    def run_text(text: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        script = (workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
+        (workspace / "functions.sh").write_text(script)
+        return subprocess.run(
+            [
+                "bash",
+                "-c",
+                f'source "$1"; settings; source "$SETUP/manage.sh"; REPORT=(); {text}',
+                "_",
+                str(workspace / "functions.sh"),
+            ],
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run_text
+
+
+def _set_lock(workspace: Path, *entries: str, megabytes: int = 1) -> None:
+    header = f"# download-megabytes: {megabytes}\n# unpacked-megabytes: {megabytes}\n"
+    (workspace / "third_party/debian/packages.lock").write_text(header + "\n".join(entries) + "\n")
+
+
+def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> str:
+    """Builds a real package; returns its sha256."""
+    source = directory / "source" / name
+    for path, text in files.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_text(text)
+    (source / "DEBIAN").mkdir(parents=True)
+    (source / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+        "Maintainer: nobody <nobody@example.org>\nDescription: test\n"
+    )
+    debs = directory / "debs"
+    debs.mkdir(exist_ok=True)
+    deb = debs / f"{name}_{version.replace(':', '%3a')}_all.deb"
+    subprocess.run(["dpkg-deb", "-b", str(source), str(deb)], check=True, capture_output=True)
+    return hashlib.sha256(deb.read_bytes()).hexdigest()
+
+
+def test_help_names_every_variable(run: Run) -> None:
+    """Prevents a setting that works and that nobody can find."""
+    result = run("--wrapper-help")
+    assert result.returncode == 0
+    for name in ("QOLA_BAZEL", "QOLA_CACHE_HOME", "QOLA_DEBIAN_MIRROR", "--doctor", "--uninstall"):
+        assert name in result.stdout
+
+
+def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
+    """Prevents arguments that are split, dropped or taken for the wrapper's own."""
+    result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo")
+    assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
+
+
+def test_override_passes_the_exit_code_on(run: Run) -> None:
+    """Prevents a build that fails and looks as if it had passed."""
+    assert run("build", QOLA_BAZEL="/bin/false").returncode == 1
+
+
+def test_override_that_is_no_program(run: Run) -> None:
+    """Prevents a typo in QOLA_BAZEL from silently choosing another Bazel."""
+    result = run("build", QOLA_BAZEL="/no/bazel")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert result.stderr == (
+        "bazelw: error: QOLA_BAZEL names no program: /no/bazel\n"
+        'bazelw: to fix: give the path of a Bazel or Bazelisk, or "tree", or unset QOLA_BAZEL\n'
+    )
+
+
+def test_wrapper_options_take_no_arguments(run: Run) -> None:
+    """Prevents `--uninstall --help` from uninstalling."""
+    result = run("--uninstall", "--help")
+    assert result.returncode == 2
+    assert result.stderr.startswith("usage: ./bazelw")
+
+
+def test_no_lock(run: Run, workspace: Path) -> None:
+    """Prevents a set-up of unpinned packages."""
+    (workspace / "third_party/debian/packages.lock").unlink()
+    result = run("build", QOLA_BAZEL="tree")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "there is no third_party/debian/packages.lock" in result.stderr
+    assert result.stderr.endswith("bazelw: to fix: ./bazelw --refresh-lock\n")
+
+
+@needs_dpkg
+def test_cache_that_cannot_be_written(run: Run) -> None:
+    """Prevents a raw mkdir message for a home directory that is not the user's."""
+    result = run("build", QOLA_BAZEL="tree", QOLA_CACHE_HOME="/proc/nowhere")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "cannot write to /proc/nowhere" in result.stderr
+    assert "set QOLA_CACHE_HOME to a directory of yours" in result.stderr
+
+
+@needs_dpkg
+def test_disk_too_small(run: Run, workspace: Path) -> None:
+    """Prevents a set-up that fills the disk before it fails."""
+    _set_lock(workspace, "base-files 1 00 forky", megabytes=10**9)
+    result = run("--setup-only", QOLA_BAZEL="tree")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "the tree needs 2000000000 MB while it is made" in result.stderr
+
+
+@needs_dpkg
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the right to mount away")
+def test_no_right_to_make_namespaces(run: Run) -> None:
+    """Prevents a bubblewrap message where a container needs a flag."""
+    deny = "echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-sys_admin"
+    wrap = ("unshare", "--user", "--map-root-user", "sh", "-c", f'{deny} "$@"', "_")
+    result = run("build", wrap=wrap, QOLA_BAZEL="tree")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "this user may not make mount namespaces" in result.stderr
+    assert "docker run --cap-add SYS_ADMIN" in result.stderr
+    assert "put Bazelisk or Bazel 7.7.1 on PATH" in result.stderr
+
+
+@needs_dpkg
+def test_every_missing_version_is_named(function: Run, workspace: Path) -> None:
+    """Prevents finding out one by one what the mirror lost, or, if it lost all, not at all."""
+    _set_lock(workspace, "alpha 1:2-3 00 forky", "beta 4 00 forky")
+    result = function('apt_root "$HOME/apt" http://localhost/none; check_offered "$HOME/apt"')
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "  alpha: locked is 1:2-3, offered is nothing\n" in result.stderr
+    assert "  beta: locked is 4, offered is nothing\n" in result.stderr
+    assert "./bazelw --refresh-lock" in result.stderr
+
+
+@needs_dpkg
+def test_tampered_package_is_refused_by_name(
+    function: Run, workspace: Path, tmp_path: Path
+) -> None:
+    """Prevents unpacking a package that is not the locked one, and keeping it for the next try."""
+    good = _deb(tmp_path, "alpha", "1:2+b1", {"usr/a": "a"})
+    bad = _deb(tmp_path, "beta", "4", {"usr/b": "b"})
+    _set_lock(workspace, f"alpha 1:2+b1 {good} forky", f"beta 4 {'0' * 64} forky", "c 5 00 forky")
+    result = function("verify", cwd=tmp_path / "debs")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert f"  beta 4: sha256 is {bad}, locked is {'0' * 64}\n" in result.stderr
+    assert "  c 5: not downloaded\n" in result.stderr
+    assert "alpha" not in result.stderr
+    assert [deb.name for deb in (tmp_path / "debs").iterdir()] == ["alpha_1%3a2+b1_all.deb"]
+    _set_lock(workspace, f"alpha 1:2+b1 {good} forky")
+    assert function("verify", cwd=tmp_path / "debs").returncode == 0
+
+
+@needs_dpkg
+def test_unpack(function: Run, tmp_path: Path) -> None:
+    """Prevents documentation in the tree, and a package that fails to unpack unnoticed."""
+    _deb(tmp_path, "base-files", "1", {"usr/lib/base": "b", "usr/share/doc/base/copyright": "c"})
+    _deb(tmp_path, "other", "1", {"usr/lib/other": "o", "usr/lib/jvm/x/jmods/j": "j"})
+    result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
+    assert result.returncode == 0, result.stderr
+    files = sorted(str(f.relative_to(tmp_path / "root")) for f in (tmp_path / "root").rglob("*"))
+    assert [f for f in files if (tmp_path / "root" / f).is_file()] == [
+        "usr/lib/base",
+        "usr/lib/other",
+    ]
+    (tmp_path / "debs/broken_1_all.deb").write_text("no package")
+    result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
+    assert result.returncode == EXIT_ENVIRONMENT
+    assert "broken_1_all.deb" in result.stderr
+
+
+def test_only_dead_set_ups_are_removed(function: Run, tmp_path: Path) -> None:
+    """Prevents half trees that stay for ever, and removing one that is being made."""
+    roots = tmp_path / ".cache/qola/roots"
+    for name in ("dead", "alive"):
+        (roots / f"{name}.partial/root").mkdir(parents=True)
+        (roots / f"{name}.lock").touch()
+    with subprocess.Popen(["flock", str(roots / "alive.lock"), "sleep", "60"]) as holder:
+        time.sleep(0.3)
+        result = function("remove_dead")
+        holder.kill()
+    assert result.returncode == 0, result.stderr
+    assert not (roots / "dead.partial").exists()
+    assert (roots / "alive.partial").exists()
+
+
+def test_settings_name_paths_that_must_show(function: Run, tmp_path: Path) -> None:
+    """Prevents a pip index or certificate below /usr or /etc that is invisible in the tree."""
+    (tmp_path / ".config/pip").mkdir(parents=True)
+    (tmp_path / ".config/pip/pip.conf").write_text(
+        "[global]\nfind-links = /usr/share/wheels\n  file:///usr/share/more\nindex-url=https://h/usr/x\n"
+    )
+    result = function("PIP_CERT=/etc/own/ca.pem named_paths")
+    found = result.stdout.splitlines()
+    assert {"/usr/share/wheels", "/usr/share/more", "/etc/own/ca.pem"} <= set(found)
+    assert not any(path.startswith("/usr/x") for path in found)
+
+
+def test_this_script_on_path_is_not_taken_for_bazel(function: Run, workspace: Path) -> None:
+    """Prevents an endless chain when `bazel` on PATH is a link to bazelw."""
+    link = workspace / "bazel"
+    link.symlink_to(workspace / "bazelw")
+    result = function(f'WORKSPACE_LINK="{link}"; usable "$WORKSPACE_LINK" || echo "$WHY_NOT"')
+    assert result.stdout == "is this script\n"
+
+
+def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
+    """Prevents building with a Bazel that is not the pinned one."""
+    other = tmp_path / "bazel"
+    other.write_text("#!/bin/sh\necho bazel 4.2.3\n")
+    other.chmod(0o755)
+    result = function(f'usable "{other}" || echo "$WHY_NOT"')
+    assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1\n"
+
+
+def test_bazelisk_that_hangs_falls_through(function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents minutes of silence while Bazelisk retries a site that does not answer."""
+    slow = tmp_path / "bazelisk"
+    slow.write_text("#!/bin/sh\nsleep 60\n")
+    slow.chmod(0o755)
+    script = (workspace / "bazelw").read_text()
+    assert "readonly STALL=8 " in script
+    (workspace / "bazelw").write_text(script.replace("readonly STALL=8 ", "readonly STALL=1 "))
+    start = time.monotonic()
+    result = function(f'while_it_progresses "{slow}" && echo started', cwd=tmp_path)
+    assert time.monotonic() - start < 8
+    assert "no progress for 1 s" in result.stderr
+    assert "started" not in result.stdout

@@ -1,0 +1,126 @@
+"""tools/setup/make_registry.py: the registry that stands in for the Bazel Central Registry."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HERE = Path(__file__).absolute().parent
+SCRIPT = HERE.parents[1] / "tools/setup/make_registry.py"
+
+RULES_CC = """\
+module(
+    name = "rules_cc",
+    version = "0.0.11",
+    compatibility_level = 1,
+)
+
+bazel_dep(name = "platforms", version = "0.0.10")
+bazel_dep(name = "stardoc", version = "0.7.0", dev_dependency = True)
+"""
+PLATFORMS = """\
+module(name = "platforms")
+"""
+BAZEL_TOOLS = """\
+module(name = "bazel_tools")
+bazel_dep(name = "rules_cc", version = "0.0.11")
+bazel_dep(name = "platforms", version = "0.0.9")
+bazel_dep(name = "buildozer", version = "7.1.2")
+"""
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_registry", SCRIPT)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+make_registry = _load()
+
+
+def _debian(root: Path, modules: dict[str, str], bazel_tools: str = BAZEL_TOOLS) -> Path:
+    for path, text in {"embedded_tools": bazel_tools, **modules}.items():
+        (root / path).mkdir(parents=True)
+        (root / path / "MODULE.bazel").write_text(text)
+    return root
+
+
+def test_golden() -> None:
+    """Prevents an unnoticed change of what every build in a tree resolves."""
+    modules = [
+        make_registry.Module("rules_cc", "/usr/share/bazel/rules/cc", RULES_CC),
+        make_registry.Module("platforms", "/usr/share/bazel/tools/platforms", PLATFORMS),
+    ]
+    files = make_registry.registry(modules, BAZEL_TOOLS, "/usr/share/qola/registry")
+    text = "".join(f"==> {name} <==\n{files[name]}" for name in sorted(files))
+    assert text == (HERE / "golden/registry.txt").read_text()
+
+
+def test_version_is_all_that_changes() -> None:
+    """Prevents a MODULE.bazel that Bazel refuses because its version is not the directory's."""
+    assert make_registry.with_version(RULES_CC, "0.0.9") == RULES_CC.replace("0.0.11", "0.0.9")
+    added = make_registry.with_version(PLATFORMS, "0.0.4")
+    assert added == 'module(version = "0.0.4", name = "platforms")\n'
+
+
+def test_development_dependencies_are_not_asked_for() -> None:
+    """Prevents a registry that demands modules (stardoc) no build of a consumer ever loads."""
+    assert make_registry.dependencies(RULES_CC) == {("platforms", "0.0.10")}
+
+
+def test_every_served_module_parses_and_names_itself() -> None:
+    """Prevents a file Bazel cannot read, for each module and version served."""
+    modules = [
+        make_registry.Module("rules_cc", "/x", RULES_CC),
+        make_registry.Module("platforms", "/y", PLATFORMS),
+    ]
+    files = make_registry.registry(modules, 'bazel_dep(name = "zlib", version = "1")', "/r")
+    served = [name for name in files if name.startswith("modules/") and name.endswith(".bazel")]
+    assert "modules/rules_cc/0.0.9/MODULE.bazel" in served
+    for name in served:
+        _, module_name, version, _ = name.split("/")
+        call = ast.parse(files[name]).body[0].value
+        keywords = {keyword.arg: keyword.value.value for keyword in call.keywords}
+        assert (keywords["name"], keywords["version"]) == (module_name, version)
+
+
+def test_missing_module_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents a half registry, which would fail only later and elsewhere."""
+    debian = _debian(tmp_path / "bazel", {"rules/cc": RULES_CC})
+    code = make_registry.main(["--bazel", str(debian), "--out", str(tmp_path / "out")])
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "make_registry: modules that are asked for and not packaged: platforms; "
+        "add its Debian package to third_party/debian/packages.conf\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_written_registry_points_at_the_packaged_sources(tmp_path: Path) -> None:
+    """Prevents paths of the build machine in the registry."""
+    debian = _debian(tmp_path / "bazel", {"rules/cc": RULES_CC, "tools/platforms": PLATFORMS})
+    assert make_registry.main(["--bazel", str(debian), "--out", str(tmp_path / "out")]) == 0
+    source = (tmp_path / "out/modules/rules_cc/0.0.11/source.json").read_text()
+    assert source == f'{{"type": "local_path", "path": "{debian}/rules/cc"}}\n'
+
+
+@pytest.mark.skipif(
+    not Path("/usr/share/qola/registry").is_dir(), reason="runs in the private tree only"
+)
+def test_registry_of_this_tree_is_current() -> None:
+    """Prevents a tree whose registry another version of the script made."""
+    bazel, out = Path("/usr/share/bazel"), Path("/usr/share/qola/registry")
+    tools = (bazel / "embedded_tools/MODULE.bazel").read_text()
+    for name, text in make_registry.registry(
+        make_registry.packaged_modules(bazel), tools, str(out)
+    ).items():
+        assert (out / name).read_text() == text
