@@ -89,7 +89,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             "name": kernel.name,
             "direction": direction,
             "role": kernel.role,
-            "archs": [a for a in archs if kernel.arch_tag in (None, tags[a])],
+            "archs": _archs_of(kernel, tags),
             "file": f"kernels/{kernel.name}.cpp",
             "sha256": _write(out / "kernels", f"{kernel.name}.cpp", kernel.render()),
             "fields": dict(kernel.fields),
@@ -125,13 +125,19 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         },
         "unserved": {str(w.index): selector.hdims[w.index][1] for w in wanted},
         "buckets": sorted({row.bucket for row in selector.rows}),
-        "explanations": _explain(selector, kept, request) if request["explain"] else [],
+        "explanations": _explain(selector, kept, tags, request) if request["explain"] else [],
     }
+
+
+def _archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
+    """Return the architectures a kernel is compiled for, of those with the given tags."""
+    return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]
 
 
 def _explain(
     selector: Selector,
     kept: Mapping[str, tuple[Kernel, set[int]]],
+    tags: Mapping[str, str | None],
     request: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
@@ -148,6 +154,7 @@ def _explain(
             "name": name,
             "direction": request["direction"],
             "role": kernel.role,
+            "archs": _archs_of(kernel, tags),
             "fields": dict(kernel.fields),
             "kept_by": sorted(kept[name][1]) if name in kept else [],
             "dropped_by": ""

@@ -82,7 +82,14 @@ def generate(
         skipped_generators=tuple(skipped),
         warnings=tuple(findings),
         explanations=tuple(
-            Explanation(**{**e, "fields": to_fields(e["fields"]), "kept_by": tuple(e["kept_by"])})
+            Explanation(
+                **{
+                    **e,
+                    "archs": tuple(e["archs"]),
+                    "fields": to_fields(e["fields"]),
+                    "kept_by": tuple(e["kept_by"]),
+                }
+            )
             for a in answers.values()
             for e in a["explanations"]
         ),

@@ -80,7 +80,7 @@ class Explanation:
 
     Attributes:
         name, direction, role: as for `KernelInstance`.
-        fields: as for `KernelInstance`.
+        archs, fields: as for `KernelInstance`.
         kept_by: variants that keep it.
         dropped_by: the rule that drops it, empty when it is kept.
     """
@@ -88,6 +88,7 @@ class Explanation:
     name: str
     direction: str
     role: str
+    archs: tuple[str, ...]
     fields: Fields = field(repr=False)
     kept_by: tuple[int, ...]
     dropped_by: str

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bazel import Bazel, bazel
+from tests.e2e.nested_bazel import Bazel, bazel
 
 HERE = Path(__file__).resolve().parent
 

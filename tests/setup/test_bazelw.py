@@ -148,20 +148,18 @@ def test_no_lock(run: Run, workspace: Path) -> None:
     assert result.stderr.endswith("bazelw: to fix: ./bazelw --refresh-lock\n")
 
 
-@needs_dpkg
-def test_cache_that_cannot_be_written(run: Run) -> None:
+def test_cache_that_cannot_be_written(function: Run) -> None:
     """Prevents a raw mkdir message for a home directory that is not the user's."""
-    result = run("build", QOLA_BAZEL="tree", QOLA_CACHE_HOME="/proc/nowhere")
+    result = function("QOLA_CACHE_HOME=/proc/nowhere; settings; make_tree")
     assert result.returncode == EXIT_ENVIRONMENT
     assert "cannot write to /proc/nowhere" in result.stderr
     assert "set QOLA_CACHE_HOME to a directory of yours" in result.stderr
 
 
-@needs_dpkg
-def test_disk_too_small(run: Run, workspace: Path) -> None:
+def test_disk_too_small(function: Run, workspace: Path) -> None:
     """Prevents a set-up that fills the disk before it fails."""
     _set_lock(workspace, "base-files 1 00 forky", megabytes=10**9)
-    result = run("--setup-only", QOLA_BAZEL="tree")
+    result = function("make_tree")
     assert result.returncode == EXIT_ENVIRONMENT
     assert "the tree needs 2000000000 MB while it is made" in result.stderr
 
@@ -239,6 +237,19 @@ def test_only_dead_set_ups_are_removed(function: Run, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert not (roots / "dead.partial").exists()
     assert (roots / "alive.partial").exists()
+
+
+def test_trees_out_of_use_are_removed(function: Run, tmp_path: Path) -> None:
+    """Prevents a tree per refreshed lock, for ever, and removing one that is in use."""
+    roots = tmp_path / ".cache/qola/roots"
+    for name, days in (("old", 31), ("recent", 29)):
+        (roots / name).mkdir(parents=True)
+        (roots / f"{name}.lock").touch()
+        os.utime(roots / f"{name}.lock", (0, time.time() - days * 24 * 3600))
+    result = function("remove_dead")
+    assert result.returncode == 0, result.stderr
+    assert not (roots / "old").exists()
+    assert (roots / "recent").exists()
 
 
 def test_settings_name_paths_that_must_show(function: Run, tmp_path: Path) -> None:

@@ -290,9 +290,13 @@ free_megabytes() {
   df -Pm -- "$dir" | awk 'NR == 2 { print $4 }'
 }
 
-# Removes what set-ups that died left of other trees.
+# Removes what set-ups that died left of other trees, and trees that no call used for 30 days.
 remove_dead() {
   local left
+  while read -r left; do
+    say "removing a tree that was not used for 30 days: ${left%.lock}"
+    rm -rf -- "${left%.lock}" "$left"
+  done < <(find "$TREES" -maxdepth 1 -name '*.lock' ! -path "$TREE.lock" -mtime +30)
   for left in "$TREES"/*.partial; do
     [[ -d $left && $left != "$TREE.partial" ]] || continue
     (

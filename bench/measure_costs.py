@@ -1,0 +1,280 @@
+"""Measures what kernels cost to compile, for `qola plan --estimate`.
+
+    ./bazelw --in-tree python3 bench/measure_costs.py --aiter TREE
+
+Compiles a handful of kernel instances and dispatch sources of small plans, one after the other,
+with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/costs.json. CPU
+seconds, because they hold on a busy machine too. Takes some eight minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from qola.aiter import read_tree  # noqa: E402
+from qola.manifest import loads  # noqa: E402
+from qola.plan import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource  # noqa: E402
+from qola.planner import Request, build_plan  # noqa: E402
+
+ARCH = "gfx950"
+SMALL = """
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+[[modules]]
+name = "libmha_bwd"
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = [64, 128, 256]
+has_bias = false
+has_alibi = false
+has_dropout = false
+has_skip = false
+has_lse = true
+[[mha_bwd_variants]]
+dtype = "bf16"
+hdim = [64, 128]
+has_bias = false
+has_alibi = false
+has_dropout = false
+deterministic = false
+"""
+# A larger dispatch of each direction: what an entry costs is the slope between the two.
+LARGE = """
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+[[modules]]
+name = "libmha_bwd"
+receipt = 700
+[[mha_bwd_variants]]
+dtype = "bf16"
+hdim = [64, 128]
+has_bias = false
+has_alibi = false
+"""
+# (direction, role, hdim) of the kernel instances to compile.
+KERNELS = (
+    ("fwd", "fwd", 64),
+    ("fwd", "fwd", 128),
+    ("fwd", "fwd", 256),
+    ("fwd_splitkv", "splitkv", 128),
+    ("fwd_splitkv", "splitkv_combine", 128),
+    ("batch_prefill", "batch_prefill", 128),
+    ("bwd", "dq_dk_dv", 64),
+    ("bwd", "dq_dk_dv", 128),
+    ("bwd", "dot_do_o", 128),
+    ("bwd", "convert_dq", 128),
+)
+# A dispatch of the full set is a matter of minutes, and known from these two.
+DISPATCHES = ("fwd", "bwd")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A hipcc and what it is given."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    size_tool: str
+
+
+def constants(path: Path) -> dict[str, Any]:
+    """Return the lists and dicts a .bzl file assigns: Starlark's literals are Python's."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+
+
+def find_compiler(hipcc: str) -> Compiler:
+    """Return the compiler with every flag it accepts, as rules/rocm/detect.bzl does."""
+    bzl = constants(ROOT / "rules/rocm/flags.bzl")
+    command = ("env", "-u", "ROCM_PATH", "HIP_PLATFORM=amd", hipcc)
+    text = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    found = dict(re.findall(r"^(HIP version|InstalledDir): (\S+)", text.stdout, re.MULTILINE))
+    clang = re.search(r"^(.*?clang version \S+)", text.stdout, re.MULTILINE)
+    if clang is None or len(found) != 2:
+        sys.exit(f"{hipcc} --version names no clang:\n{text.stdout}")
+    flags = [*bzl["BASE_FLAGS"], *bzl["AITER_FLAGS"]]
+    flags += [f"-D{define}" for define in bzl["ARCH_DEFINES"].get(ARCH, [])]
+    for flag in bzl["OPTIONAL_FLAGS"]:
+        if flag in bzl["AMD_CLANG_ONLY"] and "AMD" not in clang[1]:
+            continue
+        probe = [*command, *flag, "-x", "hip", "-E", f"--offload-arch={ARCH}"]
+        done = subprocess.run([*probe, "/dev/null", "-o", "/dev/null"], capture_output=True)
+        flags += flag if done.returncode == 0 else []
+    version = f"{clang[1].partition('(')[0].strip()}, HIP {found['HIP version']}"
+    return Compiler(command, version, tuple(flags), f"{found['InstalledDir']}/llvm-size")
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1] if match else "unknown processor"
+
+
+class Bench:
+    """Compiles sources of plans and takes the time."""
+
+    def __init__(self, compiler: Compiler, tree: Path, work: Path) -> None:
+        self._compiler, self._tree, self._work = compiler, tree, work
+
+    def plan(self, name: str, text: str) -> Plan:
+        """Plan a manifest below the working directory."""
+        (self._work / name).mkdir()
+        request = Request(name, loads(text, file=name), read_tree(self._tree))
+        return build_plan(request, self._work / name)
+
+    def compile(
+        self, plan: Plan, source: str, headers: str, copts: Sequence[str], *, host: bool
+    ) -> dict[str, Any]:
+        """Compile one source as Bazel does; return its cost.
+
+        Args:
+            plan: the plan it belongs to.
+            source: path below the plan's directory.
+            headers: name of its header set.
+            copts: flags of its module.
+            host: take the time of the host pass alone as well.
+        """
+        object_file = self._work / "out.o"
+        found: HeaderSet = next(h for h in plan.header_sets if h.name == headers)
+        command = [
+            *self._compiler.command,
+            *self._compiler.flags,
+            *(f"-isystem{self._tree / d}" for d in found.include_dirs),
+            f"--offload-arch={ARCH}",
+            "-cuid=measured",
+            *copts,
+            *("-c", str(self._work / plan.name / source), "-o", str(object_file)),
+        ]
+        cost = {"cpu_seconds": self._cpu_seconds(command)}
+        if host:
+            host_only = [*command, "--cuda-host-only", "-fsyntax-only"]
+            cost["host_cpu_seconds"] = self._cpu_seconds(host_only)
+        size = subprocess.run(
+            [self._compiler.size_tool, object_file], capture_output=True, text=True, check=True
+        )
+        return {
+            **cost,
+            "object_bytes": object_file.stat().st_size,
+            # Fourth column: what ends up in a library, without relocations and symbols.
+            "linked_bytes": int(size.stdout.splitlines()[1].split()[3]),
+        }
+
+    @staticmethod
+    def _cpu_seconds(command: Sequence[str]) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+        return round(user + system, 1)
+
+
+def middle(kernels: Sequence[PlannedKernel]) -> PlannedKernel:
+    """Return one kernel instance that stands for the others: neither first nor last by name."""
+    return sorted(kernels, key=lambda kernel: kernel.name)[len(kernels) // 2]
+
+
+def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield the cost of each entry of KERNELS."""
+    owner = {index: module for module in plan.modules for index in module.kernels}
+    for direction, role, hdim in KERNELS:
+        alike = {
+            k.name: (k, owner[i])
+            for i, k in enumerate(plan.kernels)
+            if (k.direction, k.role, k.fields.get("hdim_q", k.fields.get("hdim_v")))
+            == (direction, role, hdim)
+        }
+        if not alike:
+            sys.exit(f"the plan has no {role} with hdim {hdim}")
+        kernel, module = alike[middle([k for k, _ in alike.values()]).name]
+        source = f"{module.name}/kernels/{kernel.name}.cpp"
+        cost = bench.compile(plan, source, direction, module.copts, host=True)
+        entry = {"direction": direction, "role": role, "hdim": hdim}
+        yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
+
+
+def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield the cost of the dispatch sources, with the number of kernels each one calls."""
+    for module in plan.modules:
+        for source in module.sources:
+            if source.role == "dispatch" and source.direction in DISPATCHES:
+                yield {
+                    "direction": source.direction,
+                    "role": source.role,
+                    "kernels": _called(plan, module, source),
+                    **bench.compile(plan, source.file, module.name, module.copts, host=False),
+                }
+
+
+def _called(plan: Plan, module: PlannedModule, source: PlannedSource) -> int:
+    directions = [plan.kernels[index].direction for index in module.kernels]
+    return directions.count(source.direction)
+
+
+def lines(values: Sequence[dict[str, Any]]) -> str:
+    """Return a JSON list with one entry a line."""
+    return "[\n" + ",\n".join(f"    {json.dumps(value)}" for value in values) + "\n  ]"
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
+    parser.add_argument("--hipcc", default="hipcc", help="compiler to measure with")
+    parser.add_argument("--output", type=Path, default=ROOT / "qola/costs.json", help="file")
+    args = parser.parse_args()
+    compiler = find_compiler(args.hipcc)
+    kernels, sources = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(compiler, args.aiter.resolve(), Path(directory))
+        small, large = bench.plan("small", SMALL), bench.plan("large", LARGE)
+        for cost in measure_kernels(bench, small):
+            print(json.dumps(cost), file=sys.stderr)
+            kernels.append(cost)
+        for plan in (small, large):
+            for cost in measure_sources(bench, plan):
+                print(json.dumps(cost), file=sys.stderr)
+                sources.append(cost)
+    head = {
+        "schema": 1,
+        "command": "./bazelw --in-tree python3 bench/measure_costs.py --aiter TREE",
+        "compiler": compiler.version,
+        "cpu": cpu_model(),
+        "arch": ARCH,
+    }
+    text = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
+    args.output.write_text(
+        f'{{\n{text},\n  "kernels": {lines(kernels)},\n  "sources": {lines(sources)}\n}}\n',
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    os.environ.pop("ROCM_PATH", None)
+    main()
