@@ -41,6 +41,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         tree=read_tree(args.aiter),
         rocm_version=args.rocm_version or None,
         aiter_id=pinned_id(args.aiter),
+        overridden=args.override_aiter_commit,
     )
     plan = build_plan(request, output)
     text = to_json(plan)
@@ -180,6 +181,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     manifest.add_argument("--aiter", required=True, type=Path, help="AITER tree")
     manifest.add_argument("--aiter-repository", required=True, help="its repository's name")
     manifest.add_argument("--rocm-version", default="", help="HIP version of the toolchain")
+    manifest.add_argument(
+        "--override-aiter-commit", action="store_true", help="the tree wins over aiter_commit"
+    )
     manifest.add_argument("--output", required=True, type=Path, help="directory to write to")
     manifest.set_defaults(run=manifest_repository)
     kernels = commands.add_parser("kernels", help="write the kernel repository of several plans")

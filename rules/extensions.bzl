@@ -112,6 +112,7 @@ qola: unknown AITER source
             display = _display(entry.tag.file),
             manifest = entry.tag.file,
             manifest_name = name,
+            override_aiter_commit = entry.tag.override_aiter_commit,
         )
         plans[aiter].append("@qola_{}//:plan.json".format(name))
     for aiter in sorted(plans):
@@ -157,6 +158,7 @@ _manifest = tag_class(
         "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
+        "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another; a warning says so."),
     },
     doc = "A manifest: becomes @qola_<name> with one target per module.",
 )
@@ -165,7 +167,7 @@ _rocm = tag_class(
     attrs = {
         "path": attr.string(doc = "Prefix of the ROCm installation.", mandatory = True),
     },
-    doc = "The ROCm installation to use. Only the root module's tag counts; without one, ROCM_PATH, /opt/rocm and /usr are searched.",
+    doc = "The ROCm installation to use. Only the root module's tag counts; without one it is ROCM_PATH, and without that what /opt/rocm or /usr has.",
 )
 
 qola = module_extension(

@@ -24,7 +24,7 @@ def _manifest_repository_impl(rctx):
         rocm["hip_version"],
         "--output",
         ".",
-    ], python_path = _python_path(rctx))
+    ] + (["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []), python_path = _python_path(rctx))
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))
 
@@ -39,6 +39,7 @@ manifest_repository = repository_rule(
         "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
         "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
+        "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
         "python_packages": attr.label(default = "@qola_pip_runtime//:requirements.txt", doc = "What qola imports."),
         "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
     },

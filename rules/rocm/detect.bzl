@@ -2,7 +2,7 @@
 
 load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS")
 
-# Where ROCm is looked for after the tag's path and ROCM_PATH: AMD's packages,
+# Where ROCm is looked for when neither the tag nor ROCM_PATH names a place: AMD's packages,
 # then the layout of Debian's.
 USUAL_PREFIXES = ["/opt/rocm", "/usr"]
 
@@ -10,16 +10,17 @@ def candidate_prefixes(path, rocm_path_env):
     """Prefixes to try, in order.
 
     Args:
-      path: the rocm() tag's path, or "". A named path is the only candidate:
-        falling back from an explicit choice would hide its being wrong.
+      path: the rocm() tag's path, or "".
       rocm_path_env: the value of ROCM_PATH, or None.
+
+    A path that was named is the only candidate: falling back from an explicit
+    choice would hide its being wrong.
 
     Returns:
       A list of absolute directory names.
     """
-    if path:
-        return [path]
-    return ([rocm_path_env] if rocm_path_env else []) + USUAL_PREFIXES
+    named = path or rocm_path_env
+    return [named] if named else USUAL_PREFIXES
 
 def parse_version(text):
     """Reads `hipcc --version`.

@@ -43,7 +43,7 @@ qola: ToolchainError: no ROCm at the path that was named
   place:    rocm(path = "{path}")
   found:    no runnable {path}/bin/hipcc with libamdhip64.so beside it
   expected: the prefix of a ROCm installation, such as /opt/rocm
-  fix:      correct the path, or leave the tag out to have ROCM_PATH, /opt/rocm and /usr searched""".format(path = path))
+  fix:      correct the path, or leave the tag out to have /opt/rocm and /usr searched""".format(path = path))
     if rocm:
         rctx.watch(rocm.hipcc)
         values = dict(
@@ -81,7 +81,7 @@ qola: ToolchainError: no ROCm at the path that was named
 rocm_repository = repository_rule(
     implementation = _rocm_repository_impl,
     attrs = {
-        "path": attr.string(doc = "Prefix of a ROCm installation; empty: ROCM_PATH, /opt/rocm, /usr are searched."),
+        "path": attr.string(doc = "Prefix of a ROCm installation; empty: ROCM_PATH, or without it /opt/rocm and /usr."),
     },
     configure = True,
     doc = "Detects ROCm and probes its compiler once. Defines @qola_rocm//:toolchain and rocm.json (versions and places).",

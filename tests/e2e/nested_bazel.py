@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def user_disk_cache() -> Path:
+    """The cache this repository's own builds use: a repeated test compiles nothing."""
+    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / ".cache" / "qola" / "disk"
+
+
 def find_bazel() -> str:
     """The Bazel that runs the tests: named by QOLA_TEST_BAZEL, or on PATH."""
     found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")

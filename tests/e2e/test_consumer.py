@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.nested_bazel import Bazel, bazel
+from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
-def disk_cache() -> Path:
-    """The cache this repository's own builds use, so that a repeated test compiles nothing."""
-    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-    return Path(home) / ".cache" / "qola" / "disk"
-
-
-@pytest.fixture(scope="module")
-def consumer(tmp_path_factory: pytest.TempPathFactory, disk_cache: Path) -> Iterator[Bazel]:
+def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer, built once for all tests."""
     directory = tmp_path_factory.mktemp("first")
-    with bazel(HERE / "consumer", HERE.parents[1], directory, disk_cache) as instance:
+    with bazel(HERE / "consumer", HERE.parents[1], directory, user_disk_cache()) as instance:
         instance.run("build", "//...")
         yield instance
 
@@ -49,11 +40,11 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
 
 
 def test_second_output_base_compiles_nothing(
-    consumer: Bazel, tmp_path_factory: pytest.TempPathFactory, disk_cache: Path
+    consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Prevents: a path of workspace or output base in an action's key, and with it a cold cache."""
     directory = tmp_path_factory.mktemp("elsewhere")
-    with bazel(HERE / "consumer", HERE.parents[1], directory, disk_cache) as elsewhere:
+    with bazel(HERE / "consumer", HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
         runners = elsewhere.runners("//...")
     assert set(runners) == {"disk cache hit"}, runners
     assert runners["disk cache hit"] >= 8

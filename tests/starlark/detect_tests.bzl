@@ -65,7 +65,7 @@ def _candidates_test(ctx):
     """Prevents: a ROCm named by the user is passed over for another one."""
     env = unittest.begin(ctx)
     asserts.equals(env, ["/my/rocm"], candidate_prefixes("/my/rocm", "/env/rocm"))
-    asserts.equals(env, ["/env/rocm", "/opt/rocm", "/usr"], candidate_prefixes("", "/env/rocm"))
+    asserts.equals(env, ["/env/rocm"], candidate_prefixes("", "/env/rocm"))
     asserts.equals(env, ["/opt/rocm", "/usr"], candidate_prefixes("", None))
     return unittest.end(env)
 

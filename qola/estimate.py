@@ -1,0 +1,317 @@
+"""What a plan costs to build: time and size, from costs measured by bench/measure_costs.py."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from qola.errors import Finding, PlanError
+from qola.plan import Plan, PlannedKernel
+from qola.tables import Table, duration, size
+
+SCHEMA = 1
+DEFAULT_COSTS = Path(__file__).with_name("costs.json")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What compiling one source costs.
+
+    Attributes:
+        cpu_seconds: seconds of one core.
+        host_cpu_seconds: the part that is spent once, whatever the number of archs.
+        object_bytes: size of the object file.
+        linked_bytes: the part of it that ends up in a library.
+    """
+
+    cpu_seconds: float
+    host_cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+
+    def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
+        """Return the weighted sum of two costs, no part of it below zero."""
+        mine, others = asdict(self), asdict(other)
+        return Cost(
+            **{k: max(0.0, mine[k] * factor + others[k] * other_factor) for k in sorted(mine)}
+        )
+
+    def for_archs(self, archs: int) -> Cost:
+        """Return the cost of one source compiled for several archs at once."""
+        device = self.cpu_seconds - self.host_cpu_seconds
+        return Cost(
+            self.host_cpu_seconds + archs * device,
+            self.host_cpu_seconds,
+            archs * self.object_bytes,
+            archs * self.linked_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs.
+
+    Attributes:
+        kernels: (direction, role) to (head dimension, cost), ascending.
+        dispatches: direction to (number of kernels it calls, cost), ascending.
+        source: what was measured where, in words.
+    """
+
+    kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
+    dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
+    source: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cost of a group of compiles: all kernel instances of a role, or a module's sources.
+
+    Attributes:
+        module, direction, role: the group.
+        compiles: number of sources.
+        cpu_seconds, object_bytes, linked_bytes: their sums.
+        measured: costs of this role were measured, not borrowed from another one.
+    """
+
+    module: str
+    direction: str
+    role: str
+    compiles: int
+    cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a plan costs to build from an empty cache.
+
+    Attributes:
+        rows: its parts.
+        cores: cores that compile at the same time.
+        longest_seconds: the longest single compile, which no number of cores makes shorter.
+        source: where the costs were measured.
+    """
+
+    rows: tuple[Row, ...]
+    cores: int
+    longest_seconds: float
+    source: str
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of one core."""
+        return sum(row.cpu_seconds for row in self.rows)
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds until everything is compiled, with all cores busy."""
+        return max(self.cpu_seconds / self.cores, self.longest_seconds)
+
+    @property
+    def object_bytes(self) -> float:
+        """Bytes of all object files: what a cache holds."""
+        return sum(row.object_bytes for row in self.rows)
+
+    def library_bytes(self) -> dict[str, float]:
+        """Return the size of each module's library."""
+        sizes: dict[str, float] = {}
+        for row in self.rows:
+            sizes[row.module] = sizes.get(row.module, 0.0) + row.linked_bytes
+        return sizes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, seconds and bytes rounded to whole numbers."""
+        return {
+            "cores": self.cores,
+            "cpu_seconds": round(self.cpu_seconds),
+            "wall_seconds": round(self.wall_seconds),
+            "longest_seconds": round(self.longest_seconds),
+            "object_bytes": round(self.object_bytes),
+            "library_bytes": {name: round(n) for name, n in self.library_bytes().items()},
+            "measured": self.source,
+            "rows": [
+                {k: round(v) if isinstance(v, float) else v for k, v in asdict(row).items()}
+                for row in self.rows
+            ],
+        }
+
+
+def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
+    """Read a file of bench/measure_costs.py.
+
+    Raises:
+        PlanError: it cannot be read, or is no such file.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
+        return Costs(
+            _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
+            _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
+            f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise PlanError(
+            Finding(
+                path.as_posix(),
+                f"cannot be used: {reason}",
+                "costs as bench/measure_costs.py writes them",
+                f"measure again: python3 bench/measure_costs.py --aiter TREE --output {path}",
+            ),
+            "the build cannot be estimated",
+        ) from None
+
+
+def _grouped(
+    entries: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], tuple[Any, int]]
+) -> dict[Any, list[tuple[int, Cost]]]:
+    groups: dict[Any, list[tuple[int, Cost]]] = {}
+    for entry in entries:
+        group, place = key(entry)
+        cost = Cost(
+            float(entry["cpu_seconds"]),
+            float(entry.get("host_cpu_seconds", 0.0)),
+            float(entry["object_bytes"]),
+            float(entry["linked_bytes"]),
+        )
+        groups.setdefault(group, []).append((int(place), cost))
+    if not groups:
+        raise ValueError("no measurement")
+    return {group: sorted(costs, key=lambda pair: pair[0]) for group, costs in groups.items()}
+
+
+def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
+    """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
+
+    Linking is not part of it: seconds, next to compiling.
+    """
+    rows, longest = [], 0.0
+    for module in plan.modules:
+        groups: dict[tuple[str, str], list[PlannedKernel]] = {}
+        for index in module.kernels:
+            kernel = plan.kernels[index]
+            groups.setdefault((kernel.direction, kernel.role), []).append(kernel)
+        for (direction, role), kernels in groups.items():
+            measured = (direction, role) in costs.kernels
+            points = costs.kernels[(direction, role) if measured else _kin(costs, direction)]
+            each = [_at(points, _hdim(k)).for_archs(len(k.archs)) for k in kernels]
+            longest = max(longest, *(cost.cpu_seconds for cost in each))
+            rows.append(_row(module.name, direction, role, each, measured))
+        # A module's dispatch calls the kernel instances of its direction; an entry point none.
+        for source in module.sources:
+            called = sum(
+                len(kernels)
+                for (direction, _), kernels in groups.items()
+                if source.role == "dispatch" and direction == source.direction
+            )
+            own = source.direction in costs.dispatches
+            line = costs.dispatches[source.direction if own else sorted(costs.dispatches)[0]]
+            cost = _on_line(line, called)
+            longest = max(longest, cost.cpu_seconds)
+            rows.append(_row(module.name, source.direction, source.role, [cost], own))
+    return Estimate(tuple(rows), cores, longest, costs.source)
+
+
+def _row(module: str, direction: str, role: str, each: Sequence[Cost], measured: bool) -> Row:
+    return Row(
+        module,
+        direction,
+        role,
+        len(each),
+        sum(cost.cpu_seconds for cost in each),
+        sum(cost.object_bytes for cost in each),
+        sum(cost.linked_bytes for cost in each),
+        measured,
+    )
+
+
+def _hdim(kernel: PlannedKernel) -> int:
+    return max((int(v) for k, v in kernel.fields.items() if k.startswith("hdim_") and v), default=0)
+
+
+def _kin(costs: Costs, direction: str) -> tuple[str, str]:
+    """Return the role to borrow from: the dearest of the same direction, else of all."""
+    own = [key for key in costs.kernels if key[0] == direction] or list(costs.kernels)
+    return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu_seconds, key))
+
+
+def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+    """Return the cost at a head dimension: between measured ones a straight line."""
+    for (left, low), (right, high) in zip(points, points[1:], strict=False):
+        if left <= place <= right:
+            share = (place - left) / (right - left)
+            return low.scaled(1 - share, high, share)
+    return points[0][1] if place < points[0][0] else points[-1][1]
+
+
+def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+    """Return the cost of a dispatch: on the line through its smallest and largest measured one."""
+    (left, low), (right, high) = points[0], points[-1]
+    if left == right:
+        return low
+    share = (place - left) / (right - left)
+    return low.scaled(1 - share, high, share)
+
+
+def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many cores this process may use: affinity, and the container's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    try:
+        quota, period = cgroup.read_text(encoding="ascii").split()
+        cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass  # no quota
+    return max(1, cores)
+
+
+def to_table(found: Estimate) -> Table:
+    """Return the estimate's parts as a table."""
+    rows = [
+        (
+            row.module,
+            row.direction,
+            row.role if row.measured else f"{row.role} (borrowed)",
+            str(row.compiles),
+            duration(row.cpu_seconds / row.compiles),
+            duration(row.cpu_seconds),
+            size(row.object_bytes),
+        )
+        for row in found.rows
+    ]
+    total = ("total", "", "", str(sum(row.compiles for row in found.rows)), "")
+    return Table(
+        "Estimated cost",
+        ("module", "direction", "role", "compiles", "each", "CPU time", "objects"),
+        rows,
+        (*total, duration(found.cpu_seconds), size(found.object_bytes)),
+        numbers=4,
+    )
+
+
+def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
+    """Return what the table does not say: time on the cores at hand, sizes, and their origin.
+
+    Args:
+        found: the estimate.
+        libraries: module to file name.
+    """
+    sizes = ", ".join(f"{libraries[m]} {size(n)}" for m, n in found.library_bytes().items())
+    cores = f"{found.cores} core{'s' if found.cores > 1 else ''}"
+    lines = [f"about {duration(found.wall_seconds)} on {cores}, from an empty cache; {sizes}"]
+    if found.longest_seconds * found.cores > found.cpu_seconds:
+        lines.append("the longest compile decides, not the number of cores")
+    if any(not row.measured for row in found.rows):
+        lines.append("(borrowed): not measured; the cost is that of the most similar one")
+    return [*lines, f"an estimate, from costs measured on: {found.source}"]

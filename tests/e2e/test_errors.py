@@ -1,0 +1,160 @@
+"""What a user reads when something is wrong, from a real Bazel: each message names the remedy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+PIN = json.loads((QOLA / "third_party" / "aiter" / "wheel.json").read_text(encoding="utf-8"))
+GOOD = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """A consumer whose MODULE.bazel each test writes anew; one output base for all."""
+    directory = tmp_path_factory.mktemp("errors")
+    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
+        build = 'load("@qola//rules:defs.bzl", "qola_library")\n'
+        build += 'qola_library(name = "it", library = "@qola_it//:libmha_fwd")\n'
+        (instance.workspace / "BUILD.bazel").write_text(build, encoding="utf-8")
+        yield instance
+
+
+def declare(workspace: Bazel, tags: str = "", manifest: str = GOOD, aiter: str = "aiter") -> None:
+    """Write MODULE.bazel with the given tags and one manifest called `it`."""
+    text = f"""
+module(name = "wrong")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{QOLA}")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", aiter = "{aiter}", file = "//:it.toml")
+{tags}
+use_repo(qola, "qola_it")
+"""
+    (workspace.workspace / "MODULE.bazel").write_text(text, encoding="utf-8")
+    (workspace.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+
+
+def failure(workspace: Bazel, *args: str) -> str:
+    """Standard error of a build that has to fail."""
+    result = workspace.run("build", *args, "//:it", check=False)
+    assert result.returncode != 0, "the build should have failed"
+    return result.stderr
+
+
+def test_tampered_wheel(workspace: Bazel) -> None:
+    """Prevents: kernels from an archive that is not the pinned one."""
+    declare(workspace, f'qola.wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")')
+    text = failure(workspace, "--nobuild")
+    assert "amd_aiter" in text
+    assert PIN["sha256"] in text
+    assert "0" * 64 in text
+    assert 'MODULE.bazel of wrong: qola.wheel(name = "aiter")' in text
+
+
+def test_unknown_version(workspace: Bazel) -> None:
+    """Prevents: a stack trace where pip knows no such version."""
+    declare(workspace, f'qola.wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
+    text = failure(workspace, "--nobuild")
+    assert "amd-aiter==0.0.0.dev0" in text
+    assert "pip config debug" in text
+
+
+def test_manifest_errors_come_together(workspace: Bazel) -> None:
+    """Prevents: one error per attempt, or errors that surface only after compiling."""
+    wrong = GOOD.replace("receipt", "reciept").replace('"gfx950"', '"gfx95"')
+    declare(workspace, manifest=wrong)
+    text = failure(workspace)
+    assert "it.toml:6 [build].architectures" in text
+    assert "gfx950" in text
+    assert "reciept" in text
+    assert "receipt" in text
+
+
+def test_manifest_names_another_aiter(workspace: Bazel) -> None:
+    """Prevents: a manifest silently planned against another AITER than it was written for."""
+    other = GOOD.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
+    declare(workspace, manifest=other)
+    text = failure(workspace, "--nobuild")
+    assert "d32b0cb62" in text
+    assert PIN["version"] in text
+
+
+def test_unknown_aiter_source(workspace: Bazel) -> None:
+    """Prevents: "no such repository" without a word on which there are."""
+    declare(workspace, aiter="aitre")
+    text = failure(workspace, "--nobuild")
+    assert 'aiter = "aitre"' in text
+    assert "one of aiter" in text
+
+
+def test_one_name_twice(workspace: Bazel) -> None:
+    """Prevents: the second of two sources silently taking the place of the first."""
+    pin = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
+    declare(workspace, f'qola.wheel({pin})\nqola.local(path = "somewhere")')
+    text = failure(workspace, "--nobuild")
+    assert "one name for two things" in text
+    assert 'qola.local(name = "aiter")' in text
+
+
+def test_local_tree_missing(workspace: Bazel) -> None:
+    """Prevents: a path typed wrong that shows as a missing header."""
+    declare(workspace, 'qola.local(path = "no/such/tree")')
+    assert "no/such/tree: no such directory" in failure(workspace, "--nobuild")
+
+
+def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
+    """Prevents: a traceback when the directory is something else."""
+    (workspace.workspace / "empty").mkdir()
+    declare(workspace, 'qola.local(path = "empty")')
+    text = failure(workspace, "--nobuild")
+    assert "no aiter/jit/optCompilerConfig.json" in text
+    assert "Traceback (most recent call last):\n  File" not in text
+
+
+def test_commit_has_to_be_pinned_in_full(workspace: Bazel) -> None:
+    """Prevents: a branch name that means another tree tomorrow."""
+    declare(workspace, 'qola.git(remote = "somewhere", commit = "main")')
+    text = failure(workspace, "--nobuild")
+    assert 'commit = "main"' in text
+    assert "40 hexadecimal digits" in text
+
+
+def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
+    """Prevents: a git source that never arrives: this one does, and is no AITER tree."""
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
+    (tmp_path / "file").write_text("not AITER\n", encoding="utf-8")
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "a commit"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{head}")')
+    assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
+    declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{"0" * 40}")')
+    assert f"expected: commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
+
+
+def test_rocm_at_a_named_path(workspace: Bazel) -> None:
+    """Prevents: another ROCm taken in place of the one that was named."""
+    declare(workspace, 'qola.rocm(path = "/no/rocm/here")')
+    text = failure(workspace, "--nobuild")
+    assert "no runnable /no/rocm/here/bin/hipcc" in text
+
+
+def test_no_rocm(workspace: Bazel) -> None:
+    """Prevents: analysis that needs ROCm, and a compile that fails without saying what is missing."""
+    declare(workspace)
+    absent = "--repo_env=ROCM_PATH=/no/rocm/here"
+    workspace.run("build", absent, "--nobuild", "//:it")
+    text = failure(workspace, absent)
+    assert "no ROCm compiler on this machine" in text
+    assert "./bazelw" in text
