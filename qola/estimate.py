@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def _kin(costs: Costs, direction: str) -> tuple[str, str]:
 
 def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
     """Return the cost at a head dimension: between measured ones a straight line."""
-    for (left, low), (right, high) in zip(points, points[1:], strict=False):
+    for (left, low), (right, high) in pairwise(points):
         if left <= place <= right:
             share = (place - left) / (right - left)
             return low.scaled(1 - share, high, share)

@@ -97,4 +97,4 @@ def rule_of(verdict: Verdict) -> str:
 
 
 def _dimensions(match: re.Match[str]) -> str:
-    return f"{match[1]} this {', '.join(re.findall(r'(?a:[a-z_]+)(?==)', match[2]))}"
+    return f"{match[1]} this {', '.join(re.findall('([a-z_]+)=', match[2]))}"

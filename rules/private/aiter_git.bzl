@@ -31,6 +31,7 @@ qola: AiterError: a commit has to be pinned in full
     _git(rctx, ["init", "--quiet", "."])
     _git(rctx, ["fetch", "--quiet", "--depth=1", rctx.attr.remote, rctx.attr.commit])
     _git(rctx, ["checkout", "--quiet", "--detach", "FETCH_HEAD"])
+
     # The commit id covers the tree and, through it, every submodule's commit.
     if _git(rctx, ["rev-parse", "HEAD"]) != rctx.attr.commit:
         fail("qola: AiterError: {} gave another commit than {}".format(rctx.attr.remote, rctx.attr.commit))

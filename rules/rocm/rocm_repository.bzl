@@ -22,7 +22,7 @@ rocm_toolchain(
 )
 '''
 
-def _tools(rctx, rocm):
+def _tools(rocm):
     llvm = rocm.clang_dir
     return {
         "ar": llvm + "/llvm-ar",
@@ -54,7 +54,7 @@ qola: ToolchainError: no ROCm at the path that was named
             include_dirs = rocm.include_dirs,
             library_dir = rocm.library_dir,
             prefix = rocm.prefix,
-            tools = _tools(rctx, rocm),
+            tools = _tools(rocm),
         )
     else:
         rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")

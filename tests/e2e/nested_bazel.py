@@ -46,7 +46,11 @@ class Bazel:
         argv = [find_bazel(), f"--output_base={self.output_base}", "--max_idle_secs=30", command]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))}
+        env = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))
+        }
         env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name}
         result = subprocess.run(
             argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
@@ -58,7 +62,9 @@ class Bazel:
         """Build targets and count how each spawned action got its result."""
         log = self.output_base.with_suffix(".execution.json")
         self.run("build", f"--execution_log_json_file={log}", *targets)
-        return Counter(spawn["runner"] for spawn in read_json_stream(log.read_text(encoding="utf-8")))
+        return Counter(
+            spawn["runner"] for spawn in read_json_stream(log.read_text(encoding="utf-8"))
+        )
 
 
 def read_json_stream(text: str) -> list[dict[str, str]]:

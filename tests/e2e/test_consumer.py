@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +32,11 @@ def test_program_uses_two_namespaces(consumer: Bazel) -> None:
 def test_manifests_share_kernels(consumer: Bazel) -> None:
     """Prevents: a kernel compiled once per manifest that asks for it."""
     kernels = [
-        set(consumer.run("query", f"filter('//fwd:fmha', deps(@qola_{side}//:libmha_fwd))").stdout.split())
+        set(
+            consumer.run(
+                "query", f"filter('//fwd:fmha', deps(@qola_{side}//:libmha_fwd))"
+            ).stdout.split()
+        )
         for side in ("left", "right")
     ]
     labels = [{label for label in side if label.endswith("_gfx950")} for side in kernels]

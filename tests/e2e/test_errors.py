@@ -151,7 +151,7 @@ def test_rocm_at_a_named_path(workspace: Bazel) -> None:
 
 
 def test_no_rocm(workspace: Bazel) -> None:
-    """Prevents: analysis that needs ROCm, and a compile that fails without saying what is missing."""
+    """Prevents: analysis that needs ROCm; a compile that fails without saying what is missing."""
     declare(workspace)
     absent = "--repo_env=ROCM_PATH=/no/rocm/here"
     workspace.run("build", absent, "--nobuild", "//:it")

@@ -1,4 +1,4 @@
-"""Runs a Python linter on the sources in the runfiles, as it would run in a checkout."""
+"""Runs one linter on this checkout: lint.py mypy|ruff|ruff_format|shell|PATH_OF_BUILDIFIER."""
 
 from __future__ import annotations
 
@@ -7,13 +7,38 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Through the runfiles' link to the file in the checkout.
+ROOT = Path(__file__).resolve().parents[2]
+
+PYTHON = {
+    "mypy": ["mypy", "--cache-dir=/dev/null"],
+    "ruff": ["ruff", "check", "--no-cache", "."],
+    "ruff_format": ["ruff", "format", "--no-cache", "--diff", "."],
+}
+
+
+def starlark_files() -> list[str]:
+    """BUILD files, extensions and MODULE.bazel files of the checkout."""
+    found = [*ROOT.rglob("*.bzl"), *ROOT.rglob("BUILD.bazel"), *ROOT.rglob("MODULE.bazel")]
+    names = sorted(path.relative_to(ROOT).as_posix() for path in found)
+    # bazel-bin and its sisters lead out of the checkout.
+    return [name for name in names if not name.startswith("bazel-")]
+
+
+def command(tool: str) -> list[str]:
+    """Command line of a linter."""
+    if tool in PYTHON:
+        return [sys.executable, "-m", *PYTHON[tool]]
+    if tool == "shell":
+        scripts = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tools/**/*.sh"))
+        return ["bash", "-n", "bazelw", ".ci/run", "rules/rocm/missing_rocm.sh", *scripts]
+    return [str(Path(tool).resolve()), "-mode=check", "-lint=warn", *starlark_files()]
+
 
 def main() -> int:
-    """Copy nothing, cache nothing: the linter sees the repository's own paths."""
-    tool, *args = sys.argv[1:]
-    root = Path(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
+    """Run the linter where a developer would, with the pinned packages."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.run([sys.executable, "-m", tool, *args], cwd=root, env=env, check=False).returncode
+    return subprocess.run(command(sys.argv[1]), cwd=ROOT, env=env, check=False).returncode
 
 
 if __name__ == "__main__":

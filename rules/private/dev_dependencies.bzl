@@ -1,6 +1,6 @@
 """Repositories that only qola's own tests and linters use."""
 
-load("//rules/private:pip_repository.bzl", "pip_repository")
+load(":pip_repository.bzl", "pip_repository")
 
 def _npm_package_impl(rctx):
     site = rctx.path(rctx.attr.npm).dirname.get_child("site")

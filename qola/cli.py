@@ -1,0 +1,425 @@
+"""The command line: qola plan, list and explain. Parses and prints; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from qola import __version__, estimate, planner
+from qola.aiter import read_tree
+from qola.console import Console
+from qola.errors import Finding, QolaError
+from qola.explain import Verdict, summary, verdicts
+from qola.locate import find_tree
+from qola.manifest import load
+from qola.plan import Plan, from_json, to_json
+from qola.query import KEY, QueryError, count, items_of, select
+from qola.repository import pinned_id
+from qola.schema import BUILD_MODES, FMHA_MODES, SUPPORTED_ARCHS
+from qola.tables import Table, align
+
+EXIT_UNEXPECTED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 1, 2, 130, 141, 143
+
+_EXIT_CODES = """\
+exit codes: 0 done; 1 an error of qola's own; 2 wrong usage, an invalid manifest, or a query that
+finds nothing; 3 the AITER tree, 4 a generator, 6 the plan: what is wrong is on standard error"""
+
+_QUERY = """\
+A query is any number of
+  FIELD=VALUE[,VALUE...]   such as dtype=bf16 hdim=64,192x128 mask=yes mode=group role=dq_dk_dv
+  a kernel instance's name, its file or its label
+  a pattern in quotes, with * ? and []: '*_d128_bf16_*'
+Every field has to fit, and of the names and patterns any one."""
+
+_LONG = ("module", "direction", "role", "arch", "dtype", "hdim", "mode")
+_LONG += ("bias", "mask", "lse", "dropout")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the command line gets from the process, besides its arguments.
+
+    Attributes:
+        environ: the environment.
+        directory: what relative paths are relative to.
+        console: where to print.
+    """
+
+    environ: Mapping[str, str]
+    directory: Path
+    console: Console
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="qola",
+        description="What a manifest builds, and why: read from manifest and AITER tree alone.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"qola {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    plan = _add_command(
+        commands, "plan", "[MANIFEST]", "count what a manifest builds: libraries and kernels"
+    )
+    plan.add_argument("--estimate", action="store_true", help="also what building it costs")
+    plan.add_argument(
+        "--jobs", type=_positive, metavar="N", help="cores to estimate for (default: all here)"
+    )
+    plan.add_argument(
+        "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
+    )
+    plan.set_defaults(run=_plan)
+    listing = _add_command(
+        commands, "list", "[MANIFEST] [QUERY...]", "list kernel instances, one a line", _QUERY
+    )
+    listing.add_argument("--long", action="store_true", help="with their fields")
+    for field, example in (
+        ("module", "libmha_fwd"),
+        ("direction", "fwd"),
+        ("dtype", "bf16"),
+        ("hdim", "64,192x128"),
+        ("mode", " or ".join(FMHA_MODES)),
+    ):
+        listing.add_argument(
+            f"--{field}",
+            action="append",
+            default=[],
+            metavar="VALUE",
+            help=f"the same as {field}=VALUE in the query, such as {example}",
+        )
+    listing.set_defaults(run=_list)
+    explain = _add_command(
+        commands,
+        "explain",
+        "[MANIFEST] [QUERY...]",
+        "say why kernel instances are in or out; without a query, how many by which rule",
+        _QUERY,
+    )
+    explain.set_defaults(run=_explain)
+    return parser
+
+
+def _add_command(
+    commands: Any, name: str, words: str, text: str, epilog: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command with what all of them take."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        usage=f"qola {name} {words} [OPTION...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar=words.split()[-1].strip("[].").upper())
+    parser.add_argument(
+        "--manifest", type=Path, metavar="FILE", help="the manifest, instead of the first argument"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
+    )
+    parser.add_argument(
+        "--aiter", type=Path, metavar="TREE", help="AITER source tree (default under Bazel: @aiter)"
+    )
+    parser.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}; may be repeated",
+    )
+    parser.add_argument(
+        "--build-mode",
+        choices=BUILD_MODES,
+        help="instead of [build].mode; a module's own mode wins",
+    )
+    parser.add_argument(
+        "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
+    )
+    parser.add_argument(
+        "--override-aiter-commit",
+        action="store_true",
+        help="plan although the manifest names another AITER; a warning says so",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/plan.md)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "number above 0"  # what argparse calls it
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    directory: Path | None = None,
+) -> int:
+    """Run the command line.
+
+    Args:
+        argv: its arguments; those of the process by default.
+        environ: the environment; that of the process by default.
+        directory: what relative paths are relative to. By default where the user is: bazel run
+            changes the directory, and says in BUILD_WORKING_DIRECTORY where it was started.
+
+    Returns:
+        The exit code.
+    """
+    environ = os.environ if environ is None else environ
+    if directory is None:
+        directory = Path(environ.get("BUILD_WORKING_DIRECTORY") or ".")
+    args = build_parser().parse_args(argv)
+    console = Console(sys.stdout, sys.stderr, args.quiet)
+    try:
+        signal.signal(signal.SIGTERM, _terminate)
+        args.run(args, Surroundings(environ, directory, console))
+        sys.stdout.flush()
+    except QolaError as error:
+        console.note(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except KeyboardInterrupt:
+        console.note("qola: interrupted")
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Leave by way of every `with`, so that temporary directories are removed."""
+    sys.exit(EXIT_TERMINATED)
+
+
+def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
+    """Return what to plan; the manifest is taken from the words unless an option names it.
+
+    Raises:
+        QolaError: no manifest is named, it is not valid, or there is no AITER tree.
+    """
+    manifest: Path | None = args.manifest
+    if manifest is None and args.words:
+        manifest = Path(args.words.pop(0))
+    if manifest is None:
+        raise QueryError(
+            Finding(
+                "the command line",
+                "no manifest",
+                "a manifest's file, as first argument or with --manifest",
+                "qola plan manifests/quickstart.toml",
+            ),
+            "nothing to plan",
+        )
+    loaded = load(around.directory / manifest, display=manifest.as_posix())
+    aiter = None if args.aiter is None else around.directory / args.aiter
+    tree = find_tree(aiter, around.environ)
+    return planner.Request(
+        name=args.name or manifest.stem,
+        manifest=loaded,
+        tree=read_tree(tree),
+        archs=tuple(a for text in args.arch for a in text.split(",")),
+        mode=args.build_mode,
+        rocm_version=args.rocm_version,
+        aiter_id=pinned_id(tree),
+        overridden=args.override_aiter_commit,
+    )
+
+
+def _make_plan(request: planner.Request, console: Console) -> Plan:
+    """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qola-") as directory,
+        console.working() as progress,
+    ):
+        return planner.build_plan(request, Path(directory), progress=progress)
+
+
+def _plan(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola plan``."""
+    console = around.console
+    # Read first: a wrong file of costs need not wait for the plan.
+    costs = estimate.DEFAULT_COSTS if args.costs is None else around.directory / args.costs
+    measured = estimate.load_costs(costs) if args.estimate else None
+    request = _request(args, around)
+    _no_more_words(args)
+    plan = _make_plan(request, console)
+    cores = args.jobs or estimate.available_cores()
+    expected = estimate.estimate(plan, measured, cores) if measured else None
+    if args.json:
+        for warning in plan.warnings:
+            console.note(warning.render())
+        text = to_json(plan)
+        if expected:
+            text = json.dumps({**from_json(text), "estimate": expected.to_dict()}, indent=2) + "\n"
+        console.out.write(text)
+        return
+    _print_plan(plan, console)
+    if expected:
+        console.line()
+        console.table(estimate.to_table(expected))
+        console.line()
+        for line in estimate.to_lines(expected, {m.name: m.library for m in plan.modules}):
+            console.line(line)
+    for warning in plan.warnings:
+        console.line()
+        console.line(warning.render())
+
+
+def _no_more_words(args: argparse.Namespace) -> None:
+    if args.words:
+        raise QueryError(
+            Finding(
+                "the command line",
+                " ".join(args.words),
+                "one manifest",
+                "qola list and qola explain take queries",
+            ),
+            "too many arguments",
+        )
+
+
+def _print_plan(plan: Plan, console: Console) -> None:
+    aiter = " ".join(v for v in (plan.aiter["version"], plan.aiter["id"]) if v) or "unknown version"
+    scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
+    console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
+    rows = count(items_of(plan))
+    dtypes = sorted({dtype for row in rows for dtype in row.by_dtype})
+    modes = sorted({mode for row in rows for mode in row.by_mode})
+    for module in plan.modules:
+        own = [row for row in rows if row.key[0] == module.name]
+        receipt = "" if module.receipt is None else f", receipt {module.receipt}"
+        cells = [
+            (
+                *row.key[1:],
+                *(str(row.by_dtype.get(dtype, 0)) for dtype in dtypes),
+                *(str(row.by_mode.get(mode, 0)) for mode in modes),
+                str(row.total),
+            )
+            for row in own
+        ]
+        sums = [str(sum(map(int, column))) for column in list(zip(*cells, strict=True))[4:]]
+        console.line()
+        console.table(
+            Table(
+                f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
+                (*KEY[1:], *dtypes, *modes, "total"),
+                cells,
+                ("total", "", "", "", *sums) if cells else (),
+                numbers=len(dtypes) + len(modes) + 1,
+            )
+        )
+
+
+def _list(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola list``."""
+    console = around.console
+    request = _request(args, around)
+    options = [
+        f"{field}={','.join(getattr(args, field))}"
+        for field in ("module", "direction", "dtype", "hdim", "mode")
+        if getattr(args, field)
+    ]
+    plan = _make_plan(request, console)
+    items = items_of(plan)
+    found = select(items, [*options, *args.words])
+    if args.json:
+        kernels = [vars(plan.kernels[i]) | {"module": items[i].show("module")} for i in found]
+        _print_json(console, kernels)
+    elif args.long:
+        head = [(*_LONG, "name")]
+        cells = [(*map(items[i].show, _LONG), items[i].name) for i in found]
+        for line in align([*head, *cells], len(_LONG) + 1):
+            console.line(line)
+    else:
+        for i in found:
+            console.line(items[i].name)
+
+
+def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> None:
+    """Print a JSON list with one entry a line."""
+    lines = ",\n".join(f"  {json.dumps(value, sort_keys=True)}" for value in values)
+    console.line(f"[\n{lines}\n]" if lines else "[]")
+
+
+def _explain(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola explain``."""
+    console = around.console
+    request = _request(args, around)
+    with tempfile.TemporaryDirectory(prefix="qola-") as folder, console.working() as progress:
+        explained = planner.explain(request, Path(folder), progress=progress)
+    found = verdicts(request.manifest, explained)
+    if not args.words:
+        _print_summary(found, args.json, console)
+        return
+    found = [found[i] for i in select([verdict.item for verdict in found], args.words)]
+    if args.json:
+        _print_json(
+            console,
+            [
+                {
+                    "name": verdict.item.name,
+                    "in": verdict.kept,
+                    "reasons": verdict.reasons,
+                    **{key: verdict.item.show(key) for key in verdict.item.values},
+                }
+                for verdict in found
+            ],
+        )
+    elif len(found) == 1:
+        _print_verdict(found[0], console)
+    else:
+        cells = [(v.word, v.item.name, ", ".join(v.reasons)) for v in found]
+        for line in align(cells, 3):
+            console.line(line)
+        kept = sum(verdict.kept for verdict in found)
+        console.note(f"{kept} in, {len(found) - kept} out")
+
+
+def _print_verdict(verdict: Verdict, console: Console) -> None:
+    fields = " ".join(f"{key}={verdict.item.show(key)}" for key in verdict.item.values)
+    console.line(f"{verdict.item.name}: {verdict.word}")
+    console.line(f"  {'kept by' if verdict.kept else 'dropped'}  {', '.join(verdict.reasons)}")
+    console.line(f"  fields   {fields}")
+
+
+def _print_summary(found: Sequence[Verdict], as_json: bool, console: Console) -> None:
+    rules = summary(found)
+    if as_json:
+        _print_json(
+            console, [{("in" if k == "kept" else k): v for k, v in vars(r).items()} for r in rules]
+        )
+        return
+    kept = sum(verdict.kept for verdict in found)
+    console.table(
+        Table(
+            f"{kept} kernel instances in, {len(found) - kept} out",
+            ("module", "direction", "role", "", "rule", "count"),
+            [
+                (r.module, r.direction, r.role, "in" if r.kept else "out", r.rule, str(r.count))
+                for r in rules
+            ],
+            numbers=1,
+        )
+    )
