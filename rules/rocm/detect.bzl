@@ -97,6 +97,26 @@ def _command(prefix, hipcc):
     named = ["-u", "ROCM_PATH"] if prefix == "/usr" else ["ROCM_PATH=" + prefix]
     return ["/usr/bin/env"] + named + ["HIP_PLATFORM=amd", hipcc]
 
+# Digests alone, without names: the same ROCm under another prefix is the same.
+_IDENTITY = """
+set -e
+hipcc=$1 llvm=$2 include=$3
+libraries=$(ldd "$llvm/clang" | sed -n 's,.*=> \\(/[^ ]*\\(LLVM\\|clang\\)[^ ]*\\) .*,\\1,p')
+{
+    sha256sum "$hipcc" "$llvm/clang" "$llvm/ld.lld" $libraries
+    find "$("$llvm/clang" --print-resource-dir)" "$include/hip" -type f -exec sha256sum {} +
+    if [ -n "$4" ]; then find -L "$4/amdgcn" -type f -exec sha256sum {} +; fi
+} | cut -d' ' -f1 | sort | sha256sum | cut -d' ' -f1
+"""
+
+def _identity(rctx, hipcc, clang_dir, prefix):
+    """Digest of compiler, linker, device libraries and HIP headers."""
+    include = (prefix or "/usr") + "/include"
+    result = rctx.execute(["/bin/sh", "-c", _IDENTITY, "identity", hipcc, clang_dir, include, prefix])
+    if result.return_code != 0:
+        fail("qola: ToolchainError: cannot read the ROCm at {}: {}".format(prefix or "/usr", result.stderr))
+    return result.stdout.strip()
+
 def detect_rocm(rctx, path, rocm_path_env):
     """Looks for a ROCm that answers.
 
@@ -107,7 +127,7 @@ def detect_rocm(rctx, path, rocm_path_env):
 
     Returns:
       A struct (prefix, "" for a distribution's layout, hipcc, hip_version, clang_version, amd_clang,
-      clang_dir, include_dirs, library_dir, flags), or None where none answers.
+      clang_dir, include_dirs, library_dir, flags, identity), or None where none answers.
     """
     for prefix in candidate_prefixes(path, rocm_path_env):
         hipcc = rctx.path(prefix + "/bin/hipcc")
@@ -126,8 +146,10 @@ def detect_rocm(rctx, path, rocm_path_env):
         ]
         if verbose.return_code != 0 or not library:
             continue
+        prefix = "" if prefix == "/usr" else prefix
         return struct(
-            prefix = "" if prefix == "/usr" else prefix,
+            prefix = prefix,
+            identity = _identity(rctx, hipcc, version.clang_dir, prefix),
             hipcc = str(hipcc),
             hip_version = version.hip_version,
             clang_version = version.clang_version,

@@ -27,6 +27,10 @@ def _each(flag, variable):
     return flag_group(flags = [flag, "%{{{}}}".format(variable)], iterate_over = variable)
 
 def _features(ctx):
+    # Read by nobody: it puts the compiler and its headers, which are not among
+    # the inputs, into the key of every action, so that after an upgrade no
+    # cache can answer with what the old ones made.
+    identity = ctx.attr.identity or "none"
     return [
         # Bazel's own feature of this name leaves system includes out.
         feature(
@@ -56,10 +60,10 @@ def _features(ctx):
                 # Named, so that hipcc does not look for a device on each call.
                 env_entries = [env_entry(key = "HIP_PLATFORM", value = "amd")] + (
                     [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
-                ),
+                ) + [env_entry(key = "QOLA_ROCM_IDENTITY", value = identity)],
             )],
             flag_sets = [
-                _flags(_COMPILE, BASE_FLAGS),
+                _flags(_COMPILE, BASE_FLAGS + ["-DQOLA_ROCM_IDENTITY=" + identity]),
                 _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + (
                     ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else []
                 )),
@@ -98,6 +102,7 @@ rocm_toolchain_config = rule(
         "amd_clang": attr.bool(doc = "Whether the compiler is AMD's own clang."),
         "clang_version": attr.string(doc = "Version of the clang that hipcc runs."),
         "hip_version": attr.string(doc = "HIP version as hipcc states it, without the build suffix."),
+        "identity": attr.string(doc = "Digest of compiler, linker, device libraries and HIP headers."),
         "include_dirs": attr.string_list(doc = "The compiler's own include directories, absolute."),
         "library_dir": attr.string(doc = "Directory of libamdhip64.so."),
         "optional_flags": attr.string_list(doc = "The flags of OPTIONAL_FLAGS that this compiler accepts, flat."),

