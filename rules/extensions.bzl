@@ -20,12 +20,14 @@ def _place(module, tag_class, tag):
     """Where a tag stands, as an error names it."""
     return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
 
-def _collect(mctx, tag_class):
+def _collect(mctx, tag_class, same = None):
     """Tags of one class by name, each once.
 
     Args:
       mctx: the module context.
       tag_class: name of the tag class.
+      same: function(tag, tag) -> bool: whether two modules that use one name
+        mean the same; None: they never do.
 
     Returns:
       dict from name to struct(tag, module, place).
@@ -35,7 +37,9 @@ def _collect(mctx, tag_class):
         for tag in getattr(module.tags, tag_class):
             place = _place(module, tag_class, tag)
             if tag.name in found:
-                _fail_twice(tag.name, found[tag.name].place, place)
+                if not same or not same(tag, found[tag.name].tag):
+                    _fail_twice(tag.name, found[tag.name].place, place)
+                continue
             found[tag.name] = struct(module = module, place = place, tag = tag)
     return found
 
@@ -49,15 +53,36 @@ qola: one name for two things
 
 def _display(label):
     """A label as the path its user knows."""
+    if label.workspace_name:
+        return str(label)
     return label.package + "/" + label.name if label.package else label.name
+
+_SAME_SOURCE = {
+    "git": lambda one, other: one.remote == other.remote and one.commit == other.commit,
+    "local": None,
+    "wheel": lambda one, other: one.package == other.package and one.sha256 == other.sha256,
+}
 
 def _declare_trees(mctx):
     """Declares a repository per AITER source and returns their names."""
     declared = {}
     for tag_class in ["wheel", "git", "local"]:
-        for name, entry in _collect(mctx, tag_class).items():
+        for name, entry in _collect(mctx, tag_class, _SAME_SOURCE[tag_class]).items():
             if name in declared:
                 _fail_twice(name, declared[name], entry.place)
+            if name == _DEFAULT_AITER and not entry.module.is_root:
+                # It would change what every other module's manifests mean.
+                fail("""
+qola: a dependency declares the default AITER source
+  place:    {place}
+  found:    name = "{name}"
+  expected: a name of its own: only the root module may say what "{name}" is
+  fix:      qola.{tag_class}(name = "{name}_of_{module}", ...), and aiter = the same in its manifests""".format(
+                    module = entry.module.name,
+                    name = name,
+                    place = entry.place,
+                    tag_class = tag_class,
+                ))
             declared[name] = entry.place
             if tag_class == "wheel":
                 aiter_wheel(
@@ -79,12 +104,27 @@ def _declare_trees(mctx):
 
 def _declare_rocm(mctx):
     """Declares @qola_rocm; the root module decides where it is."""
-    path = ""
-    for module in mctx.modules:
-        for tag in module.tags.rocm:
-            if module.is_root:
-                path = tag.path
-    rocm_repository(name = "qola_rocm", path = path)
+    paths = [tag.path for module in mctx.modules if module.is_root for tag in module.tags.rocm]
+    if len(paths) > 1:
+        fail("""
+qola: two ROCm installations
+  place:    MODULE.bazel of the root module: qola.rocm
+  found:    {}
+  expected: one
+  fix:      remove the others""".format(", ".join(paths)))
+    rocm_repository(name = "qola_rocm", path = paths[0] if paths else "")
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+def _check_manifest_name(name, place):
+    taken = name in ["rocm", "pip_runtime"] or name.startswith("kernels_")
+    if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
+        fail("""
+qola: a manifest's name becomes the repository @qola_<name>
+  place:    {place}
+  found:    name = "{name}"
+  expected: small letters, digits and _, a letter first; not rocm, pip_runtime or kernels_...
+  fix:      rename it""".format(name = name, place = place))
 
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
@@ -94,6 +134,7 @@ def _qola_impl(mctx):
     plans = {name: [] for name in trees}
     for name, entry in _collect(mctx, "manifest").items():
         aiter = entry.tag.aiter
+        _check_manifest_name(name, entry.place)
         if aiter not in trees:
             fail("""
 qola: unknown AITER source
@@ -109,9 +150,11 @@ qola: unknown AITER source
             name = "qola_" + name,
             aiter = "@{}//:AITER.json".format(aiter),
             aiter_name = aiter,
+            architectures = entry.tag.architectures,
             display = _display(entry.tag.file),
             manifest = entry.tag.file,
             manifest_name = name,
+            mode = entry.tag.mode,
             override_aiter_commit = entry.tag.override_aiter_commit,
         )
         plans[aiter].append("@qola_{}//:plan.json".format(name))
@@ -156,7 +199,9 @@ _local = tag_class(
 _manifest = tag_class(
     attrs = {
         "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
+        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
+        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's; cpp_itfs is what can be planned.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another; a warning says so."),
     },

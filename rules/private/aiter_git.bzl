@@ -3,8 +3,11 @@
 load(":tree_build_file.bzl", "write_tree_build_file")
 
 def _git(rctx, args):
-    # No prompt: a fetch that waits for a password looks like a hang.
-    result = rctx.execute(["git"] + args, environment = {"GIT_TERMINAL_PROMPT": "0"}, timeout = 3600)
+    # A GIT_DIR inherited from a hook would send all of this into the user's own
+    # repository. No prompt: a fetch that waits for a password looks like a hang.
+    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE", "GIT_TERMINAL_PROMPT=0", "git"]
+    options = ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null"]
+    result = rctx.execute(command + options + args, timeout = 3600)
     if result.return_code != 0:
         fail("""
 qola: AiterError: git could not fetch AITER
@@ -21,7 +24,7 @@ qola: AiterError: git could not fetch AITER
     return result.stdout.strip()
 
 def _aiter_git_impl(rctx):
-    if len(rctx.attr.commit) != 40:
+    if len(rctx.attr.commit) != 40 or rctx.attr.commit.strip("0123456789abcdef"):
         fail("""
 qola: AiterError: a commit has to be pinned in full
   place:    {place}
@@ -33,8 +36,19 @@ qola: AiterError: a commit has to be pinned in full
     _git(rctx, ["checkout", "--quiet", "--detach", "FETCH_HEAD"])
 
     # The commit id covers the tree and, through it, every submodule's commit.
-    if _git(rctx, ["rev-parse", "HEAD"]) != rctx.attr.commit:
-        fail("qola: AiterError: {} gave another commit than {}".format(rctx.attr.remote, rctx.attr.commit))
+    found = _git(rctx, ["rev-parse", "HEAD"])
+    if found != rctx.attr.commit:
+        fail("""
+qola: AiterError: another commit than the pinned one
+  place:    {place}
+  found:    {found} from {remote}
+  expected: {commit}
+  fix:      pin the commit itself, not an annotated tag""".format(
+            commit = rctx.attr.commit,
+            found = found,
+            place = rctx.attr.place,
+            remote = rctx.attr.remote,
+        ))
     _git(rctx, ["-c", "submodule.fetchJobs=2", "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1"])
     rctx.delete(".git")
     write_tree_build_file(rctx, {"commit": rctx.attr.commit, "kind": "git", "remote": rctx.attr.remote})

@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
 
-def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], **kwargs):
+def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], tags = [], **kwargs):
     """Compiles one source for the given archs and no other.
 
     Args:
@@ -14,6 +14,7 @@ def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], **kwargs):
       copts: further compiler flags.
       deps: header_set and cc_library targets.
       hdrs: headers that dependents include.
+      tags: tags of the target.
       **kwargs: further attributes of cc_library.
     """
     cc_library(
@@ -36,6 +37,10 @@ def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], **kwargs):
             for arch in archs
             for define in ARCH_DEFINES.get(arch, [])
         }.keys()),
+        # The output directory's name depends on options of the build around,
+        # even those that the transition puts back. With
+        # --experimental_output_paths=strip it stays out of the action's key.
+        tags = tags + ["supports-path-mapping"],
         # Without the transition a host compiler would be asked to compile HIP.
         target_compatible_with = [Label("//rules/rocm:rocm")],
         deps = deps,

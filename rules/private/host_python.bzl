@@ -1,5 +1,18 @@
 """Runs qola's Python in a repository rule."""
 
+# What a user's pip configuration may say about installing into their own
+# environment, and what --target or a download cannot be combined with. Where
+# packages come from (index, proxy, certificates) stays theirs.
+PIP_ENVIRONMENT = {
+    "PIP_CONSTRAINT": "",
+    "PIP_NO_BINARY": "",
+    "PIP_PREFIX": "",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_ROOT_USER_ACTION": "ignore",
+    "PIP_TARGET": "",
+    "PIP_USER": "0",
+}
+
 # qola's Python is written for these and newer; tests run it on 3.10 to 3.14.
 _MINIMUM = (3, 10)
 
@@ -48,21 +61,25 @@ def _watch_sources(rctx, directory):
                 if nested.basename.endswith(".py"):
                     rctx.watch(nested)
 
-def run_qola(rctx, module, args, python_path = []):
-    """Runs a module of qola's Python package and fails with its own words.
+def run_qola(rctx, module, args, fatal = True, python_path = []):
+    """Runs a module of qola's Python package.
 
     Args:
       rctx: the repository context.
       module: name of the module, such as qola.repository.
       args: its arguments.
+      fatal: whether to fail, with the module's own words, where it does.
       python_path: further import directories.
+
+    Returns:
+      What the module says is wrong; "" when nothing is.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     _watch_sources(rctx, root.get_child("qola"))
     python = host_python(rctx)
     result = rctx.execute(
         [python, "-B", "-s", "-m", module] + args,
-        environment = {
+        environment = PIP_ENVIRONMENT | {
             # Generators iterate over sets in places; a plan must not depend on it.
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": ":".join([str(root)] + [str(p) for p in python_path]),
@@ -71,7 +88,11 @@ def run_qola(rctx, module, args, python_path = []):
         timeout = 3600,
     )
     if result.return_code != 0:
-        fail("\n" + (result.stderr or result.stdout).strip())
+        error = (result.stderr or result.stdout).strip()
+        if fatal:
+            fail("\n" + error)
+        return error
     if result.stderr.strip():
         # buildifier: disable=print
         print("\n" + result.stderr.strip())
+    return ""

@@ -7,7 +7,10 @@ def _kernel_repository_impl(rctx):
     for plan in rctx.attr.plans:
         path = rctx.path(plan)
         rctx.watch(path)
-        args += ["--plan", str(path)]
+
+        # A plan that could not be made has its error in place of kernels.
+        if "error" not in json.decode(rctx.read(path)):
+            args += ["--plan", str(path)]
     run_qola(rctx, "qola.repository", args)
 
 kernel_repository = repository_rule(

@@ -4,6 +4,7 @@
 # these options would otherwise reach its command line, and with it the cache
 # key: one consumer's --copt=-g would recompile 540 kernels for everybody.
 _NORMALISED = {
+    "//command_line_option:action_env": [],
     "//command_line_option:collect_code_coverage": False,
     "//command_line_option:compilation_mode": "opt",
     "//command_line_option:conlyopt": [],

@@ -8,7 +8,8 @@ def _manifest_repository_impl(rctx):
     rocm = json.decode(rctx.read(rctx.attr.rocm))
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.aiter))
-    run_qola(rctx, "qola.repository", [
+    source = json.decode(rctx.read(rctx.attr.aiter))
+    error = run_qola(rctx, "qola.repository", [
         "manifest",
         "--name",
         rctx.attr.manifest_name,
@@ -21,10 +22,24 @@ def _manifest_repository_impl(rctx):
         "--aiter-repository",
         rctx.attr.aiter_name,
         "--rocm-version",
-        rocm["hip_version"],
+        rocm["rocm_version"],
         "--output",
         ".",
-    ] + (["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []), python_path = _python_path(rctx))
+    ] + (
+        ["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []
+    ) + (
+        ["--mode", rctx.attr.mode] if rctx.attr.mode else []
+    ) + [
+        "--arch=" + arch
+        for arch in rctx.attr.architectures
+    ], fatal = source["kind"] == "local", python_path = _python_path(rctx))
+    if error:
+        # The kernel repository reads every manifest's plan: one that cannot be
+        # made must fail its own targets, not those of the others. (A local tree
+        # may be the reason and is not watched yet, so there the fetch fails.)
+        rctx.file("plan.json", json.encode({"error": error}) + "\n", executable = False)
+        rctx.file("BUILD.bazel", "fail({})\n".format(repr("\n" + error)), executable = False)
+        return
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))
 
@@ -36,9 +51,11 @@ manifest_repository = repository_rule(
     attrs = {
         "aiter": attr.label(doc = "AITER.json of the source tree.", mandatory = True),
         "aiter_name": attr.string(doc = "Repository name of the source tree.", mandatory = True),
+        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
         "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
+        "mode": attr.string(doc = "Build mode of modules that have none of their own."),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
         "python_packages": attr.label(default = "@qola_pip_runtime//:requirements.txt", doc = "What qola imports."),
         "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),

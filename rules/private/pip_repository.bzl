@@ -1,6 +1,6 @@
 """pip_repository: Python packages from hash-pinned requirements, by the machine's own pip."""
 
-load(":host_python.bzl", "host_python")
+load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
 _BUILD = '''# Written by @qola//rules/private:pip_repository.bzl.
 
@@ -44,8 +44,7 @@ def _pip_repository_impl(rctx):
             "--requirement",
             requirements,
         ],
-        # A user's pip.conf may say user = true, which --target refuses.
-        environment = {"PIP_ROOT_USER_ACTION": "ignore", "PIP_USER": "0"},
+        environment = PIP_ENVIRONMENT,
         timeout = 1800,
     )
     if result.return_code != 0:

@@ -91,31 +91,61 @@ def _probe(rctx, command):
     return lambda flag: rctx.execute(command + flag + _EMPTY_COMPILE).return_code == 0
 
 def _command(prefix, hipcc):
+    # An empty environment, as actions have it: HIP_PATH, HIP_CLANG_PATH and
+    # others would answer for another compiler than the one that builds.
     # HIP_PLATFORM: without it hipcc looks for a device and says so each time.
     # ROCM_PATH: a distribution's clang under /usr has the device libraries in
     # its resource directory and finds them only when no path is named.
-    named = ["-u", "ROCM_PATH"] if prefix == "/usr" else ["ROCM_PATH=" + prefix]
-    return ["/usr/bin/env"] + named + ["HIP_PLATFORM=amd", hipcc]
+    named = [] if prefix == "/usr" else ["ROCM_PATH=" + prefix]
+    return ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HIP_PLATFORM=amd"] + named + [hipcc]
 
-# Digests alone, without names: the same ROCm under another prefix is the same.
-_IDENTITY = """
+# Prints the files that decide what a compile gives: compiler, linker and their
+# libraries, the compiler's own headers and device libraries, HIP's headers.
+_IDENTITY_FILES = """
 set -e
 hipcc=$1 llvm=$2 include=$3
 libraries=$(ldd "$llvm/clang" | sed -n 's,.*=> \\(/[^ ]*\\(LLVM\\|clang\\)[^ ]*\\) .*,\\1,p')
-{
-    sha256sum "$hipcc" "$llvm/clang" "$llvm/ld.lld" $libraries
-    find "$("$llvm/clang" --print-resource-dir)" "$include/hip" -type f -exec sha256sum {} +
-    if [ -n "$4" ]; then find -L "$4/amdgcn" -type f -exec sha256sum {} +; fi
-} | cut -d' ' -f1 | sort | sha256sum | cut -d' ' -f1
+readlink -f "$hipcc" "$llvm/clang" "$llvm/ld.lld" $libraries
+find "$("$llvm/clang" --print-resource-dir)" "$include/hip" -type f
+if [ -d "$4/amdgcn" ]; then find -L "$4/amdgcn" -type f; fi
 """
+
+_DIGEST = "xargs -a identity.txt -d '\\n' sha256sum | cut -d' ' -f1 | sort | sha256sum | cut -d' ' -f1"
 
 def _identity(rctx, hipcc, clang_dir, prefix):
     """Digest of compiler, linker, device libraries and HIP headers."""
     include = (prefix or "/usr") + "/include"
-    result = rctx.execute(["/bin/sh", "-c", _IDENTITY, "identity", hipcc, clang_dir, include, prefix])
-    if result.return_code != 0:
-        fail("qola: ToolchainError: cannot read the ROCm at {}: {}".format(prefix or "/usr", result.stderr))
-    return result.stdout.strip()
+    files = rctx.execute(["/bin/sh", "-c", _IDENTITY_FILES, "identity", hipcc, clang_dir, include, prefix])
+    rctx.file("identity.txt", files.stdout)
+    digest = rctx.execute(["/bin/sh", "-c", _DIGEST])
+    if files.return_code != 0 or len(digest.stdout.strip()) != 64:
+        fail("""
+qola: ToolchainError: a ROCm that cannot be read
+  place:    {place}
+  found:    {found}
+  expected: hipcc, clang, lld, device libraries and HIP headers
+  fix:      reinstall it""".format(found = files.stderr + digest.stderr, place = prefix or "/usr"))
+
+    # An upgrade of any of these packages makes the toolchain another one.
+    for file in files.stdout.splitlines():
+        rctx.watch(file)
+    return digest.stdout.strip()
+
+def rocm_version(rctx, prefix, hip_version):
+    """ROCm's version as far as it is known.
+
+    Args:
+      rctx: the repository context.
+      prefix: the installation's prefix, "" for a distribution's.
+      hip_version: what hipcc says; its third number counts builds of HIP.
+
+    Returns:
+      "7.2.4" where the installation says so, else "7.2".
+    """
+    info = rctx.path((prefix or "/usr") + "/.info/version")
+    if info.exists:
+        return rctx.read(info).strip().split("-")[0]
+    return ".".join(hip_version.split(".")[:2])
 
 def detect_rocm(rctx, path, rocm_path_env):
     """Looks for a ROCm that answers.
@@ -126,11 +156,14 @@ def detect_rocm(rctx, path, rocm_path_env):
       rocm_path_env: the value of ROCM_PATH, or None.
 
     Returns:
-      A struct (prefix, "" for a distribution's layout, hipcc, hip_version, clang_version, amd_clang,
+      A struct (prefix, "" for a distribution's layout, hipcc, hip_version, rocm_version, clang_version, amd_clang,
       clang_dir, include_dirs, library_dir, flags, identity), or None where none answers.
     """
     for prefix in candidate_prefixes(path, rocm_path_env):
         hipcc = rctx.path(prefix + "/bin/hipcc")
+
+        # Also where there is none yet: installing ROCm has to be noticed.
+        rctx.watch(hipcc)
         if not hipcc.exists:
             continue
 
@@ -152,6 +185,7 @@ def detect_rocm(rctx, path, rocm_path_env):
             identity = _identity(rctx, hipcc, version.clang_dir, prefix),
             hipcc = str(hipcc),
             hip_version = version.hip_version,
+            rocm_version = rocm_version(rctx, prefix, version.hip_version),
             clang_version = version.clang_version,
             amd_clang = version.amd_clang,
             clang_dir = version.clang_dir,

@@ -46,7 +46,6 @@ qola: ToolchainError: no ROCm at the path that was named
   expected: the prefix of a ROCm installation, such as /opt/rocm
   fix:      correct the path, or leave the tag out to have /opt/rocm and /usr searched""".format(path = path))
     if rocm:
-        rctx.watch(rocm.hipcc)
         values = dict(
             amd_clang = rocm.amd_clang,
             clang_version = rocm.clang_version,
@@ -80,6 +79,7 @@ qola: ToolchainError: no ROCm at the path that was named
         "library_dir": values["library_dir"],
         "llvm_bin": rocm.clang_dir if rocm else "",
         "prefix": values["prefix"],
+        "rocm_version": rocm.rocm_version if rocm else "",
     }) + "\n", executable = False)
 
 rocm_repository = repository_rule(

@@ -58,13 +58,12 @@ class Bazel:
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
 
-    def runners(self, *targets: str) -> Counter[str]:
-        """Build targets and count how each spawned action got its result."""
+    def runners(self, *args: str) -> Counter[tuple[str, str]]:
+        """Build and count the spawned actions by mnemonic and by where the result came from."""
         log = self.output_base.with_suffix(".execution.json")
-        self.run("build", f"--execution_log_json_file={log}", *targets)
-        return Counter(
-            spawn["runner"] for spawn in read_json_stream(log.read_text(encoding="utf-8"))
-        )
+        self.run("build", f"--execution_log_json_file={log}", *args)
+        spawns = read_json_stream(log.read_text(encoding="utf-8"))
+        return Counter((spawn["mnemonic"], spawn["runner"]) for spawn in spawns)
 
 
 def read_json_stream(text: str) -> list[dict[str, str]]:

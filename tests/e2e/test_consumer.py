@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
+HIT = "disk cache hit"
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,17 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
 def test_second_output_base_compiles_nothing(
     consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Prevents: a path of workspace or output base in an action's key, and with it a cold cache."""
+    """Prevents: a cold cache because of a path, or of an option that is not for kernels."""
     directory = tmp_path_factory.mktemp("elsewhere")
     with bazel(HERE / "consumer", HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
         runners = elsewhere.runners("//...")
-    assert set(runners) == {"disk cache hit"}, runners
-    assert runners["disk cache hit"] >= 8
+        assert {runner for _, runner in runners} == {HIT}, runners
+        assert runners["CppCompile", HIT] >= 8
+
+        # The consumer's options are for its own code: no kernel, dispatch or entry point is
+        # compiled again, cached under another key or not.
+        elsewhere.run("clean")
+        own = ["--copt=-g", "--cxxopt=-DOWN", "--features=own", "--action_env=OWN=1", "-c", "dbg"]
+        runners = elsewhere.runners(*own, "//:left_libmha_fwd", "//:right_libmha_fwd")
+        compiles = {runner for mnemonic, runner in runners if mnemonic == "CppCompile"}
+        assert compiles == {HIT}, runners

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -79,7 +78,6 @@ def test_loads_at_once_and_privately() -> None:
     mode = os.RTLD_NOW | os.RTLD_LOCAL
     env = {**os.environ, "LD_LIBRARY_PATH": ROCM["library_dir"], "LD_BIND_NOW": "1"}
     subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
-    assert ctypes.sizeof(ctypes.c_void_p) == 8
 
 
 #: CK's enumeration of bias kinds, by its value in a kernel's name.
