@@ -125,7 +125,8 @@ def find_compiler(hipcc: str) -> Compiler:
         if flag in bzl["AMD_CLANG_ONLY"] and "AMD" not in clang[1]:
             continue
         probe = [*command, *flag, "-x", "hip", "-E", f"--offload-arch={ARCH}"]
-        done = subprocess.run([*probe, "/dev/null", "-o", "/dev/null"], capture_output=True)
+        probe += ["/dev/null", "-o", "/dev/null"]
+        done = subprocess.run(probe, capture_output=True, check=False)
         flags += flag if done.returncode == 0 else []
     version = f"{clang[1].partition('(')[0].strip()}, HIP {found['HIP version']}"
     return Compiler(command, version, tuple(flags), f"{found['InstalledDir']}/llvm-size")

@@ -21,7 +21,7 @@ from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
 from qola.locate import find_tree
 from qola.manifest import load
-from qola.plan import Plan, from_json, to_json
+from qola.plan import Plan, to_json
 from qola.query import KEY, QueryError, count, items_of, select
 from qola.repository import pinned_id
 from qola.schema import BUILD_MODES, FMHA_MODES, SUPPORTED_ARCHS
@@ -40,8 +40,10 @@ A query is any number of
   a pattern in quotes, with * ? and []: '*_d128_bf16_*'
 Every field has to fit, and of the names and patterns any one."""
 
-_LONG = ("module", "direction", "role", "arch", "dtype", "hdim", "mode")
-_LONG += ("bias", "mask", "lse", "dropout")
+_LONG = (
+    *("module", "direction", "role", "arch", "dtype", "hdim", "mode"),
+    *("bias", "mask", "lse", "dropout"),
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def _add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("words", nargs="*", metavar=words.split()[-1].strip("[].").upper())
+    parser.set_defaults(parser=parser)
+    parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
     parser.add_argument(
         "--manifest", type=Path, metavar="FILE", help="the manifest, instead of the first argument"
     )
@@ -189,10 +192,10 @@ def main(
     environ = os.environ if environ is None else environ
     if directory is None:
         directory = Path(environ.get("BUILD_WORKING_DIRECTORY") or ".")
-    args = build_parser().parse_args(argv)
+    args = _parse(argv)
     console = Console(sys.stdout, sys.stderr, args.quiet)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        signal.signal(signal.SIGTERM, _terminate)
         args.run(args, Surroundings(environ, directory, console))
         sys.stdout.flush()
     except QolaError as error:
@@ -205,7 +208,19 @@ def main(
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return EXIT_INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse, with options anywhere: argparse alone takes words up to the first option only."""
+    args, rest = build_parser().parse_known_args(argv)
+    unknown = [word for word in rest if word.startswith("-") and word != "-"]
+    if unknown:
+        args.parser.error(f"unknown option {' '.join(unknown)}")
+    args.words += rest
+    return args
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -270,10 +285,8 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     if args.json:
         for warning in plan.warnings:
             console.note(warning.render())
-        text = to_json(plan)
-        if expected:
-            text = json.dumps({**from_json(text), "estimate": expected.to_dict()}, indent=2) + "\n"
-        console.out.write(text)
+        more = {"estimate": expected.to_dict()} if expected else {}
+        console.out.write(to_json(plan, **more))
         return
     _print_plan(plan, console)
     if expected:
@@ -301,7 +314,8 @@ def _no_more_words(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: Plan, console: Console) -> None:
-    aiter = " ".join(v for v in (plan.aiter["version"], plan.aiter["id"]) if v) or "unknown version"
+    versions = dict.fromkeys(filter(None, (plan.aiter["version"], plan.aiter["id"])))
+    aiter = " ".join(versions) or "of unknown version"
     scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
     console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
     rows = count(items_of(plan))
@@ -382,7 +396,9 @@ def _explain(args: argparse.Namespace, around: Surroundings) -> None:
                     "name": verdict.item.name,
                     "in": verdict.kept,
                     "reasons": verdict.reasons,
-                    **{key: verdict.item.show(key) for key in verdict.item.values},
+                    **{key: verdict.item.show(key) for key in ("module", "direction", "role")},
+                    "archs": verdict.item.values["arch"],
+                    "fields": dict(verdict.fields),
                 }
                 for verdict in found
             ],

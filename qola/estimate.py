@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
-from qola.plan import Plan, PlannedKernel
+from qola.plan import Plan, PlannedKernel, PlannedSource
 from qola.tables import Table, duration, size
 
 SCHEMA = 1
@@ -207,19 +207,26 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
             each = [_at(points, _hdim(k)).for_archs(len(k.archs)) for k in kernels]
             longest = max(longest, *(cost.cpu_seconds for cost in each))
             rows.append(_row(module.name, direction, role, each, measured))
-        # A module's dispatch calls the kernel instances of its direction; an entry point none.
-        for source in module.sources:
-            called = sum(
-                len(kernels)
-                for (direction, _), kernels in groups.items()
-                if source.role == "dispatch" and direction == source.direction
-            )
-            own = source.direction in costs.dispatches
-            line = costs.dispatches[source.direction if own else sorted(costs.dispatches)[0]]
-            cost = _on_line(line, called)
-            longest = max(longest, cost.cpu_seconds)
-            rows.append(_row(module.name, source.direction, source.role, [cost], own))
+        each = [_source_cost(costs, source, groups) for source in module.sources]
+        longest = max([longest, *(cost.cpu_seconds for cost in each)])
+        if each:
+            rows.append(_row(module.name, "all", "dispatch, entry", each, True))
     return Estimate(tuple(rows), cores, longest, costs.source)
+
+
+def _source_cost(
+    costs: Costs,
+    source: PlannedSource,
+    groups: Mapping[tuple[str, str], Sequence[PlannedKernel]],
+) -> Cost:
+    """Return the cost of a dispatch by the number it calls; an entry source calls none."""
+    called = sum(
+        len(kernels)
+        for (direction, _), kernels in groups.items()
+        if source.role == "dispatch" and direction == source.direction
+    )
+    points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
+    return _on_line(points, called)
 
 
 def _row(module: str, direction: str, role: str, each: Sequence[Cost], measured: bool) -> Row:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qola.codegen import Explanation
+from qola.codegen.types import Fields
 from qola.manifest import Manifest, ModuleSpec
 from qola.query import Item, make_item
 
@@ -17,11 +18,13 @@ class Verdict:
 
     Attributes:
         item: the kernel instance.
+        fields: its fields, with the types of plan.json.
         kept: it is in the plan.
         reasons: the variants that keep it (or the receipt), or the one rule that drops it.
     """
 
     item: Item
+    fields: Fields
     kept: bool
     reasons: tuple[str, ...]
 
@@ -38,6 +41,7 @@ def verdicts(
     return [
         Verdict(
             make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields),
+            e.fields,
             not e.dropped_by,
             (e.dropped_by,) if e.dropped_by else _keepers(manifest, spec, e),
         )

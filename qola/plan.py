@@ -147,12 +147,16 @@ class KernelPackage:
     headers: str
 
 
-def to_json(plan: Plan) -> str:
+def to_json(plan: Plan, **more: Any) -> str:
     """The text of plan.json: sorted keys, one kernel, header or warning a line.
 
     A difference between two plans reads as a list of kernels in `diff`.
+
+    Args:
+        plan: the plan.
+        more: further keys, for output that is a plan and something else.
     """
-    data = {**vars(plan), "schema": SCHEMA_VERSION, "qola": __version__}
+    data = {**vars(plan), "schema": SCHEMA_VERSION, "qola": __version__, **more}
     lines = [f"  {json.dumps(key)}: {_value(data[key])}" for key in sorted(data)]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

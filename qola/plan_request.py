@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from qola import codegen
-from qola.aiter import AiterTree, ModuleConfig
+from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
@@ -88,12 +88,13 @@ def check(request: Request) -> list[Finding]:
         PlanError: it fits, but cannot be planned yet.
     """
     tree, manifest = request.tree, request.manifest
+    specs = {spec.name: spec for spec in manifest.modules}
     findings = check_against(
         manifest,
         modules=tree.module_names(),
         receipts=lambda module: codegen.known_receipts(tree, module),
         aiter_id=request.aiter_id or tree.version,
-        srcs_of=lambda module: tree.module(module).srcs,
+        srcs_of=lambda module: configure(request, specs[module]).srcs,
         rocm_version=request.rocm_version or None,
         overridden=request.overridden,
         mode=request.mode,
@@ -153,6 +154,7 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
     Raises:
         AiterError: the tree's own entry cannot be used.
         ManifestError: what the manifest puts in its place cannot.
+        PlanError: a flag depends on where the tree is.
     """
     replacing = {key: value for key, value in spec.overrides if key not in ADDED}
     try:
@@ -172,10 +174,32 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
     added: dict[str, tuple[str, ...]] = {"flags_hip": (), "include_dirs": ()}
     for key, value in spec.overrides:
         if key in ADDED and isinstance(value, tuple):
-            added[ADDED[key]] = tuple(map(str, value))
+            added[ADDED[key]] = tuple(str(item) for item in value if item)
+    missing = [d for d in added["include_dirs"] if not (request.tree.root / d).is_dir()]
+    if missing:
+        raise ManifestError(
+            Finding(
+                request.manifest.place("modules", spec.index, "add_includes"),
+                f"{', '.join(missing)}: no such directory in the tree",
+                "directories relative to the AITER tree",
+            )
+        )
+    flags = config.flags_hip + added["flags_hip"]
+    rooted = [flag for flag in flags if TREE_TOKEN in flag]
+    if rooted:
+        place = f"{CONFIG_FILE} {spec.name}.flags_extra_hip"
+        if "flags_extra_hip" in replacing:
+            place = request.manifest.place("modules", spec.index, "flags_extra_hip")
+        raise PlanError(
+            Finding(
+                place,
+                ", ".join(rooted),
+                f"flags without the tree's path ({TREE_TOKEN}): objects must not depend on it",
+            )
+        )
     return replace(
         config,
-        flags_hip=config.flags_hip + added["flags_hip"],
+        flags_hip=flags,
         # First, so that their headers are found before AITER's.
         include_dirs=added["include_dirs"] + config.include_dirs,
     )

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola import codegen
-from qola.aiter import TREE_TOKEN, AiterTree, ModuleConfig
+from qola.aiter import AiterTree, ModuleConfig
 from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
 from qola.digest import sha256_of_text, write_if_changed
-from qola.errors import AiterError, Finding, PlanError
+from qola.errors import AiterError, Finding
 from qola.headers import closure, includes
 from qola.manifest import ModuleSpec
 from qola.plan import (
@@ -178,7 +178,7 @@ def _assemble(
     kernels: list[PlannedKernel] = []
     modules: list[PlannedModule] = []
     for module in generated:
-        copts = _copts(module.config)
+        copts = module.config.flags_hip
         own: list[int] = []
         for direction in sorted({kernel.direction for kernel in module.kernels.kernels}):
             instances = [k for k in module.kernels.kernels if k.direction == direction]
@@ -273,20 +273,6 @@ def _header_set(
     return HeaderSet(name, used, headers)
 
 
-def _copts(config: ModuleConfig) -> tuple[str, ...]:
-    """The module's own compiler flags, in AITER's order."""
-    rooted = [flag for flag in config.flags_hip if TREE_TOKEN in flag]
-    if rooted:
-        raise PlanError(
-            Finding(
-                f"optCompilerConfig.json {config.name}.flags_extra_hip",
-                ", ".join(rooted),
-                "flags without the tree's path: objects must not depend on where it is",
-            )
-        )
-    return tuple(flag for flag in config.flags_hip if flag)
-
-
 def _package_name(
     direction: str, archs: tuple[str, ...], config: ModuleConfig, own: ModuleConfig
 ) -> str:
@@ -299,8 +285,8 @@ def _package_name(
     parts = [direction]
     if direction in ARCH_NEUTRAL:
         parts += archs
-    changed = (_copts(config), config.include_dirs)
-    if changed != (_copts(own), own.include_dirs):
+    changed = (config.flags_hip, config.include_dirs)
+    if changed != (own.flags_hip, own.include_dirs):
         parts.append(sha256_of_text(repr(changed))[:8])
     return "_".join(parts)
 

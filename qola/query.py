@@ -136,7 +136,8 @@ def _by_field(
     for part in text.split(","):
         value = _WORDS.get(part.lower(), part) if set(have) <= {YES, NO} else part
         if value not in have:
-            meant = nearest(value, have)
+            # Of numbers, the nearest by its digits means nothing.
+            meant = "" if value[:1].isdigit() else nearest(value, have)
             fix = meant and f"did you mean {field}={meant}?"
             finding = f"no kernel instance with {field} {part or 'empty'}"
             findings.append(Finding(word, finding, either(sorted(have, key=_natural)), fix))
@@ -146,11 +147,15 @@ def _by_field(
 
 def _unknown_name(items: Sequence[Item], name: str) -> Finding:
     close = nearest_names(name, [item.name for item in items])
+    fix = "did you mean one of these?\n" + "\n".join(close) if close else ""
+    within = sum(name in item.name for item in items)
+    if within:
+        fix = f"'*{name}*' is a pattern that finds {within} kernel instances"
     return Finding(
         name,
         "no kernel instance of that name",
         "a name, or a pattern in quotes such as '*_d128_bf16_*'",
-        "did you mean one of these?\n" + "\n".join(close) if close else "",
+        fix,
     )
 
 

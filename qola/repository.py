@@ -16,6 +16,7 @@ from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
 from qola.plan import from_json, to_json
 from qola.planner import Request, build_plan
+from qola.schema import BUILD_MODES
 
 
 def pinned_id(tree: Path) -> str:
@@ -42,6 +43,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
         rocm_version=args.rocm_version or None,
         aiter_id=pinned_id(args.aiter),
         overridden=args.override_aiter_commit,
+        archs=tuple(args.arch),
+        mode=args.mode,
     )
     plan = build_plan(request, output)
     text = to_json(plan)
@@ -181,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     manifest.add_argument("--aiter", required=True, type=Path, help="AITER tree")
     manifest.add_argument("--aiter-repository", required=True, help="its repository's name")
     manifest.add_argument("--rocm-version", default="", help="HIP version of the toolchain")
+    manifest.add_argument("--arch", action="append", default=[], help="instead of the manifest's")
+    manifest.add_argument("--mode", choices=BUILD_MODES, help="instead of the manifest's")
     manifest.add_argument(
         "--override-aiter-commit", action="store_true", help="the tree wins over aiter_commit"
     )

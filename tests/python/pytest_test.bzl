@@ -16,6 +16,7 @@ def pytest_test(name, data = [], env = {}, **kwargs):
         srcs = [name + ".py", "conftest.py", "pytest_main.py"],
         data = data + [
             "//:pyproject.toml",
+            "//docs:all_files",
             "//manifests:all_files",
             "//tests/golden:all_files",
             "@aiter//:AITER.json",

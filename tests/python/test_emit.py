@@ -1,0 +1,182 @@
+"""What Bazel reads: exact texts from a made-up plan. Real ones are in tests/golden/plan."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from qola import __version__, emit
+
+PLAN: dict[str, Any] = {
+    "name": "small",
+    "namespace": "ns",
+    "archs": ["gfx942", "gfx950"],
+    "header_sets": [
+        {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
+        {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
+    ],
+    "packages": {"fwd": {"copts": ['-DTEXT="a\\b"'], "headers": "fwd"}},
+    "kernels": [
+        {"name": "k2", "package": "fwd"},
+        {"name": "other", "package": "bwd"},
+        {"name": "k1", "package": "fwd"},
+    ],
+    "modules": [
+        {
+            "name": "libmha_fwd",
+            "library": "ns_libmha_fwd.so",
+            "entry": "mha_fwd",
+            "parameters": 12,
+            "copts": [],
+            "kernels": [2, 0],
+            "headers": "libmha_fwd",
+            "sources": [{"name": "api", "file": "libmha_fwd/dispatch/api.cpp"}],
+        }
+    ],
+}
+
+MANIFEST_BUILD = f"""\
+# Written by qola {__version__} from manifests/small.toml.
+# Make it again: bazel fetch --force; do not edit.
+
+load("@qola//rules:defs.bzl", "header_set", "module_library", "public_headers")
+
+header_set(
+    name = "libmha_fwd.headers",
+    headers = [
+        "@tree//:inc/a.h",
+    ],
+    include_dirs = [
+        "inc",
+        "csrc",
+    ],
+    tree = "@tree//:AITER.json",
+)
+
+public_headers(
+    name = "libmha_fwd.public_headers",
+    config = "include/qola_config.h",
+    headers = ":libmha_fwd.headers",
+)
+
+module_library(
+    name = "libmha_fwd",
+    archs = ["gfx942", "gfx950"],
+    copts = [],
+    export_list = "libmha_fwd.exports",
+    file = "ns_libmha_fwd.so",
+    headers = ":libmha_fwd.headers",
+    kernels = [
+        "@qola_kernels_tree//fwd:k1",
+        "@qola_kernels_tree//fwd:k2",
+    ],
+    plan = "plan.json",
+    public_headers = ":libmha_fwd.public_headers",
+    sources = {{
+        "api": "libmha_fwd/dispatch/api.cpp",
+        "entry_point": "@qola//qola/cpp_itfs:mha_fwd.cpp",
+    }},
+)
+"""
+
+KERNEL_BUILD = f"""\
+# Written by qola {__version__} from the plans of a, b.
+# Make it again: bazel fetch --force; do not edit.
+
+load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
+
+header_set(
+    name = "headers",
+    headers = [
+        "@tree//:inc/a.h",
+        "@tree//:inc/b.h",
+    ],
+    include_dirs = [
+        "inc",
+    ],
+    tree = "@tree//:AITER.json",
+)
+
+kernel_instances(
+    copts = [
+        "-DTEXT=\\"a\\\\b\\"",
+    ],
+    headers = ":headers",
+    kernels = {{
+        "k1": ["gfx950"],
+        "k2": ["gfx942", "gfx950"],
+    }},
+)
+"""
+
+
+def test_the_manifests_build_file() -> None:
+    """Prevents: kernels of another module, or in another order, in a library."""
+    text = emit.manifest_build_file(PLAN, source="manifests/small.toml", aiter="tree")
+    assert text == MANIFEST_BUILD
+
+
+def test_a_packages_build_file() -> None:
+    """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
+    archs = {"k1": ("gfx950",), "k2": ("gfx942", "gfx950")}
+    text = emit.kernel_build_file(PLAN, "fwd", archs, sources="the plans of a, b", aiter="tree")
+    assert text == KERNEL_BUILD
+
+
+def test_build_files_hold_calls_alone() -> None:
+    """Prevents: logic in generated files, and strings that are not what they were."""
+    files = (
+        emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
+        emit.kernel_build_file(PLAN, "fwd", {"k1": ("gfx950",)}, sources="m", aiter="tree"),
+    )
+    for text in files:
+        # Starlark of this simple kind is Python.
+        for statement in ast.parse(text).body:
+            assert isinstance(statement, ast.Expr)
+            assert isinstance(statement.value, ast.Call)
+            for argument in statement.value.keywords:
+                ast.literal_eval(argument.value)
+    (call,) = (
+        s.value
+        for s in ast.parse(files[1]).body
+        if isinstance(s, ast.Expr)
+        and isinstance(s.value, ast.Call)
+        and getattr(s.value.func, "id", "") == "kernel_instances"
+    )
+    copts = next(k.value for k in call.keywords if k.arg == "copts")
+    assert ast.literal_eval(copts) == PLAN["packages"]["fwd"]["copts"]
+
+
+@pytest.mark.parametrize(("namespace", "scope"), [("ns", "qola::ns"), ("", "qola")])
+def test_the_export_list(namespace: str, scope: str) -> None:
+    """Prevents: a library that exports more than its namespace."""
+    assert emit.export_list(namespace) == (
+        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+    )
+
+
+def config_lines(namespace: str) -> list[str]:
+    text = emit.config_header({**PLAN, "namespace": namespace}, source="m.toml")
+    return [line for line in text.splitlines() if line.startswith("#")]
+
+
+def test_the_configuration_header() -> None:
+    """Prevents: a consumer that calls another namespace, or with other parameters."""
+    assert config_lines("ns") == [
+        "#pragma once",
+        "#define QOLA_NS ::qola::ns",
+        "#define QOLA_NS_BEGIN namespace qola { namespace ns {",
+        "#define QOLA_NS_END } }",
+        "#define QOLA_MHA_FWD_PARAMETERS 12",
+    ]
+
+
+def test_the_configuration_header_without_a_namespace() -> None:
+    """Prevents: qola:::: or an unnamed namespace where the manifest names none."""
+    assert config_lines("")[1:4] == [
+        "#define QOLA_NS ::qola",
+        "#define QOLA_NS_BEGIN namespace qola {",
+        "#define QOLA_NS_END }",
+    ]
