@@ -127,8 +127,7 @@ def _unserved(manifest: Manifest) -> Iterator[Finding]:
             manifest.place("qola", "patches_dir"),
             f"{manifest.patches_dir}, whose patches are not applied",
             "patches that are part of the AITER source",
-            "declare an AITER source that has them (qola.git or qola.local)",
-            "warning",
+            "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
         )
     for spec in manifest.modules:
         if spec.hsa_subdirs:
@@ -171,6 +170,23 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
             )
             for f in own
         ) from None
+    ignored = {
+        "extra_ldflags": config.ldflags,
+        "flags_extra_hip_per_source": config.flags_hip_per_source,
+        "hip_clang_path": config.hip_clang_path,
+        "third_party": config.third_party,
+    }
+    if any(ignored.values()):
+        raise PlanError(
+            Finding(
+                f"optCompilerConfig.json {spec.name}.{key}",
+                str(value),
+                "an entry without it: a plan does not follow this key yet",
+                "use an AITER whose entry has none (the 0.1.7 wheels)",
+            )
+            for key, value in ignored.items()
+            if value
+        )
     added: dict[str, tuple[str, ...]] = {"flags_hip": (), "include_dirs": ()}
     for key, value in spec.overrides:
         if key in ADDED and isinstance(value, tuple):

@@ -12,7 +12,7 @@ from qola import codegen
 from qola.aiter import AiterTree, ModuleConfig
 from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
 from qola.digest import sha256_of_text, write_if_changed
-from qola.errors import AiterError, Finding
+from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.headers import closure, includes
 from qola.manifest import ModuleSpec
 from qola.plan import (
@@ -91,7 +91,16 @@ def build_plan(
         kernels=kernels,
         modules=modules,
         warnings=tuple(warnings),
-        inputs=_inputs(request.tree, header_sets),
+        inputs=_inputs(
+            request.tree,
+            header_sets,
+            (
+                src
+                for m in generated
+                for src in m.config.srcs
+                if (request.tree.root / src).is_file()
+            ),
+        ),
     )
 
 
@@ -135,20 +144,51 @@ def _generate(
         variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
         drop_directions=frozenset(spec.drop_directions),
     )
-    kernels = codegen.generate(
-        request.tree, config, selection, archs, output / spec.name, explain=explain
-    )
+    try:
+        kernels = codegen.generate(
+            request.tree, config, selection, archs, output / spec.name, explain=explain
+        )
+    except CodegenError as error:
+        raise CodegenError(
+            [replace(f, place=_place(request, spec, f.place)) for f in error.findings], error.title
+        ) from None
     own = _own_sources(request.tree, spec, config, output)
+    twice = {source.name for source in own} & {source.name for source in kernels.sources}
+    if twice or len({source.name for source in own}) < len(own):
+        raise PlanError(
+            Finding(
+                f"{spec.name}.srcs",
+                f"{', '.join(sorted(twice or {s.name for s in own}))}: two sources of one name",
+                "sources whose names, without suffix, differ from each other and from those "
+                "that generators write",
+                "drop_srcs leaves one out",
+            )
+        )
     return _Generated(spec, config, replace(kernels, sources=kernels.sources + own))
+
+
+def _place(request: Request, spec: ModuleSpec, place: str) -> str:
+    """The place of a generator's finding, with the manifest's file where it means the manifest."""
+    if place == "drop_directions":
+        return request.manifest.place("modules", spec.index, place)
+    return f"{request.manifest.file} {place}" if place.startswith("[[") else place
 
 
 def _own_sources(
     tree: AiterTree, spec: ModuleSpec, config: ModuleConfig, output: Path
 ) -> tuple[GeneratedSource, ...]:
-    """Takes over the sources AITER's entry names: copies, since cc_library takes no .cu file."""
+    """Takes over the sources AITER's entry names: copies, since cc_library takes no .cu file.
+
+    Raises:
+        PlanError: a source outside of the tree, or two that would become one target.
+    """
     found = []
     for src in config.srcs:
         path = tree.root / src
+        if not path.resolve().is_relative_to(tree.root.resolve()):
+            raise PlanError(
+                Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
+            )
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         found += [f for f in files if f.suffix in SOURCE_SUFFIXES]
     sources = []
@@ -291,10 +331,14 @@ def _package_name(
     return "_".join(parts)
 
 
-def _inputs(tree: AiterTree, header_sets: Iterable[HeaderSet]) -> tuple[str, ...]:
-    """Files of the tree a plan depends on: configuration, generators and every header."""
+def _inputs(
+    tree: AiterTree, header_sets: Iterable[HeaderSet], sources: Iterable[str]
+) -> tuple[str, ...]:
+    """Files of the tree a plan depends on: configuration, generators, sources, every header."""
     files = {file for headers in header_sets for file in headers.files}
     files.add("aiter/jit/optCompilerConfig.json")
+    files.update(f for f in ("aiter/jit/core.py", "aiter/_version.py") if (tree.root / f).is_file())
+    files.update(sources)
     for directory in (tree.fmha_dir, f"{tree.csrc_dir}/cpp_itfs"):
         files.update(
             path.relative_to(tree.root).as_posix() for path in (tree.root / directory).rglob("*.py")

@@ -14,6 +14,7 @@ from pathlib import Path
 from qola.aiter import AiterTree
 from qola.aiter_eval import parse
 from qola.codegen.types import FieldValue
+from qola.errors import CodegenError, Finding
 
 #: Directions that are generated for one module; a receipt counts as known to all of them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -91,8 +92,22 @@ def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
 
     They are read from the comparisons in its op modules; 0 is its documented default.
     """
-    sources = (fmha_dir / "codegen/ops" / f"{OPS[d]}.py" for d in FAMILIES[family])
-    return frozenset({0}.union(*(receipts_in(p.read_text(encoding="utf-8")) for p in sources)))
+    known = {0}
+    for direction in FAMILIES[family]:
+        path = fmha_dir / "codegen/ops" / f"{OPS[direction]}.py"
+        try:
+            known |= receipts_in(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise CodegenError(
+                Finding(
+                    place=f"CK's codegen/ops/{path.name}",
+                    found=f"cannot be read: {error}",
+                    expected="CK's generator of this direction",
+                    fix="use an AITER tree whose Composable Kernel is whole and is served "
+                    "(git submodule update --init --recursive)",
+                )
+            ) from None
+    return frozenset(known)
 
 
 def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:

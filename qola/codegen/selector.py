@@ -136,6 +136,14 @@ class Selector:
         if not rows:
             return [f"receipt {wanted.receipt} has no kernels here"]
         lines = []
+        if wanted.hdims is not None and not any(self.hdims[wanted.index][0].values()):
+            dims = sorted(
+                {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
+            )
+            asked, there = (
+                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (wanted.hdims, dims)
+            )
+            lines.append(f"hdim: wanted {asked}, there is only {there}")
         for name, allowed in wanted.where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
                 have = sorted({self._value(row, name) for row in rows})

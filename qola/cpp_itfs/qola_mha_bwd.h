@@ -1,8 +1,13 @@
 // Backward attention: QOLA_NS::mha_bwd, as AITER's aiter::mha_bwd of the same tree.
 #pragma once
 
-#include "mha_bwd.h"
 #include "qola_common.h"
+
+#ifndef QOLA_MHA_BWD_PARAMETERS
+#error "the manifest of this qola_config.h has no libmha_bwd"
+#endif
+
+#include "mha_bwd.h"
 
 QOLA_NS_BEGIN
 

@@ -1,8 +1,13 @@
 // Forward attention: QOLA_NS::mha_fwd, as AITER's aiter::mha_fwd of the same tree.
 #pragma once
 
-#include "mha_fwd.h"
 #include "qola_common.h"
+
+#ifndef QOLA_MHA_FWD_PARAMETERS
+#error "the manifest of this qola_config.h has no libmha_fwd"
+#endif
+
+#include "mha_fwd.h"
 
 QOLA_NS_BEGIN
 

@@ -22,14 +22,13 @@ from qola.errors import AiterError
 from qola.plan import from_json
 
 MANIFEST = """\
-[qola]
-patches_dir = "patches"
 [build]
 architectures = ["gfx950"]
 mode = "cpp_itfs"
 [[modules]]
 name = "libmha_fwd"
 receipt = 700
+hsa_subdirs = ["fmha_v3_fwd"]
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = 128
@@ -87,7 +86,7 @@ def test_plan_counts_kernels(run: Run) -> None:
         "fwd        fwd   gfx950  128x128    18     16      2     18",
         "total                               18     16      2     18",
     ]
-    assert "warning: manifests/mine.toml:2 [qola].patches_dir" in lines
+    assert "warning: manifests/mine.toml:7 [[modules]].hsa_subdirs" in lines
     assert "\x1b" not in found.out + found.err
 
 
@@ -98,7 +97,7 @@ def test_plan_as_json_is_the_plan(run: Run) -> None:
     assert found.code == 0
     assert plan["name"] == "other"
     assert len(plan["kernels"]) == 18
-    assert "warning: manifests/mine.toml:2" in found.err
+    assert "warning: manifests/mine.toml:7" in found.err
     assert "estimate" not in plan
 
 
@@ -150,7 +149,7 @@ def test_explain_says_why(run: Run) -> None:
     """Prevents: a kernel whose absence cannot be traced to a line or a rule."""
     name = run("list", "-q", "manifests/mine.toml").out.splitlines()[0]
     kept = run("explain", "-q", "manifests/mine.toml", f"bazel-bin/x/{name}.pic.o").out
-    assert kept.splitlines()[:2] == [f"{name}: in", "  kept by  [[mha_fwd_variants]] #1 (line 9)"]
+    assert kept.splitlines()[:2] == [f"{name}: in", "  kept by  [[mha_fwd_variants]] #1 (line 8)"]
     assert "mask=no" in kept
     without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
     found = run("explain", "-q", "manifests/mine.toml", *without).out.splitlines()
@@ -180,7 +179,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
         "direction": "fwd",
         "role": "fwd",
         "in": True,
-        "rule": "[[mha_fwd_variants]] #1 (line 9)",
+        "rule": "[[mha_fwd_variants]] #1 (line 8)",
         "count": 18,
     }
 
@@ -297,7 +296,7 @@ def test_paths_are_those_of_the_user_under_bazel_run(
     environ = {"BUILD_WORKING_DIRECTORY": str(here)}
     words = ["plan", "-q", "manifests/mine.toml", "--aiter", str(aiter_tree)]
     assert cli.main(words, environ) == 0
-    assert "manifests/mine.toml:2 [qola].patches_dir" in capsys.readouterr().out
+    assert "manifests/mine.toml:7 [[modules]].hsa_subdirs" in capsys.readouterr().out
 
 
 RUNFILES_LIBRARY = """\

@@ -177,16 +177,14 @@ def test_explain_agrees_with_the_plan(plan: Planning, tree: AiterTree, tmp_path:
 
 def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
     """Prevents: a doubtful manifest that builds without a word."""
-    text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"\npatches_dir = "patches"')
+    text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
     text = text.replace("receipt = 700", 'receipt = 700\nhsa_subdirs = ["fmha_v3_fwd"]')
     made = plan(text + VARIANT, overridden=True)
     assert {w.severity for w in made.warnings} == {"warning"}
     found = {w.place.partition(" ")[2]: w for w in made.warnings}
     assert "overridden" in found["[qola].aiter_commit"].found
-    assert found["[qola].patches_dir"].found == "patches, whose patches are not applied"
-    assert found["[qola].patches_dir"].fix.startswith("declare an AITER source that has them")
     assert found["[[modules]].hsa_subdirs"].found == "fmha_v3_fwd, which are not embedded yet"
-    assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:20 ")
+    assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:19 ")
 
 
 REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]] = [
@@ -199,6 +197,15 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "m.toml:2 [build].architectures",
         "no architectures",
         'write architectures = ["gfx950"], for example',
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "patches"',
+        {},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "patches, whose patches are not applied",
+        "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
     ),
     (
         '["gfx950"]',

@@ -273,12 +273,13 @@ def test_warnings_reach_the_user(
 ) -> None:
     """Prevents: warnings that only plan.json knows."""
     manifest = tmp_path / "w.toml"
-    manifest.write_text(FWD.replace("[qola]", '[qola]\npatches_dir = "patches"'))
+    name = 'name = "libmha_fwd"'
+    manifest.write_text(FWD.replace(name, f'{name}\nhsa_subdirs = ["fmha_v3_fwd"]'))
     words = ["manifest", "--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(words) == 0
     error = capsys.readouterr().err
-    assert error.startswith("w.toml is planned, with 1 warning\nwarning: w.toml:2 [qola]")
+    assert error.startswith("w.toml is planned, with 1 warning\nwarning: w.toml:")
     (warning,) = json.loads((tmp_path / "plan.json").read_text())["warnings"]
     assert warning["found"] in error
 
