@@ -88,6 +88,10 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
     module = workspace / "MODULE.bazel"
     text = module.read_text(encoding="utf-8").replace('path = "../../.."', f'path = "{qola}"')
     module.write_text(text, encoding="utf-8")
+    if qola.is_relative_to("/tmp"):
+        # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
+        with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:
+            file.write("build --sandbox_add_mount_pair=/tmp\n")
     instance = Bazel(workspace, directory / "output_base", disk_cache)
     try:
         yield instance

@@ -31,7 +31,6 @@ from qola.planner import Request, build_plan
 
 MANIFEST = """\
 [qola]
-patches_dir = "patches"
 [build]
 architectures = ["gfx950"]
 mode = "cpp_itfs"
