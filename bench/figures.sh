@@ -16,7 +16,7 @@ seconds() {
   end=$(date +%s.%N)
   awk "BEGIN { printf \"%.1f\", $end - $start }"
 }
-ratio() { awk "BEGIN { printf \"%.2f\", $1 / $2 }"; }
+ratio() { awk "BEGIN { printf \"%.3f\", $1 / $2 }"; }
 row() { printf '| %s | %s | %s |\n' "$@"; }
 
 measure_setup() {
@@ -49,10 +49,10 @@ measure_build() {
   ./bazelw build //:quickstart_libmha_fwd >/dev/null 2>&1 # all fetched, so that the network is not measured
   plain=$(seconds plain_compiles)
   cold=$(seconds ./bazelw --output_base="$WORK/cold" build --disk_cache="$WORK/disk" //:quickstart_libmha_fwd)
-  ./bazelw --output_base="$WORK/cold" shutdown
+  ./bazelw --output_base="$WORK/cold" shutdown 2>/dev/null
   cached=$(seconds ./bazelw --output_base="$WORK/cached" build --disk_cache="$WORK/disk" //:quickstart_libmha_fwd)
   noop=$(seconds ./bazelw --output_base="$WORK/cached" build --disk_cache="$WORK/disk" //:quickstart_libmha_fwd)
-  ./bazelw --output_base="$WORK/cached" shutdown
+  ./bazelw --output_base="$WORK/cached" shutdown 2>/dev/null
   row "Quickstart, cold: fetch, plan, compile, link" "$cold s" "$(ratio "$cold" "$plain") of the same compile commands run by xargs ($plain s)"
   row "Quickstart in a new output base, from the disk cache" "$cached s" "$(ratio "$cached" "$cold") of cold"
   row "Quickstart again, nothing changed" "$noop s" "$(ratio "$noop" "$cold") of cold"
