@@ -71,13 +71,13 @@ def _kernel_argv_test_impl(ctx):
     return analysistest.end(env)
 
 def _no_leak_test_impl(ctx):
-    """Prevents: a consumer's --copt, -c dbg, --linkopt or --features recompiles every kernel."""
+    """Prevents: a consumer's options reach kernels (that their keys stay the same: e2e)."""
     env = analysistest.begin(ctx)
     for action in [
         _actions(env, "CppCompile", "kernel_gfx950"),
         _actions(env, "CppLink", "ns_libmodule.so"),
     ]:
-        for leaked in ["-DLEAK", "-g", "-O0", "-Wl,--leak", "-fprofile-arcs"]:
+        for leaked in ["-DLEAK", "-g", "-O0", "-Wl,--leak", "-fprofile-arcs", "-fsanitize=address"]:
             asserts.false(env, leaked in action.argv, "{} leaked into {}".format(leaked, " ".join(action.argv)))
         for entry in action.env:
             asserts.false(env, "LEAK" in entry, entry)
@@ -106,10 +106,12 @@ _link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)
 _no_leak_test = analysistest.make(
     _no_leak_test_impl,
     config_settings = {
+        "//command_line_option:action_env": ["LEAK=1"],
         "//command_line_option:collect_code_coverage": True,
         "//command_line_option:compilation_mode": "dbg",
         "//command_line_option:copt": ["-DLEAK"],
         "//command_line_option:cxxopt": ["-DLEAK"],
+        "//command_line_option:features": ["asan"],
         "//command_line_option:linkopt": ["-Wl,--leak"],
     },
     **_ATTRS
