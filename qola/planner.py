@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,9 +35,6 @@ SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
 
 PARAMETERS = {"wheel-12": 12, "wheel-15": 15, "args-config": 2}
 """Number of parameters of each signature AiterTree.entry_signature knows."""
-
-_INCLUDE = re.compile(r"^#include .*$", re.MULTILINE)
-"""Include lines as CK's templates have them."""
 
 
 @dataclass(frozen=True)
@@ -219,14 +215,13 @@ def _assemble(
     modules: list[PlannedModule] = []
     for module in generated:
         copts = module.config.flags_hip
+        unchanged = request.tree.module(module.spec.name)
         own: list[int] = []
         for direction in sorted({kernel.direction for kernel in module.kernels.kernels}):
             instances = [k for k in module.kernels.kernels if k.direction == direction]
             files = [output / module.spec.name / k.file for k in instances]
             header_sets[direction] = _header_set(request.tree, module.config, direction, files)
-            package = _package_name(
-                direction, archs, module.config, request.tree.module(module.spec.name)
-            )
+            package = _package_name(direction, archs, module.config, unchanged)
             packages[package] = KernelPackage(copts, direction)
             for kernel in instances:
                 own.append(len(kernels))
@@ -293,11 +288,9 @@ def _header_set(
     also: Iterable[str] = (),
 ) -> HeaderSet:
     dirs = include_dirs(tree, config)
-    # Thousands of kernel instances share a handful of include lines.
-    lines: set[str] = set()
+    roots = set(also)
     for file in files:
-        lines.update(_INCLUDE.findall(file.read_text(encoding="utf-8")))
-    roots = {name for name, _ in includes("\n".join(lines))}.union(also)
+        roots.update(name for name, _ in includes(file.read_text(encoding="utf-8")))
     headers = closure(tree.root, dirs, sorted(roots))
     if not headers:
         raise AiterError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from qola import emit
 from qola.aiter import read_tree
-from qola.digest import sha256_of, write_if_changed
+from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
 from qola.plan import from_json, to_json
@@ -96,7 +96,8 @@ def kernel_repository(args: argparse.Namespace) -> None:
         for name, kernel in kernels.items():
             module = _module_of(kernel["plan"], kernel)
             source = kernel["root"] / module / "kernels" / f"{name}.cpp"
-            if sha256_of(source) != kernel["sha256"]:
+            text = source.read_text(encoding="utf-8")
+            if sha256_of_text(text) != kernel["sha256"]:
                 raise PlanError(
                     Finding(
                         str(source),
@@ -105,9 +106,7 @@ def kernel_repository(args: argparse.Namespace) -> None:
                         "bazel fetch --force plans anew",
                     )
                 )
-            write_if_changed(
-                args.output / package / f"{name}.cpp", source.read_text(encoding="utf-8")
-            )
+            write_if_changed(args.output / package / f"{name}.cpp", text)
     write_if_changed(
         args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n"
     )

@@ -90,6 +90,9 @@ class Adapter(ABC):
     signatures: ClassVar[Mapping[str, tuple[str, ...]]]
     #: Fields that a dispatch condition compares for equality.
     problem_fields: ClassVar[tuple[str, ...]]
+    #: CK's class that turns traits into a dispatch, and its method that takes one.
+    pool: ClassVar[str]
+    register: ClassVar[str] = "register_traits"
 
     def __init__(self, ops: Any) -> None:
         self.ops = ops
@@ -114,13 +117,36 @@ class Adapter(ABC):
     def base(self, targets: list[str], receipt: int) -> Base:
         """Return everything `receipt` gives for the architectures `targets`."""
 
-    @abstractmethod
     def api(self, rows: Sequence[Row]) -> str:
         """Return the dispatch source that calls `rows`, in their order, and nothing else."""
+        pool = getattr(self.ops, self.pool)(MASK_IMPL)
+        for row in rows:
+            getattr(pool, self.register)(row.trait)
+        return str(pool.api)
 
     def problem(self, fields: Mapping[str, FieldValue]) -> tuple[tuple[str, FieldValue], ...]:
         """Return the part of `fields` that a dispatch condition compares for equality."""
         return tuple((name, fields[name]) for name in self.problem_fields if name in fields)
+
+
+def kernel_of(role: str, k: Any, fields: Mapping[str, FieldValue]) -> Kernel:
+    """Return CK's kernel object `k` with what is known of it; fields has its ``arch_tag``."""
+    tag = fields["arch_tag"]
+    name = k.filename.removesuffix(".cpp")
+    return Kernel(role, name, None if tag is None else str(tag), fields, lambda: str(k.template))
+
+
+def forward_fields(k: Any, hdim_v: int, arch_tag: str | None) -> dict[str, FieldValue]:
+    """Return the fields of a forward kernel: its pipeline's and its own."""
+    return {
+        **pipeline_fields(k.F_pipeline),
+        "dtype": k.F_dtype,
+        "hdim_q": k.F_hdim,
+        "hdim_v": hdim_v,
+        "mode": k.F_mode,
+        "tile": k.F_tile.name,
+        "arch_tag": arch_tag,
+    }
 
 
 def check_signatures(ops: Any, signatures: Mapping[str, tuple[str, ...]]) -> None:

@@ -6,7 +6,7 @@ architecture at all: one instance, compiled for every architecture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from qola.codegen.adapter import (
@@ -14,10 +14,10 @@ from qola.codegen.adapter import (
     OPTDIM,
     Adapter,
     Base,
-    Kernel,
     Row,
+    forward_fields,
     is_unconditional,
-    pipeline_fields,
+    kernel_of,
     step_of,
 )
 
@@ -27,6 +27,7 @@ class BatchPrefillAdapter(Adapter):
 
     direction = "batch_prefill"
     api_file = "fmha_batch_prefill_api.cpp"
+    pool = "FmhaFwdApiPool"
     signatures: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "get_fwd_blobs": ("kernel_filter", "receipt", "optdim_list", "mask_impl")
     }
@@ -41,35 +42,13 @@ class BatchPrefillAdapter(Adapter):
         _, kernels = self.ops.get_fwd_blobs("", receipt, OPTDIM, MASK_IMPL)
         return Base([self._row(kernel) for kernel in kernels])
 
-    def api(self, rows: Sequence[Row]) -> str:
-        """Return the dispatch of a fresh pool that holds the traits of `rows` alone."""
-        pool = self.ops.FmhaFwdApiPool(MASK_IMPL)
-        for row in rows:
-            pool.register_traits(row.trait)
-        return str(pool.api)
-
     def _row(self, k: Any) -> Row:
         trait = k.api_trait()
-        fields = {
-            **pipeline_fields(k.F_pipeline),
-            "dtype": k.F_dtype,
-            "hdim_q": k.F_hdim,
-            "hdim_v": k.F_tile.F_bn1,
-            "mode": k.F_mode,
-            "tile": k.F_tile.name,
-            "arch_tag": None,
-        }
-        kernel = Kernel(
-            "batch_prefill",
-            k.filename.removesuffix(".cpp"),
-            None,
-            fields,
-            lambda: str(k.template),
-        )
+        fields = forward_fields(k, k.F_tile.F_bn1, None)
         return Row(
             key=k.filename,
             trait=trait,
-            kernels=(kernel,),
+            kernels=(kernel_of("batch_prefill", k, fields),),
             fields=fields,
             problem=self.problem(fields),
             arch=None,

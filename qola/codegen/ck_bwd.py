@@ -7,7 +7,7 @@ are shared between rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from qola.codegen.adapter import (
@@ -17,6 +17,7 @@ from qola.codegen.adapter import (
     Base,
     Kernel,
     Row,
+    kernel_of,
     mask_of,
     normalised,
     prefix_of,
@@ -30,6 +31,8 @@ class BwdAdapter(Adapter):
 
     direction = "bwd"
     api_file = "fmha_bwd_api.cpp"
+    pool = "FmhaBwdApiPool"
+    register = "register_dq_dk_dv_traits"
     signatures: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "get_bwd_blobs": ("targets", "filter_list", "receipt", "mask_impl", "optdim_list")
     }
@@ -48,13 +51,6 @@ class BwdAdapter(Adapter):
                 for trait in traits
             ]
         )
-
-    def api(self, rows: Sequence[Row]) -> str:
-        """Return the dispatch of a fresh pool that holds the traits of `rows` alone."""
-        pool = self.ops.FmhaBwdApiPool(MASK_IMPL)
-        for row in rows:
-            pool.register_dq_dk_dv_traits(row.trait)
-        return str(pool.api)
 
     def _row(self, t: Any, made: dict[Any, Kernel]) -> Row:
         fields: dict[str, FieldValue] = {
@@ -99,8 +95,7 @@ def _common(k: Any, arch: Any) -> dict[str, FieldValue]:
 
 def _main(made: dict[Any, Kernel], k: Any, fields: dict[str, FieldValue]) -> Kernel:
     if k not in made:
-        name = k.filename.removesuffix(".cpp")
-        made[k] = Kernel("dq_dk_dv", name, k.F_arch.name, fields, lambda: str(k.template))
+        made[k] = kernel_of("dq_dk_dv", k, fields)
     return made[k]
 
 
@@ -118,6 +113,5 @@ def _kernel(made: dict[Any, Kernel], role: str, k: Any) -> Kernel:
             fields["tile"] = f"b{k.F_bm0}x{k.F_bn0}"
             fields["dpad"] = normalised(k.F_dpad)
             fields["deterministic"] = normalised(k.F_deterministic)
-        name = k.filename.removesuffix(".cpp")
-        made[k] = Kernel(role, name, k.F_arch.name, fields, lambda: str(k.template))
+        made[k] = kernel_of(role, k, fields)
     return made[k]

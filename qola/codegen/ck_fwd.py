@@ -6,7 +6,7 @@ parameters below, kernels with a `template`, traits keyed by arch, dtype and (hd
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from qola.codegen.adapter import (
@@ -14,10 +14,10 @@ from qola.codegen.adapter import (
     OPTDIM,
     Adapter,
     Base,
-    Kernel,
     Row,
+    forward_fields,
     is_unconditional,
-    pipeline_fields,
+    kernel_of,
     prefix_of,
     step_of,
 )
@@ -28,6 +28,7 @@ class FwdAdapter(Adapter):
 
     direction = "fwd"
     api_file = "fmha_fwd_api.cpp"
+    pool = "FmhaFwdApiPool"
     signatures: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "get_fwd_blobs": ("targets", "kernel_filter", "receipt", "optdim_list", "mask_impl")
     }
@@ -48,31 +49,13 @@ class FwdAdapter(Adapter):
         _, kernels = self.ops.get_fwd_blobs(targets, "", receipt, OPTDIM, MASK_IMPL)
         return Base([self._row(kernel) for kernel in kernels])
 
-    def api(self, rows: Sequence[Row]) -> str:
-        """Return the dispatch of a fresh pool that holds the traits of `rows` alone."""
-        pool = self.ops.FmhaFwdApiPool(MASK_IMPL)
-        for row in rows:
-            pool.register_traits(row.trait)
-        return str(pool.api)
-
     def _row(self, k: Any) -> Row:
         trait = k.api_trait()
-        fields = {
-            **pipeline_fields(k.F_pipeline),
-            "dtype": k.F_dtype,
-            "hdim_q": k.F_hdim,
-            "hdim_v": k.F_tile.F_bn1,
-            "mode": k.F_mode,
-            "tile": k.F_tile.name,
-            "arch_tag": k.F_arch.name,
-        }
-        kernel = Kernel(
-            "fwd", k.filename.removesuffix(".cpp"), k.F_arch.name, fields, lambda: str(k.template)
-        )
+        fields = forward_fields(k, k.F_tile.F_bn1, k.F_arch.name)
         return Row(
             key=k.filename,
             trait=trait,
-            kernels=(kernel,),
+            kernels=(kernel_of("fwd", k, fields),),
             fields=fields,
             problem=self.problem(fields),
             arch=k.F_arch.name,

@@ -6,7 +6,7 @@ comes before optdim_list here, after it in fmha_fwd, and is missing for the comb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from qola.codegen.adapter import (
@@ -17,8 +17,9 @@ from qola.codegen.adapter import (
     Kernel,
     Row,
     UnservedCkError,
+    forward_fields,
+    kernel_of,
     normalised,
-    pipeline_fields,
     prefix_of,
     step_of,
 )
@@ -29,6 +30,7 @@ class FwdSplitKvAdapter(Adapter):
 
     direction = "fwd_splitkv"
     api_file = "fmha_fwd_splitkv_api.cpp"
+    pool = "FmhaFwdSplitKVApiPool"
     signatures: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "get_fwd_splitkv_blobs": (
             "targets",
@@ -53,41 +55,19 @@ class FwdSplitKvAdapter(Adapter):
         loose = [kernel for kernel in map(_combine, combines) if kernel.name not in used]
         return Base(rows, loose)
 
-    def api(self, rows: Sequence[Row]) -> str:
-        """Return the dispatch of a fresh pool that holds the traits of `rows` alone."""
-        pool = self.ops.FmhaFwdSplitKVApiPool(MASK_IMPL)
-        for row in rows:
-            pool.register_traits(row.trait)
-        return str(pool.api)
-
     def _row(self, k: Any, combines: list[Any]) -> Row:
         # The trait takes the tile of the combine kernel without lse; CK's write_blobs has it so.
         tiles = [c.F_tile for c in combines if c.F_pipeline.F_lse == "f"]
         if len(tiles) != 1:
             raise UnservedCkError(f"{len(tiles)} combine kernels for {k.name}", "exactly one")
         trait = self._trait(k, tiles[0].F_bn1)
-        fields = {
-            **pipeline_fields(k.F_pipeline),
-            "dtype": k.F_dtype,
-            "hdim_q": k.F_hdim,
-            "hdim_v": k.F_hdim,
-            "mode": k.F_mode,
-            "tile": k.F_tile.name,
-            "arch_tag": k.F_arch.name,
-        }
+        fields = forward_fields(k, k.F_hdim, k.F_arch.name)
         # Every split kernel writes lse for the combine step; callers get it or not from there.
         del fields["lse"]
-        kernel = Kernel(
-            "splitkv",
-            k.filename.removesuffix(".cpp"),
-            k.F_arch.name,
-            fields,
-            lambda: str(k.template),
-        )
         return Row(
             key=k.filename,
             trait=trait,
-            kernels=(kernel, *map(_combine, combines)),
+            kernels=(kernel_of("splitkv", k, fields), *map(_combine, combines)),
             fields=fields,
             problem=self.problem(fields),
             arch=k.F_arch.name,
@@ -146,5 +126,4 @@ def _combine(c: Any) -> Kernel:
         "tile": c.F_tile.name,
         "arch_tag": c.F_arch.name,
     }
-    name = c.filename.removesuffix(".cpp")
-    return Kernel("splitkv_combine", name, c.F_arch.name, fields, lambda: str(c.template))
+    return kernel_of("splitkv_combine", c, fields)

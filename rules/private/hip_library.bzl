@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
 
-def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], tags = [], **kwargs):
+def hip_library(name, src, archs, copts = [], deps = [], tags = [], **kwargs):
     """Compiles one source for the given archs and no other.
 
     Args:
@@ -13,14 +13,12 @@ def hip_library(name, src, archs, copts = [], deps = [], hdrs = [], tags = [], *
       archs: list of archs, such as ["gfx950"]: one code object each.
       copts: further compiler flags.
       deps: header_set and cc_library targets.
-      hdrs: headers that dependents include.
       tags: tags of the target.
       **kwargs: further attributes of cc_library.
     """
     cc_library(
         name = name,
         srcs = [src],
-        hdrs = hdrs,
         copts = ["--offload-arch=" + arch for arch in archs] + [
             # Not derived from the path: two objects with the same id define
             # the same symbol, and a path would make the bytes depend on it.

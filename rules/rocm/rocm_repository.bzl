@@ -11,9 +11,6 @@ exports_files(["rocm.json"])
 
 rocm_toolchain(
     name = "toolchain",
-    amd_clang = {amd_clang},
-    clang_version = {clang_version},
-    hip_version = {hip_version},
     identity = {identity},
     include_dirs = {include_dirs},
     library_dir = {library_dir},

@@ -99,9 +99,6 @@ def _rocm_toolchain_config_impl(ctx):
 rocm_toolchain_config = rule(
     implementation = _rocm_toolchain_config_impl,
     attrs = {
-        "amd_clang": attr.bool(doc = "Whether the compiler is AMD's own clang."),
-        "clang_version": attr.string(doc = "Version of the clang that hipcc runs."),
-        "hip_version": attr.string(doc = "HIP version as hipcc states it, without the build suffix."),
         "identity": attr.string(doc = "Digest of compiler, linker, device libraries and HIP headers."),
         "include_dirs": attr.string_list(doc = "The compiler's own include directories, absolute."),
         "library_dir": attr.string(doc = "Directory of libamdhip64.so."),

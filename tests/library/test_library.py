@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,14 +131,18 @@ def of_plan(kernel: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-@cache
-def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
-    """Mangled names of the kernel descriptors in the library's code objects for an arch."""
+def extract_code_objects(directory: Path) -> str:
+    """Write the library's code objects below a directory; return what llvm-objdump says."""
     link = directory / "library.so"
     link.symlink_to(LIBRARY)
-    llvm("llvm-objdump", "--offloading", link.name, cwd=directory)
+    return llvm("llvm-objdump", "--offloading", link.name, cwd=directory)
+
+
+def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
+    """Mangled names of the kernel descriptors in the library's code objects for an arch."""
+    extract_code_objects(directory)
     names: list[str] = []
-    for code_object in sorted(directory.glob(f"{link.name}.*amdgcn-amd-amdhsa--{arch}")):
+    for code_object in sorted(directory.glob(f"library.so.*amdgcn-amd-amdhsa--{arch}")):
         text = llvm("llvm-readelf", "--dyn-syms", "--wide", str(code_object))
         names += [line.split()[-1] for line in text.splitlines() if line.endswith(".kd")]
     return tuple(names)
@@ -156,7 +159,5 @@ def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> Non
 
 def test_no_code_for_other_archs(tmp_path: Path) -> None:
     """Prevents: kernels compiled for archs that the manifest does not name."""
-    link = tmp_path / "library.so"
-    link.symlink_to(LIBRARY)
-    text = llvm("llvm-objdump", "--offloading", link.name, cwd=tmp_path)
+    text = extract_code_objects(tmp_path)
     assert set(re.findall(r"amdhsa--(gfx\w+)", text)) == set(PLAN["archs"])
