@@ -112,31 +112,13 @@ class AiterTree:
         plain = {key: expression(value) for key, value in overrides}
         return ModuleReader(self.root, name, names).read({**self._config[name], **plain})
 
-    def entry_signature(self, name: Literal["mha_fwd", "mha_bwd"]) -> str:
-        """Return which signature the C++ entry point `name` has in this tree.
-
-        ``wheel-12`` (mha_fwd) and ``wheel-15`` (mha_bwd) are those of the 0.1.7 wheels;
-        ``args-config`` is the later (args, stream_config).
+    def parameter_count(self, header: str, name: str) -> int:
+        """Return how many parameters the function `name` has in a header, 0 where it has none.
 
         Raises:
-            AiterError: the header is missing, declares no such function, or another form of it.
+            AiterError: the header cannot be read.
         """
-        header = f"{self.csrc_dir}/include/{name}.h"
-        count = _parameter_count(_read_text(self.root, header), name)
-        wheel = {"mha_fwd": 12, "mha_bwd": 15}[name]
-        known = {wheel: f"wheel-{wheel}", 2: "args-config"}
-        if count not in known:
-            raise AiterError(
-                Finding(
-                    place=header,
-                    found=f"{name} takes {count} parameters"
-                    if count
-                    else f"no declaration of {name}",
-                    expected=f"{wheel} parameters (0.1.7 wheels) or 2 (args, stream_config)",
-                    fix="use an AITER whose entry points are served",
-                )
-            )
-        return known[count]
+        return _parameter_count(_read_text(self.root, header), name)
 
     def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN

@@ -22,9 +22,10 @@ from qola.explain import Verdict, summary, verdicts
 from qola.locate import find_tree
 from qola.manifest import load
 from qola.plan import Plan, to_json
+from qola.plan_request import split_archs
 from qola.query import KEY, QueryError, count, items_of, select
 from qola.repository import pinned_id
-from qola.schema import BUILD_MODES, FMHA_MODES, SUPPORTED_ARCHS
+from qola.schema import BUILD_MODES, FMHA_MODES, NATIVE, SUPPORTED_ARCHS
 from qola.tables import Table, align
 
 EXIT_UNEXPECTED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 1, 2, 130, 141, 143
@@ -142,7 +143,8 @@ def _add_command(
         action="append",
         default=[],
         metavar="ARCH",
-        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}; may be repeated",
+        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}, {NATIVE}; repeated, or a "
+        "list with ; or , in it",
     )
     parser.add_argument(
         "--build-mode",
@@ -254,7 +256,8 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
         name=args.name or manifest.stem,
         manifest=loaded,
         tree=read_tree(tree),
-        archs=tuple(a for text in args.arch for a in text.split(",")),
+        archs=tuple(a for text in args.arch for a in split_archs(text)),
+        default_archs=split_archs(around.environ.get("GPU_ARCHS", "")),
         mode=args.build_mode,
         rocm_version=args.rocm_version,
         aiter_id=pinned_id(tree),

@@ -5,10 +5,11 @@ A BUILD file holds calls of the macros of @qola//rules:defs.bzl and nothing else
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qola import __version__
+from qola.codegen.types import arch_sets
 
 _ENTRY_LABEL = "@qola//qola/cpp_itfs:{entry}.cpp"
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
@@ -67,8 +68,6 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
     calls = []
     for module in plan["modules"]:
         name = module["name"]
-        sources = {s["name"]: s["file"] for s in module["sources"]}
-        sources["entry_point"] = _ENTRY_LABEL.format(entry=module["entry"])
         kernels = [plan["kernels"][index] for index in module["kernels"]]
         calls.append(_header_set(plan, module["headers"], f"{name}.headers", aiter))
         calls.append(
@@ -88,23 +87,55 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                     "name": _string(name),
                     "archs": _inline(plan["archs"]),
                     "copts": _list(module["copts"], 4),
+                    "entry_source": _string(_ENTRY_LABEL.format(entry=module["entry_source"])),
                     "export_list": _string(f"{name}.exports"),
                     "file": _string(module["library"]),
                     "headers": _string(f":{name}.headers"),
-                    "kernels": _list(
-                        (f"@qola_kernels_{aiter}//{k['package']}:{k['name']}" for k in kernels), 4
-                    ),
+                    "kernels": _dict_of_lists(_by_arch(plan["archs"], kernels, aiter)),
                     "plan": _string("plan.json"),
                     "public_headers": _string(f":{name}.public_headers"),
-                    "sources": _dict(sources),
+                    "sources": _dict_of_dicts(_by_arch_set(plan["archs"], module["sources"])),
                 },
             )
         )
     return _file(source, ["header_set", "module_library", "public_headers"], calls)
 
 
-def _dict(items: Mapping[str, str]) -> str:
-    lines = [f"        {_string(key)}: {_string(value)}," for key, value in sorted(items.items())]
+def _by_arch(
+    archs: Sequence[str], kernels: Iterable[Mapping[str, Any]], aiter: str
+) -> dict[str, list[str]]:
+    """Labels of kernel instances by their arch; those of several archs by all of these."""
+    found: dict[str, list[str]] = {}
+    for kernel in kernels:
+        label = f"@qola_kernels_{aiter}//{kernel['package']}:{kernel['name']}"
+        found.setdefault(" ".join(kernel["archs"]), []).append(label)
+    order = [" ".join(chosen) for chosen in arch_sets(archs)]
+    return {key: found[key] for key in order if key in found}
+
+
+def _by_arch_set(
+    archs: Sequence[str], sources: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, str]]:
+    """Files of sources by name, for each set of archs that a library may be restricted to."""
+    listed = list(sources)
+    return {
+        " ".join(chosen): {
+            s["name"]: s["file"] for s in listed if tuple(s["archs"]) in ((), chosen)
+        }
+        for chosen in arch_sets(archs)
+    }
+
+
+def _dict_of_lists(items: Mapping[str, Iterable[str]]) -> str:
+    lines = [f"        {_string(key)}: {_list(values, 8)}," for key, values in items.items()]
+    return "\n".join(["{", *lines, "    }"])
+
+
+def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:
+    lines = []
+    for key, values in items.items():
+        inner = [f"            {_string(k)}: {_string(v)}," for k, v in sorted(values.items())]
+        lines += [f"        {_string(key)}: {{", *inner, "        },"]
     return "\n".join(["{", *lines, "    }"])
 
 
@@ -167,10 +198,12 @@ def config_header(plan: Mapping[str, Any], *, source: str) -> str:
         f"#define QOLA_NS_BEGIN namespace qola {{{nested}",
         f"#define QOLA_NS_END }}{' }' if namespace else ''}",
         "",
-        "// Number of parameters of AITER's entry points, which tells their forms apart.",
+        "// The entry points of the libraries, and the number of parameters that AITER's have,",
+        "// which tells their forms apart.",
     ]
     lines += [
-        f"#define QOLA_{module['entry'].upper()}_PARAMETERS {module['parameters']}"
+        f"#define QOLA_{entry['name'].upper()}_PARAMETERS {entry['parameters']}"
         for module in plan["modules"]
+        for entry in module["entries"]
     ]
     return "\n".join(lines) + "\n"

@@ -207,7 +207,11 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
             each = [_at(points, _hdim(k)).for_archs(len(k.archs)) for k in kernels]
             longest = max(longest, *(cost.cpu_seconds for cost in each))
             rows.append(_row(module.name, direction, role, each, measured))
-        each = [_source_cost(costs, source, groups) for source in module.sources]
+        each = [
+            _source_cost(costs, source, groups)
+            for source in module.sources
+            if source.archs in ((), plan.archs)
+        ]
         longest = max([longest, *(cost.cpu_seconds for cost in each)])
         if each:
             rows.append(_row(module.name, "all", "dispatch, entry", each, True))

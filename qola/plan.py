@@ -13,7 +13,7 @@ from typing import Any
 from qola import __version__
 from qola.errors import Finding
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with every change that an existing reader of plan.json would misread."""
 
 
@@ -65,8 +65,9 @@ class PlannedSource:
         name: target name without the module.
         file: path in the manifest's repository.
         direction: the direction it serves.
-        role: dispatch or entry.
+        role: dispatch, entry or asm.
         sha256: digest of the file.
+        archs: the libraries it belongs to, those built for exactly these archs; () for any.
     """
 
     name: str
@@ -74,6 +75,20 @@ class PlannedSource:
     direction: str
     role: str
     sha256: str
+    archs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A function that leaves a library.
+
+    Attributes:
+        name: its name in the manifest's namespace, as AITER's (mha_fwd).
+        parameters: number of its parameters in this tree, which is its signature's name.
+    """
+
+    name: str
+    parameters: int
 
 
 @dataclass(frozen=True)
@@ -83,8 +98,8 @@ class PlannedModule:
     Attributes:
         name: the module, for example libmha_fwd.
         library: file name of the library.
-        entry: name of the entry point in the manifest's namespace.
-        parameters: number of parameters of AITER's entry point, which is its signature's name.
+        entries: the entry points, one for each direction the library serves.
+        entry_source: C++ file of qola that defines them, without suffix.
         receipt: receipt the manifest names for it; None: the one AITER uses.
         copts: compiler flags of the module's optCompilerConfig.json entry.
         kernels: indices into Plan.kernels.
@@ -94,8 +109,8 @@ class PlannedModule:
 
     name: str
     library: str
-    entry: str
-    parameters: int
+    entries: tuple[EntryPoint, ...]
+    entry_source: str
     receipt: int | None
     copts: tuple[str, ...]
     kernels: tuple[int, ...]

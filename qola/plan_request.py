@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from qola import codegen
 from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
+from qola.entry_points import MODULE_ENTRIES
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
+from qola.native import native_archs
 from qola.schema import NATIVE, SUPPORTED_ARCHS
-
-ENTRY_POINTS = {"libmha_fwd": "mha_fwd", "libmha_bwd": "mha_bwd"}
-"""The modules that can be planned, and the entry point each exports."""
 
 FOLLOWED = ("srcs", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
@@ -34,6 +34,8 @@ class Request:
         manifest: the manifest, valid in itself.
         tree: the AITER source tree.
         archs: archs instead of the manifest's, () to take those.
+        default_archs: archs where neither names any ($GPU_ARCHS); () for those of this machine.
+        native: asks this machine for its archs; only called where `native` is meant.
         mode: build mode the command line asks for.
         rocm_version: HIP version of the toolchain, None where there is none.
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
@@ -44,6 +46,8 @@ class Request:
     manifest: Manifest
     tree: AiterTree
     archs: tuple[str, ...] = ()
+    default_archs: tuple[str, ...] = ()
+    native: Callable[[], tuple[str, ...]] = native_archs
     mode: BuildMode | None = None
     rocm_version: str | None = None
     aiter_id: str = ""
@@ -51,30 +55,43 @@ class Request:
 
 
 def resolve_archs(request: Request) -> tuple[str, ...]:
-    """Returns the archs to plan for, sorted: those of the request, else the manifest's.
+    """Returns the archs to plan for, sorted: those asked for, else the manifest's, else default.
+
+    As for ROCm/QoLA's users: --arch wins over [build].architectures, that over $GPU_ARCHS, and
+    without any of them the machine is asked.
 
     Raises:
-        PlanError: none, `native`, or one there are no kernels for.
+        PlanError: an arch there are no kernels for, or `native` beside others.
+        ToolchainError: `native` is meant, and the machine has no GPU.
     """
-    archs = tuple(sorted(set(request.archs or request.manifest.architectures)))
-    place = request.manifest.place("build", "architectures")
+    manifest = request.manifest
+    place = manifest.place("build", "architectures")
     if request.archs:
-        place = "the archs asked for instead of the manifest's"
-    if not archs or NATIVE in archs:
-        raise PlanError(
-            Finding(
-                place,
-                "native" if archs else "no architectures",
-                "the archs to build for: a plan must not depend on the machine that makes it",
-                'write architectures = ["gfx950"], for example',
+        asked, place = request.archs, "the archs asked for instead of the manifest's"
+    elif manifest.architectures:
+        asked = manifest.architectures
+    elif request.default_archs:
+        asked, place = request.default_archs, "GPU_ARCHS"
+    else:
+        asked = (NATIVE,)
+    if NATIVE in asked:
+        if len(set(asked)) > 1:
+            raise PlanError(
+                Finding(place, ", ".join(asked), f"{NATIVE} alone, or archs by their names")
             )
-        )
+        asked, place = request.native(), f"{NATIVE}: the GPUs of this machine"
+    archs = tuple(sorted(set(asked)))
     unknown = [arch for arch in archs if arch not in SUPPORTED_ARCHS]
     if unknown:
         raise PlanError(
             Finding(place, ", ".join(unknown), f"archs out of {', '.join(SUPPORTED_ARCHS)}")
         )
     return archs
+
+
+def split_archs(text: str) -> tuple[str, ...]:
+    """Returns the archs in a list as GPU_ARCHS and --arch have it: with ; or , between them."""
+    return tuple(arch.strip() for arch in re.split("[;,]", text) if arch.strip())
 
 
 def check(request: Request) -> list[Finding]:
@@ -103,13 +120,13 @@ def check(request: Request) -> list[Finding]:
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
-    unplannable = [spec for spec in manifest.modules if spec.name not in ENTRY_POINTS]
+    unplannable = [spec for spec in manifest.modules if spec.name not in MODULE_ENTRIES]
     if unplannable:
         raise PlanError(
             Finding(
                 manifest.place("modules", spec.index, "name"),
                 f"{spec.name}, which cannot be planned yet",
-                f"a module out of {', '.join(ENTRY_POINTS)}",
+                f"a module out of {', '.join(MODULE_ENTRIES)}",
                 "remove it from the manifest",
             )
             for spec in unplannable

@@ -11,10 +11,12 @@ from qola import codegen
 from qola.aiter import AiterTree, ModuleConfig
 from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
 from qola.digest import sha256_of_text, write_if_changed
+from qola.entry_points import ENTRIES, MODULE_ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.headers import closure, includes
 from qola.manifest import ModuleSpec
 from qola.plan import (
+    EntryPoint,
     HeaderSet,
     KernelPackage,
     Plan,
@@ -23,18 +25,15 @@ from qola.plan import (
     PlannedSource,
     library_file,
 )
-from qola.plan_request import ENTRY_POINTS, Request, check, configure, resolve_archs
+from qola.plan_request import Request, check, configure, resolve_archs
 
-__all__ = ["ENTRY_POINTS", "Request", "build_plan", "explain", "include_dirs"]
+__all__ = ["Request", "build_plan", "explain", "include_dirs"]
 
 ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill"})
 """Directions whose instances CK tags gfx9: the same source serves gfx942 and gfx950."""
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
 """What AITER compiles of a directory among a module's sources."""
-
-PARAMETERS = {"wheel-12": 12, "wheel-15": 15, "args-config": 2}
-"""Number of parameters of each signature AiterTree.entry_signature knows."""
 
 
 @dataclass(frozen=True)
@@ -239,24 +238,29 @@ def _assemble(
                 )
         sources = tuple(
             PlannedSource(
-                Path(s.name).stem, f"{module.spec.name}/{s.file}", s.direction, s.role, s.sha256
+                Path(s.name).stem,
+                f"{module.spec.name}/{s.file}",
+                s.direction,
+                s.role,
+                s.sha256,
+                s.archs,
             )
             for s in module.kernels.sources
         )
-        entry = ENTRY_POINTS[module.spec.name]
+        entry_source = MODULE_ENTRIES[module.spec.name]
         header_sets[module.spec.name] = _header_set(
             request.tree,
             module.config,
             module.spec.name,
             [output / source.file for source in sources],
-            also=(f"{entry}.h",),
+            also=(f"{entry_source}.h",),
         )
         modules.append(
             PlannedModule(
                 name=module.spec.name,
                 library=library_file(request.manifest.namespace, module.spec.name),
-                entry=entry,
-                parameters=PARAMETERS[request.tree.entry_signature(entry)],  # type: ignore[arg-type]
+                entries=_entry_points(request, module),
+                entry_source=entry_source,
                 receipt=module.spec.receipt,
                 copts=copts,
                 kernels=tuple(own),
@@ -266,6 +270,31 @@ def _assemble(
         )
     ordered = tuple(header_sets[name] for name in sorted(header_sets))
     return ordered, dict(sorted(packages.items())), tuple(kernels), tuple(modules)
+
+
+def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...]:
+    """Returns the entry points of the directions that have kernel instances.
+
+    Raises:
+        PlanError: no direction has any.
+        AiterError: an entry point has a form that is not served.
+    """
+    served = {kernel.direction for kernel in module.kernels.kernels}
+    entries = tuple(
+        EntryPoint(entry.name, parameters(request.tree, entry))
+        for direction, entry in ENTRIES.items()
+        if direction in served
+    )
+    if not entries:
+        raise PlanError(
+            Finding(
+                request.manifest.place("modules", module.spec.index, "drop_directions"),
+                f"{module.spec.name} without any kernel instance",
+                "at least one direction with kernels",
+                "drop fewer directions, or remove the module",
+            )
+        )
+    return entries
 
 
 def include_dirs(tree: AiterTree, config: ModuleConfig) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
 from qola.plan import from_json, to_json
+from qola.plan_request import split_archs
 from qola.planner import Request, build_plan
 from qola.schema import BUILD_MODES
 
@@ -44,6 +45,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         aiter_id=pinned_id(args.aiter),
         overridden=args.override_aiter_commit,
         archs=tuple(args.arch),
+        default_archs=split_archs(args.gpu_archs),
         mode=args.mode,
     )
     plan = build_plan(request, output)
@@ -184,6 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     manifest.add_argument("--aiter-repository", required=True, help="its repository's name")
     manifest.add_argument("--rocm-version", default="", help="HIP version of the toolchain")
     manifest.add_argument("--arch", action="append", default=[], help="instead of the manifest's")
+    manifest.add_argument("--gpu-archs", default="", help="archs where the manifest names none")
     manifest.add_argument("--mode", choices=BUILD_MODES, help="instead of the manifest's")
     manifest.add_argument(
         "--override-aiter-commit", action="store_true", help="the tree wins over aiter_commit"

@@ -52,7 +52,6 @@ class Row:
         fields: what variants and receipts select by.
         problem: the (field, value) pairs the entry's condition compares for equality.
         arch: CK's name of the architecture, None where the dispatch does not ask.
-        device_prefix: device names the entry accepts start with this.
         bucket: (hdim_q, hdim_v) up to which its bucket of the chain accepts a problem.
         steps: hdim_q and hdim_v must be multiples of these.
         bm0: tile length along q where the chain picks tiles by it, else None.
@@ -65,7 +64,6 @@ class Row:
     fields: Mapping[str, FieldValue]
     problem: tuple[tuple[str, FieldValue], ...]
     arch: str | None
-    device_prefix: str
     bucket: tuple[int, int]
     steps: tuple[int, int]
     bm0: int | None = None
@@ -216,22 +214,6 @@ def pipeline_fields(pipeline: Any) -> dict[str, FieldValue]:
             name, value = f.name[2:], getattr(pipeline, f.name)
             values[name] = mask_of(value) if name == "mask" else normalised(value)
     return values
-
-
-def prefix_of(arch: Any) -> str:
-    """Return how names of devices start that the dispatch accepts for CK's `arch`.
-
-    Raises:
-        UnservedCkError: the check is no comparison of a prefix.
-    """
-    match = re.fullmatch(
-        r'device_name\.compare\(0, (\d+), "(\w+)"\) == 0', arch.device_name_check.strip()
-    )
-    if match is None or int(match.group(1)) != len(match.group(2)):
-        raise UnservedCkError(
-            f"device check `{arch.device_name_check}`", 'device_name.compare(0, N, "...") == 0'
-        )
-    return match.group(2)
 
 
 def step_of(check: str, name: str) -> int:

@@ -52,7 +52,6 @@ class BatchPrefillAdapter(Adapter):
             fields=fields,
             problem=self.problem(fields),
             arch=None,
-            device_prefix="",
             bucket=(k.F_hdim, k.F_tile.F_bn1),
             steps=(step_of(trait.dcheck, "hdim_q"), step_of(trait.dvcheck, "hdim_v")),
             conditional=not is_unconditional(trait.constraint),

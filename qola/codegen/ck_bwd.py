@@ -20,7 +20,6 @@ from qola.codegen.adapter import (
     kernel_of,
     mask_of,
     normalised,
-    prefix_of,
     step_of,
 )
 from qola.codegen.types import FieldValue
@@ -79,7 +78,6 @@ class BwdAdapter(Adapter):
             fields=fields,
             problem=self.problem(fields),
             arch=t.arch.name,
-            device_prefix=prefix_of(t.arch),
             bucket=(t.hdim, t.hdim),
             steps=(step_of(t.dcheck, "hdim_q"), step_of(t.dvcheck, "hdim_v")),
             conditional=bool(t.max_seq_q_cond or t.extra_cond),

@@ -18,7 +18,6 @@ from qola.codegen.adapter import (
     forward_fields,
     is_unconditional,
     kernel_of,
-    prefix_of,
     step_of,
 )
 
@@ -59,7 +58,6 @@ class FwdAdapter(Adapter):
             fields=fields,
             problem=self.problem(fields),
             arch=k.F_arch.name,
-            device_prefix=prefix_of(k.F_arch),
             bucket=(k.F_hdim, k.F_tile.F_bn1),
             steps=(step_of(trait.dcheck, "hdim_q"), step_of(trait.dvcheck, "hdim_v")),
             bm0=trait.bm0,

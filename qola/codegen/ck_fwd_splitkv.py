@@ -20,7 +20,6 @@ from qola.codegen.adapter import (
     forward_fields,
     kernel_of,
     normalised,
-    prefix_of,
     step_of,
 )
 
@@ -71,7 +70,6 @@ class FwdSplitKvAdapter(Adapter):
             fields=fields,
             problem=self.problem(fields),
             arch=k.F_arch.name,
-            device_prefix=prefix_of(k.F_arch),
             bucket=(k.F_hdim, k.F_hdim),
             steps=(step_of(trait.dcheck, "hdim_q"), step_of(trait.dvcheck, "hdim_v")),
         )

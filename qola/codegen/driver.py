@@ -46,7 +46,6 @@ def _write(folder: Path, name: str, text: str) -> str:
 def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
     return DispatchRow(
         arch=row.arch or "",
-        device_prefix=row.device_prefix,
         dtype=str(row.fields["dtype"]),
         bucket=row.bucket,
         problem=row.problem,
@@ -97,25 +96,31 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         }
         for kernel, indices in kept.values()
     ]
-    source = {
-        "name": adapter.api_file,
-        "file": f"dispatch/{adapter.api_file}",
-        "sha256": _write(out / "dispatch", adapter.api_file, adapter.api(rows)),
-        "direction": direction,
-        "role": "dispatch",
-    }
+    sources = []
+    for chosen, folder in request["folders"]:
+        reached = {tags[arch] for arch in chosen}
+        text = adapter.api([row for row in rows if row.arch is None or row.arch in reached])
+        sources.append(
+            {
+                "name": adapter.api_file,
+                "file": f"{folder}/{adapter.api_file}",
+                "sha256": _write(out / folder, adapter.api_file, text),
+                "direction": direction,
+                "role": "dispatch",
+                "archs": chosen,
+            }
+        )
     findings = find_hazards(
         direction,
         [_dispatch_row(row) for row in selector.rows],
         [_dispatch_row(row, keepers[row.key]) for row in rows],
-        archs,
         request["origin"],
     )
     wanted = [Wanted.from_json(w) for w in request["wanted"]]
     counts = {str(w.index): sum(w in keepers[row.key] for row in rows) for w in wanted}
     return {
         "kernels": kernels,
-        "sources": [source],
+        "sources": sources,
         "findings": [asdict(f) for f in findings],
         "counts": counts,
         "blame": {

@@ -15,15 +15,16 @@ _SUFFIXES = (".cpp", ".hpp", ".h")
 
 
 def generate_entry(
-    tree: AiterTree, call: GeneratorCall, out_dir: Path, direction: str
+    tree: AiterTree, call: GeneratorCall, out_dir: Path, direction: str, *, folder: str = "dispatch"
 ) -> list[GeneratedSource]:
     """Run one generator in a clean folder and take over the sources it writes.
 
     Args:
         tree: the AITER tree the generator belongs to.
         call: the generator and its arguments.
-        out_dir: the sources go to its ``dispatch`` folder.
+        out_dir: the sources go to `folder` in it.
         direction: recorded in the result.
+        folder: path below `out_dir`; exists.
 
     Raises:
         CodegenError: the generator fails, writes nothing, or writes what is no C++ source or
@@ -32,14 +33,14 @@ def generate_entry(
     place = f"{call.script} {' '.join(call.args)}"
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        cwd, folder = root / "cwd", root / "out"
+        cwd, written = root / "cwd", root / "out"
         cwd.mkdir()
-        folder.mkdir()
-        arguments = [arg.replace("{}", str(folder)) for arg in call.args]
+        written.mkdir()
+        arguments = [arg.replace("{}", str(written)) for arg in call.args]
         script = str((tree.root / call.script).absolute())
         run_module("qola.codegen.run_script", [script, *arguments], cwd=cwd, place=place)
         files = sorted(path for path in root.rglob("*") if path.is_file())
-        unexpected = [p for p in files if p.parent != folder or p.suffix not in _SUFFIXES]
+        unexpected = [p for p in files if p.parent != written or p.suffix not in _SUFFIXES]
         if unexpected or not files:
             names = ", ".join(p.relative_to(root).as_posix() for p in unexpected)
             raise CodegenError(
@@ -49,12 +50,11 @@ def generate_entry(
                     expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
                 )
             )
-        return [_take(path, out_dir, direction) for path in files]
+        return [_take(path, out_dir, f"{folder}/{path.name}", direction) for path in files]
 
 
-def _take(path: Path, out_dir: Path, direction: str) -> GeneratedSource:
+def _take(path: Path, out_dir: Path, file: str, direction: str) -> GeneratedSource:
     data = path.read_bytes()
-    file = f"dispatch/{path.name}"
     target = out_dir / file
     if not target.is_file() or target.read_bytes() != data:
         target.write_bytes(data)

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from qola.codegen.types import (
     KernelInstance,
     KernelSet,
     Selection,
+    arch_sets,
     to_fields,
 )
 from qola.errors import CodegenError, Finding
@@ -48,9 +50,10 @@ def generate(
 ) -> KernelSet:
     """Generate one module: the union of the variants as ONE kernel set with ONE dispatch.
 
-    Every direction of the module gets its dispatch source, also one without kernels: its entry
-    point then links, and answers -1. Only the files named in the result are part of it; others
-    in `out_dir` are left alone, and files that would not change are not written.
+    Every direction of the module gets its dispatch sources, also one without kernels: its entry
+    point then links, and answers -1. There is one for each set of the architectures a library may
+    be restricted to. Only the files named in the result are part of it; others in `out_dir` are
+    left alone, and files that would not change are not written.
 
     Args:
         tree: the AITER tree.
@@ -66,16 +69,23 @@ def generate(
     """
     directions, entries, skipped = _sort_generators(tree, module)
     wanted = _wanted(tree, module, selection, directions)
-    for folder in ("kernels", "dispatch"):
+    folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
+    for folder in ("kernels", *folders.values()):
         (out_dir / folder).mkdir(parents=True, exist_ok=True)
-    answers = _run_directions(tree, selection, directions, wanted, archs, out_dir, explain)
+    answers = _run_directions(tree, selection, directions, wanted, folders, out_dir, explain)
     _check_variants(wanted, answers)
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
-    sources = [GeneratedSource(**s) for a in answers.values() for s in a["sources"]]
+    sources = [
+        GeneratedSource(**{**s, "archs": tuple(s["archs"])})
+        for a in answers.values()
+        for s in a["sources"]
+    ]
     for call in entries:
-        sources += generate_entry(tree, call, out_dir, next(iter(directions)))
+        for chosen, folder in folders.items():
+            made = generate_entry(tree, call, out_dir, next(iter(directions)), folder=folder)
+            sources += [replace(source, archs=chosen) for source in made]
     return KernelSet(
         kernels=tuple(_kernel(k) for a in answers.values() for k in a["kernels"]),
         sources=tuple(sources),
@@ -94,6 +104,11 @@ def generate(
             for e in a["explanations"]
         ),
     )
+
+
+def _folder(chosen: Sequence[str], archs: Sequence[str]) -> str:
+    """Return where the dispatch for `chosen` goes: that for all architectures is the usual one."""
+    return "dispatch" if len(chosen) == len(set(archs)) else f"dispatch_{'_'.join(chosen)}"
 
 
 def _kernel(data: Mapping[str, Any]) -> KernelInstance:
@@ -205,7 +220,7 @@ def _run_directions(
     selection: Selection,
     directions: Mapping[str, int],
     wanted: Mapping[str, list[Wanted]],
-    archs: Sequence[str],
+    folders: Mapping[tuple[str, ...], str],
     out_dir: Path,
     explain: bool,
 ) -> dict[str, dict[str, Any]]:
@@ -217,7 +232,8 @@ def _run_directions(
             "direction": direction,
             "fmha_dir": str(fmha_dir),
             "native": sorted(native_receipts(fmha_dir, family_of(direction))),
-            "archs": sorted(archs),
+            "archs": list(next(iter(folders))),
+            "folders": list(folders.items()),
             "wanted": [w.to_json() for w in wanted[direction]],
             "dropped": direction in selection.drop_directions,
             "explain": explain,

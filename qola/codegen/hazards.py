@@ -18,9 +18,6 @@ from qola.errors import Finding
 Bucket = tuple[int, int]
 Problem = tuple[tuple[str, FieldValue], ...]
 
-#: Devices AITER is built for; a dispatch that takes a device of another kind is CK's own business.
-DEVICES = ("gfx942", "gfx950")
-
 
 @dataclass(frozen=True)
 class DispatchRow:
@@ -28,13 +25,11 @@ class DispatchRow:
 
     Attributes:
         arch: CK's name of the architecture, empty where the dispatch does not ask.
-        device_prefix: device names the entry accepts start with this.
         dtype, bucket, problem, steps, bm0, conditional: as in `adapter.Row`.
         labels: the variants that keep the entry; empty in a base set.
     """
 
     arch: str
-    device_prefix: str
     dtype: str
     bucket: Bucket
     problem: Problem
@@ -90,7 +85,6 @@ def find_hazards(
     direction: str,
     base: Sequence[DispatchRow],
     kept: Sequence[DispatchRow],
-    archs: Sequence[str],
     origin: str,
 ) -> list[Finding]:
     """Return the hazards of the dispatch that holds `kept`.
@@ -99,7 +93,6 @@ def find_hazards(
         direction: named in the findings.
         base: all rows of the receipts in use, in chain order.
         kept: those of them that are generated, in chain order, with their variants' labels.
-        archs: the architectures kernels are compiled for.
         origin: how findings call the base set, such as ``receipt 600``.
 
     Returns:
@@ -110,7 +103,6 @@ def find_hazards(
         *_gaps(direction, full, chosen, origin),
         *_tiles(direction, full, chosen, origin),
         *_unreached(direction, chosen, origin),
-        *_devices(direction, kept, archs),
     ]
 
 
@@ -283,25 +275,3 @@ def _unreached(direction: str, chosen: Chains, origin: str) -> list[Finding]:
         )
         for (bucket, cover), (places, count) in groups.items()
     ]
-
-
-def _devices(direction: str, kept: Sequence[DispatchRow], archs: Sequence[str]) -> list[Finding]:
-    """Report devices the dispatch takes although no code is built for them."""
-    findings = []
-    for device in DEVICES:
-        if device in archs:
-            continue
-        prefixes = {row.device_prefix for row in kept if device.startswith(row.device_prefix)}
-        if prefixes:
-            test = f'"{min(prefixes)}..."' if min(prefixes) else "any device"
-            findings.append(
-                Finding(
-                    place=f"{direction} dispatch, architectures {', '.join(archs)}",
-                    found=f"it accepts {test}, so that a {device} device gets a kernel without "
-                    "code for it: the launch fails instead of returning -1",
-                    expected=f"{device} among the architectures, or no such device",
-                    fix=f'add "{device}" to [build].architectures if the library may meet one',
-                    severity="warning",
-                )
-            )
-    return findings

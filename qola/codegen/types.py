@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from qola.errors import Finding
@@ -64,7 +65,8 @@ class GeneratedSource:
         file: path below the output directory, ``dispatch/<name>``.
         sha256: digest of that file.
         direction: the direction it serves; an entry point names its module's main one.
-        role: ``dispatch`` or ``entry``.
+        role: ``dispatch``, ``entry`` or ``asm``.
+        archs: the libraries it belongs to: those built for exactly these architectures.
     """
 
     name: str
@@ -72,6 +74,17 @@ class GeneratedSource:
     sha256: str
     direction: str
     role: str
+    archs: tuple[str, ...] = ()
+
+
+def arch_sets(archs: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return every set of architectures a library may be restricted to, all of them first.
+
+    A dispatch names its kernels, so each set needs a dispatch of its own.
+    """
+    ordered = sorted(archs)
+    sizes = range(len(ordered), 0, -1)
+    return tuple(chosen for size in sizes for chosen in combinations(ordered, size))
 
 
 @dataclass(frozen=True)

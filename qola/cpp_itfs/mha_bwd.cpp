@@ -1,7 +1,11 @@
 // The one symbol of a libmha_bwd that leaves the library.
 #include "qola_mha_bwd.h"
 
-#include <utility>
+#include "qola_entry.h"
+
+#ifdef QOLA_ASM
+#include "qola_asm_domain.h"
+#endif
 
 QOLA_NS_BEGIN
 
@@ -23,28 +27,43 @@ float mha_bwd(aiter::mha_bwd_args args,
               const void* seqlen_k_padded,
               bool is_v3_api_check)
 {
-    return aiter::mha_bwd(std::move(args),
-                          stream_config,
-                          std::move(q_dtype_str),
-                          is_group_mode,
-                          mask_type,
-                          bias_type,
-                          has_dbias,
-                          is_store_randval,
-                          deterministic,
-                          use_ext_asm,
-                          is_v3_atomic_fp32,
-                          how_v3_bf16_cvt,
-                          seqlen_q_padded,
-                          seqlen_k_padded,
-                          is_v3_api_check);
+#ifdef QOLA_ASM
+    // AITER's table covers more than a manifest may ask for.
+    use_ext_asm = use_ext_asm && qola_asm_serves(q_dtype_str,
+                                                 args.hdim_q,
+                                                 args.hdim_v,
+                                                 is_group_mode,
+                                                 mask_type,
+                                                 bias_type,
+                                                 has_dbias,
+                                                 args.p_drop > 0.f,
+                                                 deterministic);
+#endif
+    return qola_entry::answer("mha_bwd", use_ext_asm, [&](bool use_asm) {
+        return aiter::mha_bwd(args,
+                              stream_config,
+                              q_dtype_str,
+                              is_group_mode,
+                              mask_type,
+                              bias_type,
+                              has_dbias,
+                              is_store_randval,
+                              deterministic,
+                              use_asm,
+                              is_v3_atomic_fp32,
+                              how_v3_bf16_cvt,
+                              seqlen_q_padded,
+                              seqlen_k_padded,
+                              is_v3_api_check);
+    });
 }
 
 #else
 
 float mha_bwd(const aiter::mha_bwd_args& args, const ck_tile::stream_config& stream_config)
 {
-    return aiter::mha_bwd(args, stream_config);
+    return qola_entry::answer(
+        "mha_bwd", false, [&](bool) { return aiter::mha_bwd(args, stream_config); });
 }
 
 #endif

@@ -1,11 +1,15 @@
-// The one symbol of a libmha_fwd that leaves the library.
+// The symbols of a libmha_fwd that leave the library.
 #include "qola_mha_fwd.h"
 
-#include <utility>
+#include "qola_entry.h"
+
+#ifdef QOLA_ASM
+#include "qola_asm_domain.h"
+#endif
 
 QOLA_NS_BEGIN
 
-#if QOLA_MHA_FWD_PARAMETERS == 12
+#if defined(QOLA_MHA_FWD_PARAMETERS) && QOLA_MHA_FWD_PARAMETERS == 12
 
 float mha_fwd(aiter::mha_fwd_args args,
               const ck_tile::stream_config& stream_config,
@@ -20,25 +24,82 @@ float mha_fwd(aiter::mha_fwd_args args,
               const void* seqstart_k_padding_ptr,
               bool is_v3_api_check)
 {
-    return aiter::mha_fwd(std::move(args),
-                          stream_config,
-                          std::move(q_dtype_str),
-                          is_group_mode,
-                          mask_type,
-                          bias_type,
-                          has_lse,
-                          use_ext_asm,
-                          how_v3_bf16_cvt,
-                          seqstart_q_padding_ptr,
-                          seqstart_k_padding_ptr,
-                          is_v3_api_check);
+#ifdef QOLA_ASM
+    // AITER's table covers more than a manifest may ask for.
+    use_ext_asm = use_ext_asm && qola_asm_serves(q_dtype_str,
+                                                 args.hdim_q,
+                                                 args.hdim_v,
+                                                 is_group_mode,
+                                                 mask_type,
+                                                 bias_type,
+                                                 has_lse,
+                                                 args.p_drop > 0.f);
+#endif
+    return qola_entry::answer("mha_fwd", use_ext_asm, [&](bool use_asm) {
+        return aiter::mha_fwd(args,
+                              stream_config,
+                              q_dtype_str,
+                              is_group_mode,
+                              mask_type,
+                              bias_type,
+                              has_lse,
+                              use_asm,
+                              how_v3_bf16_cvt,
+                              seqstart_q_padding_ptr,
+                              seqstart_k_padding_ptr,
+                              is_v3_api_check);
+    });
 }
 
-#else
+#elif defined(QOLA_MHA_FWD_PARAMETERS)
 
 float mha_fwd(const aiter::mha_fwd_args& args, const ck_tile::stream_config& stream_config)
 {
-    return aiter::mha_fwd(args, stream_config);
+    return qola_entry::answer(
+        "mha_fwd", false, [&](bool) { return aiter::mha_fwd(args, stream_config); });
+}
+
+#endif
+
+#ifdef QOLA_MHA_FWD_SPLITKV_PARAMETERS
+
+float mha_fwd_splitkv(aiter::mha_fwd_splitkv_args args,
+                      const ck_tile::stream_config& stream_config,
+                      std::string q_dtype_str,
+                      bool is_group_mode,
+                      mask_enum mask_type,
+                      bias_enum bias_type,
+                      bool has_lse)
+{
+    return qola_entry::answer("mha_fwd_splitkv", false, [&](bool) {
+        return aiter::mha_fwd_splitkv(
+            args, stream_config, q_dtype_str, is_group_mode, mask_type, bias_type, has_lse);
+    });
+}
+
+#endif
+
+#ifdef QOLA_MHA_BATCH_PREFILL_PARAMETERS
+
+float mha_batch_prefill(aiter::mha_batch_prefill_args args,
+                        const ck_tile::stream_config& stream_config,
+                        std::string q_dtype_str,
+                        bool is_group_mode,
+                        mask_enum mask_type,
+                        bias_enum bias_type,
+                        bool has_lse,
+                        bool use_ext_asm)
+{
+    return qola_entry::answer("mha_batch_prefill", false, [&](bool) {
+        return aiter::mha_batch_prefill(args,
+                                        stream_config,
+                                        q_dtype_str,
+                                        is_group_mode,
+                                        mask_type,
+                                        bias_type,
+                                        has_lse,
+                                        use_ext_asm);
+    });
 }
 
 #endif

@@ -1,10 +1,25 @@
 // What every public header of a qola library shares.
 #pragma once
 
-// Generated per manifest: QOLA_NS, QOLA_NS_BEGIN, QOLA_NS_END and the
-// signature of each entry point.
+// Generated per manifest: QOLA_NS, QOLA_NS_BEGIN, QOLA_NS_END, and which entry
+// points the libraries have in which form.
 #include "qola_config.h"
 
 // The library is compiled with hidden visibility and linked with an export
 // list; an entry point has to pass both.
 #define QOLA_API __attribute__((visibility("default")))
+
+QOLA_NS_BEGIN
+
+/// What a negative answer of an entry point means. Reasons go to standard error,
+/// except for no_kernel, which is an answer like any other.
+namespace status {
+/// No kernel of this library serves the problem.
+constexpr float no_kernel = -1;
+/// The library has no code for the arch of the current device.
+constexpr float no_arch = -2;
+/// A call of the HIP runtime failed, or Composable Kernel refused the arguments.
+constexpr float failed = -3;
+} // namespace status
+
+QOLA_NS_END

@@ -16,8 +16,9 @@ QOLA_NS_BEGIN
 /// Runs one backward problem on the stream of `stream_config`.
 ///
 /// Returns the time in milliseconds where the stream configuration measures, 0
-/// or more on success, and a negative value when no kernel of this library
-/// serves the problem. With `is_v3_api_check` nothing is launched.
+/// or more on success, and a negative status (qola_common.h) when nothing was
+/// launched. With `use_ext_asm` AITER's assembly kernels are asked first. With
+/// `is_v3_api_check` nothing is launched: 1 when one of them would serve.
 QOLA_API float mha_bwd(aiter::mha_bwd_args args,
                        const ck_tile::stream_config& stream_config,
                        std::string q_dtype_str,
@@ -34,15 +35,12 @@ QOLA_API float mha_bwd(aiter::mha_bwd_args args,
                        const void* seqlen_k_padded = nullptr,
                        bool is_v3_api_check        = false);
 
-#elif QOLA_MHA_BWD_PARAMETERS == 2
+#else
 
-/// Runs one backward problem; everything about it stands in `args`. Returns a
-/// negative value when no kernel of this library serves the problem.
+/// Runs one backward problem on the stream of `stream_config`; the problem is in `args` alone.
 QOLA_API float mha_bwd(const aiter::mha_bwd_args& args,
                        const ck_tile::stream_config& stream_config);
 
-#else
-#error "qola_config.h names a mha_bwd signature this header does not know"
 #endif
 
 QOLA_NS_END

@@ -2,8 +2,19 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
+load(":archs.bzl", "by_archs")
 
-def hip_library(name, src, archs, copts = [], deps = [], tags = [], **kwargs):
+def _offload(archs):
+    return ["--offload-arch=" + arch for arch in archs]
+
+def _defines(archs):
+    return sorted({
+        define: None
+        for arch in archs
+        for define in ARCH_DEFINES.get(arch, [])
+    }.keys())
+
+def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, **kwargs):
     """Compiles one source for the given archs and no other.
 
     Args:
@@ -12,14 +23,19 @@ def hip_library(name, src, archs, copts = [], deps = [], tags = [], **kwargs):
       src: label of one .cpp file.
       archs: list of archs, such as ["gfx950"]: one code object each.
       copts: further compiler flags.
+      local_defines: further defines.
       deps: header_set and cc_library targets.
       tags: tags of the target.
+      fixed_archs: compile for all of `archs`, whatever --@qola//:archs says.
       **kwargs: further attributes of cc_library.
     """
+
+    # A source of one arch is asked for by libraries that have the arch alone.
+    select_archs = len(archs) > 1 and not fixed_archs
     cc_library(
         name = name,
         srcs = [src],
-        copts = ["--offload-arch=" + arch for arch in archs] + [
+        copts = (by_archs(archs, _offload) if select_archs else _offload(archs)) + [
             # Not derived from the path: two objects with the same id define
             # the same symbol, and a path would make the bytes depend on it.
             "-cuid=" + name,
@@ -30,11 +46,7 @@ def hip_library(name, src, archs, copts = [], deps = [], tags = [], **kwargs):
         features = ["aiter"],
         # Bazel would compile each source a second time without -fPIC.
         linkstatic = True,
-        local_defines = sorted({
-            define: None
-            for arch in archs
-            for define in ARCH_DEFINES.get(arch, [])
-        }.keys()),
+        local_defines = (by_archs(archs, _defines) if select_archs else _defines(archs)) + local_defines,
         # The output directory's name depends on options of the build around,
         # even those that the transition puts back. With
         # --experimental_output_paths=strip it stays out of the action's key.

@@ -9,6 +9,7 @@ def _library_info_impl(ctx):
         DefaultInfo(files = depset([library])),
         OutputGroupInfo(plan = depset([ctx.file.plan])),
         QolaLibraryInfo(
+            archs = ctx.attr.archs,
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],
             library = library,
@@ -19,6 +20,10 @@ def _library_info_impl(ctx):
 library_info = rule(
     implementation = _library_info_impl,
     attrs = {
+        "archs": attr.string_list(
+            doc = "Archs the library has code for.",
+            mandatory = True,
+        ),
         "headers": attr.label(
             doc = "Header target for users of the library.",
             mandatory = True,

@@ -25,6 +25,8 @@ def _manifest_repository_impl(rctx):
         rocm["rocm_version"],
         "--output",
         ".",
+        "--gpu-archs",
+        rctx.getenv("GPU_ARCHS") or "",
     ] + (
         ["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []
     ) + (

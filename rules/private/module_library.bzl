@@ -1,39 +1,68 @@
 """module_library: one module of a manifest as a shared library that exports its namespace alone."""
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
+load(":archs.bzl", "by_archs")
 load(":hip_library.bzl", "hip_library")
 load(":library_info.bzl", "library_info")
 
-def module_library(name, file, export_list, archs, kernels, sources, headers, public_headers, plan, copts = []):
+def _source_target(module, archs, on, source):
+    # The usual library, with all archs, has the short names.
+    return ".".join([module] + ([] if on == archs else on) + [source])
+
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, copts = []):
     """Declares a module's shared library.
 
-    Expands to a hip_library per source, a cc_shared_library and a
-    library_info, which carries the name.
+    Expands to a hip_library per source and set of archs, a cc_shared_library
+    and a library_info, which carries the name. --@qola//:archs picks the set.
 
     Args:
       name: target name, the module's (libmha_fwd).
       file: file name of the library, <namespace>_<module>.so.
       export_list: version script that names the exported symbols.
-      archs: archs the dispatch and entry points are compiled for.
-      kernels: labels of the kernel instances.
-      sources: dict from a source's name to its file: dispatch and entry points.
+      archs: archs of the manifest, sorted.
+      kernels: dict from archs, joined by blanks, to the labels of the kernel
+        instances that are compiled for these.
+      sources: dict from each set of archs a library may have, joined by
+        blanks, to a dict from a source's name to its file: dispatch and
+        AITER's entry points, which name the kernels of that set.
+      entry_source: C++ file that defines the exported entry points.
       headers: label of the header_set for the sources.
       public_headers: label of a header target for the library's users.
       plan: label of plan.json.
       copts: compiler flags of the module.
     """
-    for source, src in sources.items():
+    parts = {}
+    for key, files in sources.items():
+        on = key.split(" ")
+        parts[key] = [_source_target(name, archs, on, source) for source in files.keys() + ["entry_point"]]
+        for source, src in files.items():
+            hip_library(
+                name = _source_target(name, archs, on, source),
+                src = src,
+                archs = on,
+                copts = copts,
+                fixed_archs = True,
+                deps = [headers, public_headers],
+            )
         hip_library(
-            name = name + "." + source,
-            src = src,
-            archs = archs,
-            copts = copts,
-            deps = [headers, public_headers],
+            name = _source_target(name, archs, on, "entry_point"),
+            src = entry_source,
+            archs = on,
+            # What the entry points compare the device with.
+            copts = copts + ["-DQOLA_ARCHS=" + ",".join(on)],
+            fixed_archs = True,
+            deps = [headers, public_headers, Label("//qola/cpp_itfs:entry")],
         )
+        parts[key] = parts[key] + [
+            label
+            for wanted, labels in kernels.items()
+            if [arch for arch in wanted.split(" ") if arch in on]
+            for label in labels
+        ]
     cc_shared_library(
         name = name + ".shared",
         additional_linker_inputs = [export_list],
-        deps = [name + "." + source for source in sources] + kernels,
+        deps = by_archs(archs, lambda on: parts[" ".join(on)]),
         features = ["-static_libgcc"],
         shared_lib_name = file,
         target_compatible_with = [Label("//rules/rocm:rocm")],
@@ -48,6 +77,7 @@ def module_library(name, file, export_list, archs, kernels, sources, headers, pu
     )
     library_info(
         name = name,
+        archs = by_archs(archs, lambda on: on),
         headers = public_headers,
         library = name + ".shared",
         plan = plan,

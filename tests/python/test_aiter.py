@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qola.aiter import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, read_tree
+from qola.entry_points import ENTRIES, parameters
 from qola.errors import AiterError
 
 GENERATE = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
@@ -113,8 +114,8 @@ def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
 def test_signatures_of_the_wheel(aiter_tree: Path) -> None:
     """Prevents: entry points compiled with the parameters of another generation."""
     tree = read_tree(aiter_tree)
-    assert tree.entry_signature("mha_fwd") == "wheel-12"
-    assert tree.entry_signature("mha_bwd") == "wheel-15"
+    found = {direction: parameters(tree, entry) for direction, entry in ENTRIES.items()}
+    assert found == {"fwd": 12, "fwd_splitkv": 7, "batch_prefill": 8, "bwd": 15}
 
 
 def test_sources_generation(tmp_path: Path) -> None:
@@ -263,20 +264,20 @@ def test_unknown_generation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "signature"),
+    ("header", "count"),
     [
         (
             "float mha_fwd(const mha_fwd_args& args, const ck_tile::stream_config& s);",
-            "args-config",
+            2,
         ),
-        ("// float mha_fwd(int a);\nfloat\nmha_fwd(std::pair<int, int> p, int b = f(1, 2));", ""),
-        (f"float mha_fwd({', '.join(f'int p{i}' for i in range(12))}) {{}}", "wheel-12"),
+        ("// float mha_fwd(int a);\nfloat\nmha_fwd(std::pair<int, int> p, int b = f(1, 2));", 2),
+        (f"float mha_fwd({', '.join(f'int p{i}' for i in range(12))}) {{}}", 12),
     ],
 )
-def test_signature_is_counted(tmp_path: Path, header: str, signature: str) -> None:
+def test_signature_is_counted(tmp_path: Path, header: str, count: int) -> None:
     """Prevents: commas in templates, defaults or comments counted as parameters."""
     tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
-    assert tree.entry_signature("mha_fwd") == (signature or "args-config")
+    assert parameters(tree, ENTRIES["fwd"]) == count
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,7 @@ def test_unknown_signature(tmp_path: Path, header: str, message: str) -> None:
     """Prevents: an entry point of unknown form wrapped by guess."""
     tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
     with pytest.raises(AiterError, match=message) as error:
-        tree.entry_signature("mha_fwd")
+        parameters(tree, ENTRIES["fwd"])
     assert "csrc/include/mha_fwd.h" in str(error.value)
 
 
@@ -299,4 +300,4 @@ def test_missing_header(tmp_path: Path) -> None:
     """Prevents: a traceback where the header of an entry point is missing."""
     tree = read_tree(make_tree(tmp_path, fwd_entry()))
     with pytest.raises(AiterError, match="cannot be read"):
-        tree.entry_signature("mha_bwd")
+        parameters(tree, ENTRIES["bwd"])

@@ -15,7 +15,6 @@ from qola.codegen.adapter import (
     grouped_check,
     is_unconditional,
     mask_of,
-    prefix_of,
     step_of,
 )
 from qola.codegen.predicates import Wanted, broken_rule, mismatches, resolve_hdims
@@ -107,7 +106,7 @@ def test_head_dims_go_where_the_full_dispatch_sends_them() -> None:
 
 
 def row(key: str) -> Row:
-    return Row(key, None, (), {}, (), None, "", (64, 64), (1, 1))
+    return Row(key, None, (), {}, (), None, (64, 64), (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -175,11 +174,6 @@ def test_texts_of_ck_are_understood_or_refused() -> None:
         step_of("a.hdim_q % 8 == 0", "hdim_v")
     with pytest.raises(UnservedCkError):
         step_of("a.hdim_q > 8", "hdim_q")
-    arch = types.SimpleNamespace(device_name_check='device_name.compare(0, 4, "gfx9") == 0')
-    assert prefix_of(arch) == "gfx9"
-    for check in ('device_name.compare(0, 5, "gfx9") == 0', "true"):
-        with pytest.raises(UnservedCkError):
-            prefix_of(types.SimpleNamespace(device_name_check=check))
     assert mask_of("s_mask")
     assert not mask_of("s_no")
     with pytest.raises(UnservedCkError):

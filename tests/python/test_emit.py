@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qola import __version__, emit
+from qola.schema import SUPPORTED_ARCHS
 
 PLAN: dict[str, Any] = {
     "name": "small",
@@ -19,20 +22,28 @@ PLAN: dict[str, Any] = {
     ],
     "packages": {"fwd": {"copts": ['-DTEXT="a\\b"'], "headers": "fwd"}},
     "kernels": [
-        {"name": "k2", "package": "fwd"},
-        {"name": "other", "package": "bwd"},
-        {"name": "k1", "package": "fwd"},
+        {"name": "k2", "package": "fwd", "archs": ["gfx950"]},
+        {"name": "other", "package": "bwd", "archs": ["gfx950"]},
+        {"name": "k1", "package": "fwd", "archs": ["gfx942", "gfx950"]},
     ],
     "modules": [
         {
             "name": "libmha_fwd",
             "library": "ns_libmha_fwd.so",
-            "entry": "mha_fwd",
-            "parameters": 12,
+            "entries": [
+                {"name": "mha_fwd", "parameters": 12},
+                {"name": "mha_fwd_splitkv", "parameters": 7},
+            ],
+            "entry_source": "mha_fwd",
             "copts": [],
             "kernels": [2, 0],
             "headers": "libmha_fwd",
-            "sources": [{"name": "api", "file": "libmha_fwd/dispatch/api.cpp"}],
+            "sources": [
+                {"name": "api", "file": "m/dispatch/api.cpp", "archs": ["gfx942", "gfx950"]},
+                {"name": "api", "file": "m/dispatch_gfx942/api.cpp", "archs": ["gfx942"]},
+                {"name": "api", "file": "m/dispatch_gfx950/api.cpp", "archs": ["gfx950"]},
+                {"name": "own", "file": "m/sources/own.cpp", "archs": []},
+            ],
         }
     ],
 }
@@ -65,18 +76,33 @@ module_library(
     name = "libmha_fwd",
     archs = ["gfx942", "gfx950"],
     copts = [],
+    entry_source = "@qola//qola/cpp_itfs:mha_fwd.cpp",
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
     headers = ":libmha_fwd.headers",
-    kernels = [
-        "@qola_kernels_tree//fwd:k1",
-        "@qola_kernels_tree//fwd:k2",
-    ],
+    kernels = {{
+        "gfx942 gfx950": [
+            "@qola_kernels_tree//fwd:k1",
+        ],
+        "gfx950": [
+            "@qola_kernels_tree//fwd:k2",
+        ],
+    }},
     plan = "plan.json",
     public_headers = ":libmha_fwd.public_headers",
     sources = {{
-        "api": "libmha_fwd/dispatch/api.cpp",
-        "entry_point": "@qola//qola/cpp_itfs:mha_fwd.cpp",
+        "gfx942 gfx950": {{
+            "api": "m/dispatch/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
+        "gfx942": {{
+            "api": "m/dispatch_gfx942/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
+        "gfx950": {{
+            "api": "m/dispatch_gfx950/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
     }},
 )
 """
@@ -149,6 +175,13 @@ def test_build_files_hold_calls_alone() -> None:
     assert ast.literal_eval(copts) == PLAN["packages"]["fwd"]["copts"]
 
 
+def test_bazel_knows_the_archs_that_can_be_planned(repo_root: Path) -> None:
+    """Prevents: a manifest's arch that --@qola//:archs refuses, or cannot select."""
+    text = (repo_root / "rules/private/archs.bzl").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^SUPPORTED_ARCHS = (.*)$", text, re.MULTILINE)
+    assert tuple(ast.literal_eval(found)) == SUPPORTED_ARCHS
+
+
 @pytest.mark.parametrize(("namespace", "scope"), [("ns", "qola::ns"), ("", "qola")])
 def test_the_export_list(namespace: str, scope: str) -> None:
     """Prevents: a library that exports more than its namespace."""
@@ -170,6 +203,7 @@ def test_the_configuration_header() -> None:
         "#define QOLA_NS_BEGIN namespace qola { namespace ns {",
         "#define QOLA_NS_END } }",
         "#define QOLA_MHA_FWD_PARAMETERS 12",
+        "#define QOLA_MHA_FWD_SPLITKV_PARAMETERS 7",
     ]
 
 

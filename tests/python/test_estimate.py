@@ -11,7 +11,7 @@ import pytest
 
 from qola.errors import PlanError
 from qola.estimate import Cost, available_cores, estimate, load_costs, to_lines, to_table
-from qola.plan import Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.plan import EntryPoint, Plan, PlannedKernel, PlannedModule, PlannedSource
 from qola.tables import to_text
 
 COSTS: dict[str, Any] = {
@@ -57,8 +57,8 @@ def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) ->
     module = PlannedModule(
         "libmha_fwd",
         "x.so",
+        (EntryPoint("mha_fwd", 12),),
         "mha_fwd",
-        12,
         None,
         (),
         tuple(range(len(kernels))),
@@ -106,9 +106,9 @@ def test_cores_divide_but_not_the_longest_compile(costs_file: Path) -> None:
 
 def test_a_dispatch_costs_by_what_it_calls(costs_file: Path) -> None:
     """Prevents: minutes of compiling a large dispatch forgotten."""
-    dispatch = PlannedSource("api", "api.cpp", "fwd", "dispatch", "")
-    entry = PlannedSource("mha_fwd", "mha_fwd.cpp", "fwd", "entry", "")
-    other = PlannedSource("api2", "api2.cpp", "fwd_splitkv", "dispatch", "")
+    dispatch = PlannedSource("api", "api.cpp", "fwd", "dispatch", "", ())
+    entry = PlannedSource("mha_fwd", "mha_fwd.cpp", "fwd", "entry", "", ())
+    other = PlannedSource("api2", "api2.cpp", "fwd_splitkv", "dispatch", "", ())
     plan = make_plan(*[kernel(64)] * 60, sources=[dispatch, entry, other])
     found = estimate(plan, load_costs(costs_file), 1)
     row = found.rows[-1]

@@ -21,14 +21,17 @@ def test_quickstart_is_the_set_the_readme_counts(repo_root: Path) -> None:
     manifest = load(repo_root / "manifests/quickstart.toml")
     assert manifest.warnings == ()
     assert (manifest.namespace, manifest.architectures) == ("quickstart", ("gfx950",))
-    (module,) = manifest.modules
-    assert (module.name, module.receipt) == ("libmha_fwd", 700)
-    assert manifest.module_mode(module) == "cpp_itfs"
+    assert [(m.name, m.receipt) for m in manifest.modules] == [
+        ("libmha_fwd", 700),
+        ("libmha_bwd", 700),
+    ]
+    assert {manifest.module_mode(module) for module in manifest.modules} == {"cpp_itfs"}
     (variant,) = manifest.fwd_variants
     assert (variant.dtype, variant.hdim, variant.bias) == (("bf16",), ((128, 128),), ("no",))
     assert (variant.mask, variant.lse, variant.dropout) == ((False, True), (True,), (False,))
     assert variant.mode == ("batch", "group")
-    assert manifest.bwd_variants == ()
+    (backward,) = manifest.bwd_variants
+    assert (backward.dtype, backward.hdim, backward.mode) == (("bf16",), ((128, 128),), ("batch",))
 
 
 def test_te_is_all_of_receipt_700(repo_root: Path) -> None:

@@ -16,6 +16,7 @@ from qola.errors import Finding
 from qola.manifest import loads
 from qola.plan import (
     SCHEMA_VERSION,
+    EntryPoint,
     HeaderSet,
     KernelPackage,
     Plan,
@@ -41,8 +42,7 @@ name = "libmha_bwd"
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = [128, [192, 128]]
-has_bias = false
-has_alibi = false
+has_dropout = false
 [[mha_bwd_variants]]
 dtype = "bf16"
 hdim = 64
@@ -68,12 +68,12 @@ PLAN = Plan(
         PlannedModule(
             "libmha_fwd",
             "ns_libmha_fwd.so",
+            (EntryPoint("mha_fwd", 12),),
             "mha_fwd",
-            12,
             None,
             ("-DX",),
             (0, 1, 2),
-            (PlannedSource("api", "libmha_fwd/dispatch/api.cpp", "fwd", "dispatch", "1" * 64),),
+            (PlannedSource("api", "libmha_fwd/dispatch/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
             "libmha_fwd",
         ),
     ),
@@ -115,7 +115,9 @@ def test_the_text_says_all_that_the_plan_does() -> None:
     for name, value in vars(PLAN.modules[0]).items():
         found = data["modules"][0][name]
         if name == "sources":
-            assert found == [vars(PLAN.modules[0].sources[0])]
+            assert found == [{**vars(PLAN.modules[0].sources[0]), "archs": []}]
+        elif name == "entries":
+            assert found == [vars(PLAN.modules[0].entries[0])]
         else:
             assert found == (list(value) if isinstance(value, tuple) else value)
     assert data["packages"] == {"fwd": {"copts": ["-DX"], "headers": "fwd"}}

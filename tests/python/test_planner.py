@@ -13,6 +13,7 @@ from qola.aiter import AiterTree, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.manifest import loads
 from qola.plan import Plan
+from qola.plan_request import resolve_archs, split_archs
 from qola.planner import Request, build_plan, explain, include_dirs
 
 HEAD = """\
@@ -192,11 +193,20 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
     (
         'architectures = ["gfx950"]',
         "",
-        {},
+        {"native": lambda: ("gfx90a",)},
         PlanError,
-        "m.toml:2 [build].architectures",
-        "no architectures",
-        'write architectures = ["gfx950"], for example',
+        "native: the GPUs of this machine",
+        "gfx90a",
+        "",
+    ),
+    (
+        'architectures = ["gfx950"]',
+        "",
+        {"default_archs": ("gfx951",)},
+        PlanError,
+        "GPU_ARCHS",
+        "gfx951",
+        "",
     ),
     (
         "[qola]",
@@ -206,15 +216,6 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "m.toml:2 [qola].patches_dir",
         "patches, whose patches are not applied",
         "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
-    ),
-    (
-        '["gfx950"]',
-        '["native"]',
-        {},
-        PlanError,
-        "m.toml:3 [build].architectures",
-        "native",
-        'write architectures = ["gfx950"], for example',
     ),
     (
         '["gfx950"]',
@@ -237,11 +238,11 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
     (
         "",
         "",
-        {"archs": ("native",)},
+        {"archs": ("native", "gfx950")},
         PlanError,
         "the archs asked for instead of the manifest's",
-        "native",
-        'write architectures = ["gfx950"], for example',
+        "native, gfx950",
+        "",
     ),
     (
         "700",
@@ -370,6 +371,37 @@ def test_what_cannot_be_planned_is_refused(
     assert (finding.place, finding.found, finding.fix) == (place, found, fix)
     assert finding.expected
     assert list(tmp_path.iterdir()) == [], "something was generated first"
+
+
+@pytest.mark.parametrize(
+    ("named", "changes", "expected"),
+    [
+        ('["gfx950"]', {"archs": ("gfx942",)}, ("gfx942",)),
+        ('["gfx950"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
+        ('["native"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
+        ("", {"default_archs": ("gfx950", "gfx942")}, ("gfx942", "gfx950")),
+        ("", {}, ("gfx950",)),
+        ('["gfx942"]', {"archs": ("native",)}, ("gfx950",)),
+    ],
+)
+def test_whose_archs_win(
+    tree: AiterTree, named: str, changes: dict[str, object], expected: tuple[str, ...]
+) -> None:
+    """Prevents: --arch, [build].architectures, GPU_ARCHS and native in another order."""
+    text = HEAD.replace('architectures = ["gfx950"]', f"architectures = {named}" if named else "")
+    request = Request("m", loads(text, file="m.toml"), tree, native=lambda: ("gfx950",))
+    assert resolve_archs(replace(request, **changes)) == expected  # type: ignore[arg-type]
+
+
+def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> None:
+    """Prevents: a plan that looks at the machine although the manifest names its archs."""
+
+    def asked() -> tuple[str, ...]:
+        raise AssertionError
+
+    request = Request("m", loads(HEAD, file="m.toml"), tree, native=asked)
+    assert resolve_archs(request) == ("gfx950",)
+    assert split_archs("gfx942; gfx950,") == ("gfx942", "gfx950")
 
 
 def test_all_findings_come_at_once(plan: Planning) -> None:

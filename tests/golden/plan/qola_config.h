@@ -6,6 +6,9 @@
 #define QOLA_NS_BEGIN namespace qola { namespace small {
 #define QOLA_NS_END } }
 
-// Number of parameters of AITER's entry points, which tells their forms apart.
+// The entry points of the libraries, and the number of parameters that AITER's have,
+// which tells their forms apart.
 #define QOLA_MHA_FWD_PARAMETERS 12
+#define QOLA_MHA_FWD_SPLITKV_PARAMETERS 7
+#define QOLA_MHA_BATCH_PREFILL_PARAMETERS 8
 #define QOLA_MHA_BWD_PARAMETERS 15

@@ -1,0 +1,105 @@
+// What stands between a caller and AITER's entry points; not installed.
+#pragma once
+
+#include "qola_common.h"
+
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string_view>
+
+#ifdef QOLA_ASM
+#include "qola_asm.h"
+#endif
+
+#define QOLA_TEXT_(...) #__VA_ARGS__
+#define QOLA_TEXT(...) QOLA_TEXT_(__VA_ARGS__)
+
+namespace qola_entry {
+
+/// Archs this library has code for, separated by commas.
+constexpr std::string_view archs = QOLA_TEXT(QOLA_ARCHS);
+
+/// Whether `archs` has the arch that a device reports, such as "gfx950:sramecc+:xnack-".
+inline bool has_code_for(std::string_view device)
+{
+    const std::string_view arch = device.substr(0, device.find(':'));
+    for(std::string_view rest = archs; !rest.empty();)
+    {
+        const std::size_t end = rest.find(',');
+        if(rest.substr(0, end) == arch)
+            return true;
+        rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
+    }
+    return false;
+}
+
+/// Whether the current device can run this library. A device that cannot be asked is left to the
+/// launch, whose error says more.
+inline bool current_device_is_served(const char* function)
+{
+    enum State : char { unknown, served, foreign };
+    // Asked once a device: its properties take the runtime a millisecond.
+    static std::array<std::atomic<State>, 64> states{};
+    int device = 0;
+    if(hipGetDevice(&device) != hipSuccess || device < 0 ||
+       device >= static_cast<int>(states.size()))
+        return true;
+    State state = states[device].load(std::memory_order_relaxed);
+    if(state == unknown)
+    {
+        hipDeviceProp_t properties;
+        if(hipGetDeviceProperties(&properties, device) != hipSuccess)
+            return true;
+        state = has_code_for(properties.gcnArchName) ? served : foreign;
+        if(state == foreign)
+            std::fprintf(stderr,
+                         "qola: %s: no kernel for this arch: device %d is %s, the library has %s\n",
+                         function,
+                         device,
+                         properties.gcnArchName,
+                         archs.data());
+        states[device].store(state, std::memory_order_relaxed);
+    }
+    return state == served;
+}
+
+/// Calls `run(use_asm)` and turns what goes wrong into a status.
+///
+/// Composable Kernel and the embedded assembly kernels report a failing HIP call as an exception,
+/// and the callers of these functions expect numbers.
+template <typename Run>
+float answer(const char* function, bool use_asm, Run run)
+{
+    if(!current_device_is_served(function))
+        return QOLA_NS::status::no_arch;
+    try
+    {
+#ifdef QOLA_ASM
+        try
+        {
+            return run(use_asm);
+        }
+        catch(const qola_asm::NotEmbedded&)
+        {
+            // A row of AITER's table whose code object AITER does not ship:
+            // Composable Kernel serves such a problem.
+            return run(false);
+        }
+#else
+        (void)use_asm;
+        return run(false);
+#endif
+    }
+    catch(const std::exception& error)
+    {
+        std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
+        return QOLA_NS::status::failed;
+    }
+}
+
+} // namespace qola_entry

@@ -1,0 +1,81 @@
+"""Restricting what a manifest builds to some of its archs: --@qola//:archs."""
+
+load("@bazel_skylib//lib:selects.bzl", "selects")
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+
+# As SUPPORTED_ARCHS in qola/schema.py; tests/python/test_emit.py compares them.
+SUPPORTED_ARCHS = ["gfx942", "gfx950"]
+
+def _arch_enabled_impl(ctx):
+    asked = ctx.attr.archs[BuildSettingInfo].value
+    unknown = [arch for arch in asked if arch not in SUPPORTED_ARCHS]
+    if unknown:
+        fail("""
+qola: unknown arch
+  place:    --@qola//:archs
+  found:    {}
+  expected: archs out of {}, separated by commas""".format(", ".join(unknown), ", ".join(SUPPORTED_ARCHS)))
+    enabled = not asked or ctx.attr.arch in asked
+    return [config_common.FeatureFlagInfo(value = "yes" if enabled else "no")]
+
+_arch_enabled = rule(
+    implementation = _arch_enabled_impl,
+    attrs = {
+        "arch": attr.string(mandatory = True),
+        "archs": attr.label(mandatory = True, providers = [BuildSettingInfo]),
+    },
+    doc = "Whether the build setting `archs` leaves an arch in: yes or no.",
+)
+
+def _subsets(archs):
+    """The non-empty subsets of a list, each in its order."""
+    found = [[]]
+    for arch in archs:
+        found = found + [subset + [arch] for subset in found]
+    return [subset for subset in found if subset]
+
+def _setting(archs, on):
+    off = [arch for arch in archs if arch not in on]
+    return "archs_" + "_".join(on) + ("_without_" + "_".join(off) if off else "")
+
+def arch_settings(archs):
+    """Declares the conditions that by_archs selects on.
+
+    Args:
+      archs: label of the string_list_flag with the archs to build for.
+    """
+    for arch in SUPPORTED_ARCHS:
+        _arch_enabled(name = arch + "_enabled", arch = arch, archs = archs)
+        for word, value in {"off": "no", "on": "yes"}.items():
+            native.config_setting(
+                name = arch + "_" + word,
+                flag_values = {":{}_enabled".format(arch): value},
+            )
+    for manifest in _subsets(SUPPORTED_ARCHS):
+        for on in _subsets(manifest):
+            selects.config_setting_group(
+                name = _setting(manifest, on),
+                match_all = [
+                    ":{}_{}".format(arch, "on" if arch in on else "off")
+                    for arch in manifest
+                ],
+                visibility = ["//visibility:public"],
+            )
+
+def by_archs(archs, value_of):
+    """A select over what --@qola//:archs leaves of a manifest's archs.
+
+    Args:
+      archs: archs of the manifest, sorted.
+      value_of: function(list of archs that are left) -> attribute value.
+
+    Returns:
+      The select; its error says that nothing is left.
+    """
+    return select(
+        {
+            Label("//rules/private:" + _setting(archs, on)): value_of(on)
+            for on in _subsets(archs)
+        },
+        no_match_error = "qola: --@qola//:archs names none of the archs that the manifest has: " + ", ".join(archs),
+    )
