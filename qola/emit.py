@@ -9,29 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qola import __version__
+from qola.starlark import call as _call
+from qola.starlark import inline_list as _inline
+from qola.starlark import string as _string
+from qola.starlark import string_dict as _dict
+from qola.starlark import string_list as _list
 
 _ENTRY_LABEL = "@qola//qola/cpp_itfs:{entry}.cpp"
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"
-
-
-def _string(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _list(items: Iterable[str], indent: int) -> str:
-    """A Starlark list of strings, one a line."""
-    lines = [" " * (indent + 4) + _string(item) + "," for item in items]
-    return "\n".join(["[", *lines, " " * indent + "]"]) if lines else "[]"
-
-
-def _inline(items: Iterable[str]) -> str:
-    return "[" + ", ".join(_string(item) for item in items) + "]"
-
-
-def _call(function: str, arguments: Mapping[str, str]) -> str:
-    lines = [f"    {name} = {value}," for name, value in arguments.items()]
-    return "\n".join([f"{function}(", *lines, ")"])
 
 
 def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
@@ -101,11 +87,6 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
             )
         )
     return _file(source, ["header_set", "module_library", "public_headers"], calls)
-
-
-def _dict(items: Mapping[str, str]) -> str:
-    lines = [f"        {_string(key)}: {_string(value)}," for key, value in sorted(items.items())]
-    return "\n".join(["{", *lines, "    }"])
 
 
 def kernel_build_file(
