@@ -1,4 +1,4 @@
-"""The command line: qola plan, list and explain. Parses and prints; the work is done elsewhere."""
+"""The command line. Parses and prints; the work is done elsewhere. Building is in cli_build."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from qola import __version__, estimate, planner
 from qola.aiter import read_tree
+from qola.cli_build import add_commands
 from qola.console import Console
 from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
@@ -66,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="qola",
-        description="What a manifest builds, and why: read from manifest and AITER tree alone.",
+        description="AMD GPU attention libraries from a manifest: what it builds, why, and building.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -111,6 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
         _QUERY,
     )
     explain.set_defaults(run=_explain)
+    add_commands(commands)
     return parser
 
 
@@ -198,7 +200,7 @@ def main(
     console = Console(sys.stdout, sys.stderr, args.quiet)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        args.run(args, Surroundings(environ, directory, console))
+        code: int | None = args.run(args, Surroundings(environ, directory, console))
         sys.stdout.flush()
     except QolaError as error:
         console.note(str(error))
@@ -212,7 +214,7 @@ def main(
         return EXIT_INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
-    return 0
+    return code or 0
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -10,29 +10,14 @@ from typing import Any
 
 from qola import __version__
 from qola.codegen.types import arch_sets
+from qola.starlark import call as _call
+from qola.starlark import inline_list as _inline
+from qola.starlark import string as _string
+from qola.starlark import string_list as _list
 
 _ENTRY_LABEL = "@qola//qola/cpp_itfs:{entry}.cpp"
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"
-
-
-def _string(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _list(items: Iterable[str], indent: int) -> str:
-    """A Starlark list of strings, one a line."""
-    lines = [" " * (indent + 4) + _string(item) + "," for item in items]
-    return "\n".join(["[", *lines, " " * indent + "]"]) if lines else "[]"
-
-
-def _inline(items: Iterable[str]) -> str:
-    return "[" + ", ".join(_string(item) for item in items) + "]"
-
-
-def _call(function: str, arguments: Mapping[str, str]) -> str:
-    lines = [f"    {name} = {value}," for name, value in arguments.items()]
-    return "\n".join([f"{function}(", *lines, ")"])
 
 
 def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:

@@ -1,0 +1,178 @@
+"""Reads Bazel's build event stream: what was built, what failed, and what the tools said.
+
+The stream is --build_event_json_file: one JSON object a line, in the order of
+build_event_stream.proto, of which these events matter here: started, namedSetOfFiles, action (only
+failed ones), targetCompleted, aborted and buildFinished.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_FAIL = re.compile(
+    r"^Error in fail:(.*?)(?=^(?:ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED)\b|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+#: The name Bazel gives the outputs a target has without --output_groups.
+DEFAULT_OUTPUTS = "default"
+
+
+@dataclass(frozen=True)
+class FailedAction:
+    """An action that failed.
+
+    Attributes:
+        label: its target, as Bazel writes it.
+        mnemonic: kind of action: CppCompile, CppLink.
+        exit_code: that of the tool.
+        stderr: file with what the tool said, None where it said nothing.
+    """
+
+    label: str
+    mnemonic: str
+    exit_code: int
+    stderr: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the target alone: for a kernel instance its own."""
+        return self.label.rpartition(":")[2]
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """A target that was asked for, when Bazel was done with it.
+
+    Attributes:
+        success: it was built.
+        seconds: from the start of the build to the arrival of the event.
+        outputs: files by output group.
+        failures: labels of what failed below it.
+        reason: why it was not even tried, in Bazel's words; "" if it was.
+    """
+
+    success: bool
+    seconds: float
+    outputs: Mapping[str, tuple[Path, ...]]
+    failures: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass
+class EventReader:
+    """Takes events one by one, as they come.
+
+    Attributes:
+        targets: results by label (//:libmha_fwd), in the order of completion.
+        failed: failed actions by label.
+        exit_code: Bazel's, None while it runs.
+    """
+
+    targets: dict[str, TargetResult] = field(default_factory=dict)
+    failed: dict[str, FailedAction] = field(default_factory=dict)
+    exit_code: int | None = None
+    _stderr: list[str] = field(default_factory=list)
+    _sets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def feed(self, line: str, seconds: float) -> None:
+        """Take one line of the stream.
+
+        Args:
+            line: a JSON object.
+            seconds: how long the build has been running.
+
+        Raises:
+            ValueError: the line is no JSON.
+        """
+        event = json.loads(line)
+        identity: Mapping[str, Any] = event["id"]
+        if "namedSet" in identity:
+            self._sets[identity["namedSet"]["id"]] = event["namedSetOfFiles"]
+        elif "action" in event:
+            self._action(identity["actionCompleted"], event["action"])
+        elif "aborted" in event:
+            self._aborted(identity, event["aborted"], seconds)
+        elif "targetCompleted" in identity and "completed" in event:
+            self._completed(event, seconds)
+        elif "progress" in event:
+            self._stderr.append(event["progress"].get("stderr", ""))
+        elif "finished" in event:
+            self.exit_code = event["finished"].get("exitCode", {}).get("code", 0)
+
+    def errors(self) -> tuple[str, ...]:
+        """Return what rules and BUILD files failed with, each once: the texts of Starlark's fail.
+
+        The stream has them nowhere but in what Bazel prints.
+        """
+        text = _ANSI.sub("", "".join(self._stderr))
+        found = (m[1].strip() for m in _FAIL.finditer(text))
+        return tuple(dict.fromkeys(found))
+
+    def _action(self, identity: Mapping[str, Any], action: Mapping[str, Any]) -> None:
+        if action.get("success"):
+            return
+        label = _short(identity["label"])
+        self.failed.setdefault(
+            label,
+            FailedAction(
+                label,
+                action.get("type", ""),
+                action.get("exitCode", 0),
+                _path(action.get("stderr", {}).get("uri", "")),
+            ),
+        )
+
+    def _aborted(
+        self, identity: Mapping[str, Any], aborted: Mapping[str, Any], seconds: float
+    ) -> None:
+        text = aborted.get("description", "") or aborted.get("reason", "")
+        target = identity.get("targetCompleted") or identity.get("targetConfigured")
+        if target:
+            self.targets[_short(target["label"])] = TargetResult(False, seconds, {}, (), text)
+
+    def _completed(self, event: Mapping[str, Any], seconds: float) -> None:
+        completed: Mapping[str, Any] = event["completed"]
+        self.targets[_short(event["id"]["targetCompleted"]["label"])] = TargetResult(
+            success=completed.get("success", False),
+            seconds=seconds,
+            outputs={
+                group["name"]: tuple(self._files(group.get("fileSets", ())))
+                for group in completed.get("outputGroup", ())
+                if not group.get("incomplete")
+            },
+            failures=tuple(
+                _short(child["actionCompleted"]["label"])
+                for child in event.get("children", ())
+                if "actionCompleted" in child
+            ),
+            reason=""
+            if completed.get("success")
+            else completed.get("failureDetail", {}).get("message", ""),
+        )
+
+    def _files(self, sets: Iterable[Mapping[str, str]]) -> Iterator[Path]:
+        for reference in sets:
+            named = self._sets.get(reference["id"], {})
+            for file in named.get("files", ()):
+                if path := _path(file.get("uri", "")):
+                    yield path
+            yield from self._files(named.get("fileSets", ()))
+
+
+def _short(label: str) -> str:
+    """Return a label without the @@ of the main repository."""
+    return label[2:] if label.startswith("@@//") else label
+
+
+def _path(uri: str) -> Path | None:
+    """Return a file on this machine, None for one that a remote service has."""
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None

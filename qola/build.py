@@ -1,0 +1,354 @@
+"""Builds a manifest's libraries with Bazel and installs them: `qola build`, callable from Python."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from qola import emit, workspace
+from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
+from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.bazel_run import BuildOptions, build, find_bazel
+from qola.choices import DEFAULT_REMOTE, cache_directory, choose_archs, choose_modules, choose_patches
+from qola.diagnostics import first_errors
+from qola.errors import (
+    AiterError,
+    CodegenError,
+    Finding,
+    ManifestError,
+    PlanError,
+    QolaError,
+    ToolchainError,
+)
+from qola.install import BuildResult, ModuleRecord, install, summarize
+from qola.manifest import Manifest, ModuleSpec, load
+from qola.manifest_types import BuildMode
+from qola.native import native_archs
+from qola.plan import from_json, library_file
+from qola.resources import ruleset_root
+from qola.schema import NATIVE
+
+Progress = Callable[[str], None]
+
+_SHOWN_FAILURES = 3
+"""Failed targets of a module whose errors are shown; the others are counted."""
+
+_CLASSES = {
+    error.__name__: error
+    for error in (AiterError, CodegenError, ManifestError, PlanError, ToolchainError)
+}
+
+
+def build_kernels(
+    manifest_path: str | Path,
+    *,
+    output_dir: str | Path,
+    aiter_root: str | Path | None = None,
+    archs: Sequence[str] | None = None,
+    verbose: bool = False,
+    build_mode: BuildMode | None = None,
+    aiter_commit: str | None = None,
+    patches_dir: str | Path | None = None,
+    skip_checkout: bool = False,
+    groups: Sequence[str] | None = None,
+    aiter_remote: str = DEFAULT_REMOTE,
+    keep_going: bool = True,
+    jobs: int | None = None,
+    bazel_args: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    progress: Progress = lambda _: None,
+) -> BuildResult:
+    """Build the modules of a manifest and install them.
+
+    The arguments up to `groups` are ROCm/QoLA's, with their meaning there (docs/qola-build.md).
+
+    Args:
+        manifest_path: the manifest.
+        output_dir: where to install: lib/, include/ and manifest.json.
+        aiter_root: directory of the AITER tree. By default Bazel fetches and keeps it.
+        archs: archs instead of the manifest's; an item may be a list with ; between.
+        verbose: show every command.
+        build_mode: mode of modules that have none of their own.
+        aiter_commit: commit, tag or branch instead of the manifest's [qola].aiter_commit.
+        patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
+        skip_checkout: use aiter_root as it is; `aiter_commit` and `patches_dir` do not count.
+        groups: build only modules of these groups.
+        aiter_remote: what git fetches a commit from.
+        keep_going: go on with other kernels and modules when one fails.
+        jobs: actions at a time.
+        bazel_args: further arguments of bazel build.
+        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME; by default the process's.
+        progress: called with a line when a long step begins.
+
+    Returns:
+        What manifest.json in `output_dir` holds; its `summary` counts the modules that failed.
+
+    Raises:
+        QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
+            is at fault. `output_dir` is then as it was.
+        OSError: `output_dir` cannot be written to.
+    """
+    environ = os.environ if environ is None else environ
+    ruleset = ruleset_root()
+    bazel = find_bazel(environ, ruleset)
+    file = Path(manifest_path).absolute()
+    manifest = load(file, display=Path(manifest_path).as_posix())
+    modules = choose_modules(manifest, groups or ())
+    chosen_archs = choose_archs(
+        archs or (), manifest.architectures, environ.get("GPU_ARCHS", ""), native_archs
+    )
+    request = _request(
+        manifest, file.parent, ruleset, aiter_root, aiter_commit, aiter_remote, patches_dir
+    )
+    cache = cache_directory(environ)
+    if skip_checkout:
+        aiter = use_as_is(request.root or default_aiter_root(environ))
+    else:
+        aiter = choose(request, progress)
+    made = workspace.Workspace(
+        name=workspace.repository_name(file),
+        manifest=file.read_text(encoding="utf-8"),
+        modules=tuple(module.name for module in modules),
+        ruleset=ruleset,
+        aiter=aiter,
+        archs=chosen_archs,
+        mode=build_mode,
+        override_aiter_commit=skip_checkout
+        or (request.commit_asked and manifest.aiter_commit not in (None, request.commit)),
+        disk_cache=cache / "disk",
+    )
+    directory = workspace.directory_of(cache, file, ruleset)
+    version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
+    options = BuildOptions(
+        keep_going=keep_going,
+        jobs=jobs,
+        subcommands=verbose,
+        more=("--output_groups=+plan", *bazel_args),
+    )
+    with _locked(directory, progress):
+        workspace.write(directory, made.files(version, directory))
+        progress(f"{manifest.file}: {_words(modules)}, AITER {aiter.describe()}")
+        events = build(
+            bazel, directory, workspace.targets(made.modules), options, environ, note=progress
+        )
+        built = _results(events, made.modules)
+        return _install(
+            _Built(manifest, file, modules, aiter, chosen_archs, ruleset),
+            events,
+            built,
+            Path(output_dir).absolute(),
+        )
+
+
+def checkout_aiter(
+    manifest_path: str | Path | None = None,
+    aiter_root: str | Path | None = None,
+    aiter_commit: str | None = None,
+    patches_dir: str | Path | None = None,
+    groups: Sequence[str] | None = None,
+    *,
+    aiter_remote: str = DEFAULT_REMOTE,
+    environ: Mapping[str, str] | None = None,
+    progress: Progress = lambda _: None,
+) -> str:
+    """Make a patched AITER tree without building: what `build_kernels` would build from.
+
+    The arguments up to `groups` are ROCm/QoLA's. Of two commits or folders of patches, the
+    argument wins over the manifest's; without either it is the wheel qola pins, without patches.
+
+    Args:
+        manifest_path: manifest whose [qola] aiter_commit and patches_dir apply.
+        aiter_root: the directory: absent, empty, or made by this function before; by default one
+            in the cache.
+        aiter_commit: commit, tag, branch, or version of the pinned wheel.
+        patches_dir: folder of patches.
+        groups: refused unless the manifest has them; the tree is the same for all groups.
+        aiter_remote: what git fetches from.
+        environ: the environment, for the cache's place; by default the process's.
+        progress: called with a line when a long step begins.
+
+    Returns:
+        Absolute path of the tree.
+
+    Raises:
+        ManifestError: the manifest is not valid, or has no such group.
+        AiterError: the directory holds something else, or a patch does not fit; it is then as it
+            was.
+    """
+    environ = os.environ if environ is None else environ
+    root = Path(aiter_root).absolute() if aiter_root else default_aiter_root(environ)
+    manifest, folder = None, Path.cwd()
+    if manifest_path is not None:
+        manifest = load(Path(manifest_path), display=Path(manifest_path).as_posix())
+        folder = Path(manifest_path).absolute().parent
+        choose_modules(manifest, groups or ())
+    request = _request(
+        manifest, folder, ruleset_root(), root, aiter_commit, aiter_remote, patches_dir
+    )
+    return str(checkout(request, root, progress))
+
+
+def default_aiter_root(environ: Mapping[str, str]) -> Path:
+    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name."""
+    return cache_directory(environ) / "aiter"
+
+
+def _request(
+    manifest: Manifest | None,
+    folder: Path,
+    ruleset: Path,
+    root: str | Path | None,
+    commit: str | None,
+    remote: str,
+    patches_dir: str | Path | None,
+) -> AiterRequest:
+    pin = json.loads((ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
+    asked = Path(patches_dir).absolute() if patches_dir else None
+    return AiterRequest(
+        root=Path(root).absolute() if root else None,
+        commit=commit or (manifest.aiter_commit if manifest else None),
+        commit_asked=bool(commit),
+        remote=remote,
+        patches_dir=choose_patches(asked, manifest, folder),
+        pin=pin,
+    )
+
+
+@contextmanager
+def _locked(directory: Path, progress: Progress) -> Iterator[None]:
+    """Keeps a second build of the same manifest waiting: they share a workspace."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another build of this manifest")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _words(modules: Sequence[ModuleSpec]) -> str:
+    return ", ".join(module.name for module in modules)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What was built, of what."""
+
+    manifest: Manifest
+    file: Path
+    modules: tuple[ModuleSpec, ...]
+    aiter: AiterSource
+    archs: tuple[str, ...]
+    ruleset: Path
+
+
+def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetResult]:
+    """Returns each module's result.
+
+    Raises:
+        QolaError: not one was tried: Bazel could not make the plan or load the targets.
+    """
+    results = {
+        module: events.targets[label]
+        for module, label in zip(modules, workspace.targets(modules), strict=True)
+        if label in events.targets
+    }
+    tried = any(result.success or result.failures for result in results.values())
+    if not tried and events.exit_code:
+        raise _as_error(events.errors())
+    missing = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
+    return {module: results.get(module, missing) for module in modules}
+
+
+def _as_error(messages: Sequence[str]) -> QolaError:
+    """Returns the error for what a repository rule or a BUILD file failed with.
+
+    Both write `qola: <class>: `, which says whose fault it is; Bazel has shown the text itself.
+    """
+    text = "\n".join(messages).strip()
+    kinds = [_CLASSES[name] for name in re.findall(r"qola: (\w+Error): ", text) if name in _CLASSES]
+    kind = kinds[0] if kinds else QolaError
+    return kind(
+        Finding("bazel build", text or "an error that is told above", "a manifest that builds"),
+        "nothing could be built",
+    )
+
+
+def _install(
+    built: _Built, events: EventReader, results: Mapping[str, TargetResult], output: Path
+) -> BuildResult:
+    files: dict[str, Path | str] = {}
+    failed: list[str] = []
+    records: list[ModuleRecord] = []
+    plan: Mapping[str, Any] | None = None
+    for module in built.modules:
+        result = results[module.name]
+        name = f"lib/{library_file(built.manifest.namespace, module.name)}"
+        libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
+        success = result.success and bool(libraries)
+        if success:
+            files[name] = libraries[0]
+            plan = from_json(result.outputs["plan"][0].read_text(encoding="utf-8"))
+        else:
+            failed.append(name)
+        records.append(
+            ModuleRecord(
+                name=module.name,
+                md_name=Path(name).stem,
+                success=success,
+                error="" if success else describe_failure(result, events),
+                so_path=str(output / name) if success else None,
+                duration_s=round(result.seconds, 2),
+                size=libraries[0].stat().st_size if success else None,
+                failed=sorted(events.failed[f].name for f in result.failures if f in events.failed),
+            )
+        )
+    if plan is not None:
+        files.update(_headers(plan, built))
+    archs = plan["archs"] if plan else built.archs or built.manifest.architectures
+    record = BuildResult(
+        generated_at=datetime.now(timezone.utc).isoformat(),
+        aiter=built.aiter.describe(),
+        aiter_root=str(built.aiter.root) if built.aiter.root else None,
+        manifest_src=str(built.file),
+        gpu_archs=";".join(archs) or NATIVE,
+        modules=records,
+        summary=summarize(records),
+    )
+    install(output, files, failed, record)
+    return record
+
+
+def _headers(plan: Mapping[str, Any], built: _Built) -> dict[str, Path | str]:
+    """Returns the public headers, by their place in the output directory."""
+    found: dict[str, Path | str] = {
+        f"include/{header.name}": header
+        for header in sorted((built.ruleset / "qola" / "cpp_itfs").glob("qola_*.h"))
+    }
+    found["include/qola_config.h"] = emit.config_header(plan, source=built.file.name)
+    return found
+
+
+def describe_failure(result: TargetResult, events: EventReader) -> str:
+    """Return what failed of a module: each target's name, then its tool's first errors."""
+    known = sorted({f for f in result.failures if f in events.failed})
+    lines = []
+    for label in known[:_SHOWN_FAILURES]:
+        action = events.failed[label]
+        lines.append(f"{action.name}: {action.mnemonic} failed with exit code {action.exit_code}")
+        output = ""
+        if action.stderr is not None and action.stderr.is_file():
+            output = action.stderr.read_text(encoding="utf-8", errors="replace")
+        lines += [f"  {line}" for line in first_errors(output)]
+    if len(known) > _SHOWN_FAILURES:
+        lines.append(f"... and {len(known) - _SHOWN_FAILURES} more")
+    return "\n".join(lines) or result.reason or "failed; Bazel's output above says why"

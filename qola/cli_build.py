@@ -1,0 +1,224 @@
+"""The command line's qola build and qola checkout: ROCm/QoLA's options, and a few more."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import qola
+from qola.choices import DEFAULT_REMOTE, split
+from qola.console import Console
+from qola.install import BuildResult, ModuleRecord
+from qola.schema import BUILD_MODES
+
+EXIT_FAILED_MODULES = 7
+"""A module did not build; the others are installed."""
+
+BUILD_EXIT_CODES = """\
+exit codes: 0 all modules built; 7 one or more did not, the others are installed;
+otherwise nothing was installed: 1 an error of qola's own; 2 wrong usage or an invalid manifest;
+3 the AITER tree or a patch; 4 a generator; 5 no Bazel, no ROCm or no GPU; 6 the plan;
+130 interrupted; 143 terminated"""
+
+_CHECKOUT_EXIT_CODES = """\
+exit codes: 0 done; 1 an error of qola's own; 2 wrong usage or an invalid manifest; 3 the AITER
+tree: it could not be fetched, or a patch does not fit; 130 interrupted; 143 terminated"""
+
+
+class Around(Protocol):
+    """What the command line gets from the process (qola.cli.Surroundings)."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment."""
+
+    @property
+    def directory(self) -> Path:
+        """What relative paths are relative to."""
+
+    @property
+    def console(self) -> Console:
+        """Where to print."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add build and checkout to the parser's subcommands."""
+    build = _add(commands, "build", "build a manifest's libraries", BUILD_EXIT_CODES)
+    build.add_argument(
+        "-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest"
+    )
+    build.add_argument(
+        *("-o", "--output-dir"),
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where to install lib/, include/ and manifest.json",
+    )
+    _add_aiter(build)
+    build.add_argument(
+        "--skip-checkout",
+        action="store_true",
+        help="use the tree in --aiter-root as it is: no commit, no patches",
+    )
+    build.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help="instead of the manifest's; may be repeated, or a list with ; between; native is "
+        "this machine's GPU (default: the manifest's, $GPU_ARCHS, native)",
+    )
+    build.add_argument(
+        "--mode",
+        choices=BUILD_MODES,
+        help="instead of [build].mode; a module's own mode wins (default: pybind)",
+    )
+    build.add_argument(
+        "--keep-going",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on with other kernels and modules when one fails (default)",
+    )
+    build.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
+    build.add_argument(
+        "--bazel-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
+    )
+    build.add_argument("-v", "--verbose", action="store_true", help="show every command")
+    build.set_defaults(run=_build)
+    checkout = _add(
+        commands, "checkout", "prepare a patched AITER tree, and nothing else", _CHECKOUT_EXIT_CODES
+    )
+    checkout.add_argument(
+        *("-m", "--manifest"),
+        type=Path,
+        metavar="FILE",
+        help="manifest whose [qola] aiter_commit and patches_dir apply",
+    )
+    _add_aiter(checkout)
+    checkout.set_defaults(run=_checkout)
+
+
+def _add(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(parser=parser, words=[], quiet=False)
+    return parser
+
+
+def _add_aiter(parser: argparse.ArgumentParser) -> None:
+    """Add what both commands say about AITER."""
+    parser.add_argument(
+        *("-a", "--aiter-root"),
+        type=Path,
+        metavar="DIR",
+        help="the AITER tree; made if it is not there",
+    )
+    parser.add_argument(
+        "--aiter-commit",
+        metavar="COMMIT",
+        help="commit, tag or branch, instead of the manifest's [qola].aiter_commit "
+        "(default: the wheel that qola pins)",
+    )
+    parser.add_argument(
+        "--aiter-remote",
+        default=DEFAULT_REMOTE,
+        metavar="URL",
+        help="what git fetches a commit from (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--patches-dir",
+        type=Path,
+        metavar="DIR",
+        help="patches for AITER, instead of the manifest's [qola].patches_dir; an empty folder "
+        "for none",
+    )
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="only modules of this group; may be repeated, or a list with ; between (default: "
+        "$QOLA_BUILD_GROUPS, all)",
+    )
+
+
+def _paths(args: argparse.Namespace, around: Around) -> dict[str, Any]:
+    """Return the arguments both functions have, with paths that do not depend on the directory."""
+
+    def place(path: Path | None) -> Path | None:
+        return None if path is None else around.directory / path
+
+    return {
+        "manifest_path": place(args.manifest),
+        "aiter_root": place(args.aiter_root),
+        "aiter_commit": args.aiter_commit,
+        "aiter_remote": args.aiter_remote,
+        "patches_dir": place(args.patches_dir),
+        "groups": split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")]),
+        "environ": around.environ,
+    }
+
+
+def _build(args: argparse.Namespace, around: Around) -> int:
+    """``qola build``."""
+    console = around.console
+    result = qola.build_kernels(
+        **_paths(args, around),
+        output_dir=around.directory / args.output_dir,
+        archs=args.arch,
+        verbose=args.verbose,
+        build_mode=args.mode,
+        skip_checkout=args.skip_checkout,
+        keep_going=args.keep_going,
+        jobs=args.jobs,
+        bazel_args=args.bazel_arg,
+        progress=lambda text: console.note(f"qola: {text}"),
+    )
+    print_result(result, console)
+    return EXIT_FAILED_MODULES if result["summary"]["failed"] else 0
+
+
+def print_result(result: BuildResult, console: Console) -> None:
+    """Print a line per module, what failed of each, and the count, as ROCm/QoLA words it."""
+    for module in result["modules"]:
+        console.line(_line(module))
+    summary = result["summary"]
+    console.line(
+        f"Build complete: {summary['success']}/{summary['total']} succeeded, "
+        f"{summary['failed']} failed."
+    )
+    for module in result["modules"]:
+        if not module["success"]:
+            first, *rest = module["error"].splitlines()
+            console.line(f"  FAILED: {module['md_name']}: {first}")
+            for line in rest:
+                console.line(f"    {line}")
+
+
+def _line(module: ModuleRecord) -> str:
+    state = "failed"
+    if module["size"] is not None:
+        state = f"built, {module['size'] / 1e6:.1f} MB"
+    return f"{module['md_name']}: {state}, {module['duration_s']:.0f} s"
+
+
+def _checkout(args: argparse.Namespace, around: Around) -> int:
+    """``qola checkout``."""
+    console = around.console
+    path = qola.checkout_aiter(
+        **_paths(args, around), progress=lambda text: console.note(f"qola: {text}")
+    )
+    console.line(f"AITER ready at {path}")
+    return 0

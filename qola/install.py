@@ -1,0 +1,119 @@
+"""Puts what was built into the output directory, in ROCm/QoLA's layout, file by file atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+RECORD = "manifest.json"
+"""File that says what is in an output directory."""
+
+PREVIOUS = ".previous"
+"""What the name of an earlier library ends in, when its module did not build this time."""
+
+
+class ModuleRecord(TypedDict):
+    """What became of one module.
+
+    Keys:
+        name: the module's name.
+        md_name: name of its library without .so, as ROCm/QoLA calls it.
+        success: whether it was built.
+        error: what failed, with the tool's words; "" for nothing.
+        so_path: absolute path of the library, None where it was not built.
+        duration_s: seconds from the start of the build until the module was done.
+        size: of the library, in bytes; None where it was not built.
+        failed: kernel instances and other targets that did not build.
+    """
+
+    name: str
+    md_name: str
+    success: bool
+    error: str
+    so_path: str | None
+    duration_s: float
+    size: int | None
+    failed: list[str]
+
+
+class Summary(TypedDict):
+    """How many modules there are, and how many were built or failed."""
+
+    total: int
+    success: int
+    failed: int
+
+
+class BuildResult(TypedDict):
+    """What manifest.json holds: ROCm/QoLA's keys, and `aiter`, which says the source in words.
+
+    `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
+    `gpu_archs` has the archs with ; between them.
+    """
+
+    generated_at: str
+    aiter: str
+    aiter_root: str | None
+    manifest_src: str
+    gpu_archs: str
+    modules: list[ModuleRecord]
+    summary: Summary
+
+
+def summarize(modules: Sequence[ModuleRecord]) -> Summary:
+    """Count modules by what became of them."""
+    built = sum(module["success"] for module in modules)
+    return Summary(total=len(modules), success=built, failed=len(modules) - built)
+
+
+def install(
+    output: Path,
+    files: Mapping[str, Path | str],
+    failed: Iterable[str],
+    record: BuildResult,
+) -> None:
+    """Install files, then manifest.json.
+
+    Every file is written beside its place and renamed, so that none is ever half there, and what
+    a process has mapped stays what it was. Files of other modules stay. An earlier library of a
+    module that failed is kept under another name (PREVIOUS), where it does not look new.
+
+    Args:
+        output: the output directory; made if it is not there.
+        files: by path below it: a file to copy, or a text.
+        failed: paths, below it, of libraries that were not built.
+        record: content of manifest.json.
+
+    Raises:
+        OSError: the directory cannot be written to. manifest.json is then as it was.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".qola-", dir=output) as directory:
+        aside = Path(directory)
+        # All is written before anything is renamed: a full disk changes nothing.
+        for name, source in files.items():
+            _write(aside / name, source)
+        _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+        for name in files:
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(aside / name, output / name)
+            (output / f"{name}{PREVIOUS}").unlink(missing_ok=True)
+        for name in failed:
+            if (output / name).exists():
+                os.replace(output / name, output / f"{name}{PREVIOUS}")
+        os.replace(aside / RECORD, output / RECORD)
+
+
+def _write(path: Path, source: Path | str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(source, str):
+        path.write_text(source, encoding="utf-8")
+    else:
+        # Bazel's outputs are links to read-only files.
+        shutil.copyfile(source, path)
+        path.chmod(0o755 if os.access(source, os.X_OK) else 0o644)

@@ -1,0 +1,33 @@
+"""Values and calls as Starlark writes them, formatted as buildifier would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def string(text: str) -> str:
+    """Return a string literal."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def string_list(items: Iterable[str], indent: int) -> str:
+    """Return a list of strings, one a line, inside a call that is indented by `indent`."""
+    lines = [" " * (indent + 4) + string(item) + "," for item in items]
+    return "\n".join(["[", *lines, " " * indent + "]"]) if lines else "[]"
+
+
+def inline_list(items: Iterable[str]) -> str:
+    """Return a list of strings in one line."""
+    return "[" + ", ".join(string(item) for item in items) + "]"
+
+
+def string_dict(items: Mapping[str, str]) -> str:
+    """Return a dict of strings as an argument of a call, one entry a line, sorted."""
+    lines = [f"        {string(key)}: {string(value)}," for key, value in sorted(items.items())]
+    return "\n".join(["{", *lines, "    }"])
+
+
+def call(function: str, arguments: Mapping[str, str]) -> str:
+    """Return a call with one argument a line; the arguments' values are Starlark."""
+    lines = [f"    {name} = {value}," for name, value in arguments.items()]
+    return "\n".join([f"{function}(", *lines, ")"])
