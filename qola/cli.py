@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from qola import __version__, estimate, planner
+from qola import __version__, cli_init, estimate, planner
 from qola.aiter import read_tree
 from qola.console import Console
 from qola.errors import Finding, QolaError
@@ -110,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
         _QUERY,
     )
     explain.set_defaults(run=_explain)
+    cli_init.add_command(commands)
     return parser
 
 
