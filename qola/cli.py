@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from qola import __version__, estimate, planner
+from qola import __version__, cli_init, estimate, planner
 from qola.aiter import read_tree
 from qola.cli_build import add_commands
 from qola.console import Console
@@ -113,6 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     explain.set_defaults(run=_explain)
     add_commands(commands)
+    cli_init.add_command(commands)
     return parser
 
 

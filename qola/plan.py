@@ -6,7 +6,7 @@ plan.json is the only thing that crosses from Python to Bazel; docs/plan.md docu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,12 +204,3 @@ def from_json(text: str) -> dict[str, Any]:
 def library_file(namespace: str, module: str) -> str:
     """File name of a library: <namespace>_<module>.so, or <module>.so without a namespace."""
     return f"{namespace}_{module}.so" if namespace else f"{module}.so"
-
-
-def count(kernels: Iterable[Mapping[str, Any]], key: str) -> dict[str, int]:
-    """Counts kernel instances by one of their attributes, sorted by its value."""
-    found: dict[str, int] = {}
-    for kernel in kernels:
-        value = str(kernel[key])
-        found[value] = found.get(value, 0) + 1
-    return dict(sorted(found.items()))

@@ -77,6 +77,7 @@ class Field:
         required: it must be given.
         may_be_empty: an empty string or list means something.
         aliases: words people write instead of an allowed value, for the suggestion.
+        example: a value as TOML writes it, for the starter manifest; "" = the first one allowed.
     """
 
     key: str
@@ -91,16 +92,27 @@ class Field:
     required: bool = False
     may_be_empty: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    example: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the manifest, or an array of tables (`repeated`)."""
+    """A table of the manifest, or an array of tables (`repeated`).
+
+    Attributes:
+        name: its name.
+        doc: what it is for, one line.
+        repeated: it is an array of tables.
+        fields: its keys, in the order documentation has them.
+        required: there must be one.
+        by_key: the fields by their names.
+    """
 
     name: str
     doc: str
     repeated: bool
     fields: tuple[Field, ...]
+    required: bool = False
     by_key: dict[str, Field] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -187,7 +199,14 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             aliases=_DTYPE_ALIASES,
         ),
         *(Field(key, Kind.BOOL_SET, doc, both) for key, doc in booleans.items()),
-        Field("hdim", Kind.HDIM_SET, "head dimension; n stands for [n, n]", "all", minimum=1),
+        Field(
+            "hdim",
+            Kind.HDIM_SET,
+            "head dimension; n stands for [n, n]",
+            "all",
+            minimum=1,
+            example="[64, [192, 128]]",
+        ),
         Field(
             "mode",
             Kind.TEXT_SET,
@@ -196,7 +215,9 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             allowed=FMHA_MODES,
             aliases=(("varlen", "group"),),
         ),
-        Field("receipt", Kind.INTEGER, "CK's receipt for it", "the module's", minimum=0),
+        Field(
+            "receipt", Kind.INTEGER, "CK's receipt for it", "the module's", minimum=0, example="700"
+        ),
     )
 
 
@@ -212,6 +233,7 @@ QOLA = Table(
             "not checked",
             pattern=r"\S+",
             pattern_doc="a commit, tag or version without blanks",
+            example='"d32b0cb62"',
         ),
         Field(
             "namespace",
@@ -222,8 +244,15 @@ QOLA = Table(
             pattern_doc="one C++ identifier (letters, digits and _, no leading digit, no ::)",
             repair=(r"[^A-Za-z0-9_]+", "_"),
             may_be_empty=True,
+            example='"mine"',
         ),
-        Field("patches_dir", Kind.TEXT, "folder of patches for AITER", "none"),
+        Field(
+            "patches_dir",
+            Kind.TEXT,
+            "folder of patches for AITER",
+            "none",
+            example='"patches/aiter"',
+        ),
         Field(
             "rocm_versions",
             Kind.TEXT_LIST,
@@ -232,6 +261,7 @@ QOLA = Table(
             pattern=r"\d+(\.\d+){0,3}",
             pattern_doc='numbers and dots, such as "7" or "7.2"',
             repair=(r"^[v<>=~^\s]+|(\.[x*])+$", ""),
+            example='["7.2"]',
         ),
     ),
 )
@@ -248,6 +278,7 @@ BUILD = Table(
             "chosen outside the manifest",
             allowed=(*KNOWN_ARCHS, NATIVE),
             aliases=_ARCH_ALIASES,
+            example='["gfx950"]',
         ),
         Field(
             "mode",
@@ -268,6 +299,7 @@ _MODULE_OWN = (
         pattern=r"[A-Za-z0-9_]+",
         pattern_doc="letters, digits and _",
         required=True,
+        example='"libmha_fwd"',
     ),
     Field(
         "mode",
@@ -276,6 +308,7 @@ _MODULE_OWN = (
         "that of `[build]`",
         allowed=BUILD_MODES,
         aliases=BUILD.by_key["mode"].aliases,
+        example='"cpp_itfs"',
     ),
     Field(
         "receipt",
@@ -283,14 +316,16 @@ _MODULE_OWN = (
         "CK's receipt: the set of kernels to start from",
         "AITER's entry (600)",
         minimum=0,
+        example="700",
     ),
-    Field("group", Kind.TEXT, "a name to build several modules by", "none"),
+    Field("group", Kind.TEXT, "a name to build several modules by", "none", example='"attention"'),
     Field(
         "drop_srcs",
         Kind.TEXT_LIST,
         "source files to leave out, by file name",
         "none",
         may_be_empty=True,
+        example='["mha_fwd_split.cu"]',
     ),
     Field(
         "drop_directions",
@@ -299,6 +334,7 @@ _MODULE_OWN = (
         "none",
         allowed=DIRECTIONS,
         may_be_empty=True,
+        example='["fwd_splitkv", "batch_prefill"]',
     ),
     Field(
         "hsa_subdirs",
@@ -308,6 +344,7 @@ _MODULE_OWN = (
         pattern=_BELOW,
         pattern_doc="a relative path without ..",
         may_be_empty=True,
+        example='["fmha_v3_fwd"]',
     ),
 )
 
@@ -316,6 +353,7 @@ MODULES = Table(
     "A library to build. At least one.",
     repeated=True,
     fields=(*_MODULE_OWN, *_replacing(), *_adding()),
+    required=True,
 )
 
 OVERRIDE_KEYS = frozenset(MODULES.by_key) - {f.key for f in _MODULE_OWN}

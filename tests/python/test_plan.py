@@ -23,7 +23,6 @@ from qola.plan import (
     PlannedKernel,
     PlannedModule,
     PlannedSource,
-    count,
     from_json,
     library_file,
     to_json,
@@ -144,12 +143,6 @@ def test_names_of_libraries() -> None:
     """Prevents: a stray underscore where the manifest has no namespace."""
     assert library_file("te", "libmha_fwd") == "te_libmha_fwd.so"
     assert library_file("", "libmha_fwd") == "libmha_fwd.so"
-
-
-def test_count() -> None:
-    """Prevents: counts in the order of a dictionary's making."""
-    assert count([vars(k) for k in PLAN.kernels], "direction") == {"fwd": 2, "fwd_splitkv": 1}
-    assert count([], "direction") == {}
 
 
 @pytest.fixture(scope="module")
