@@ -4,6 +4,7 @@ A user's BUILD file needs `qola_library` alone. The others are what a generated
 repository calls; they are public, so that such a repository can be read.
 """
 
+load("//rules/private:embedded_code_objects.bzl", _embedded_code_objects = "embedded_code_objects")
 load("//rules/private:header_set.bzl", _header_set = "header_set")
 load("//rules/private:kernel_instances.bzl", _kernel_instances = "kernel_instances")
 load("//rules/private:module_library.bzl", _module_library = "module_library")
@@ -14,6 +15,7 @@ load("//rules/private:qola_library.bzl", _qola_library = "qola_library")
 qola_library = _qola_library
 QolaLibraryInfo = _QolaLibraryInfo
 
+embedded_code_objects = _embedded_code_objects
 header_set = _header_set
 kernel_instances = _kernel_instances
 module_library = _module_library

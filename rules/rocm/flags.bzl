@@ -23,6 +23,17 @@ BASE_FLAGS = [
     "-ffile-compilation-dir=.",
 ]
 
+# Given to assembly, which holds data for the host and is nothing HIP: with
+# BASE_FLAGS it would be parsed as C++ once per arch.
+ASSEMBLER_FLAGS = [
+    "-fPIC",
+    "-no-canonical-prefixes",
+    "-ffile-compilation-dir=.",
+    "-Wa,--fatal-warnings",
+    # The compiler's identity is given to it as a define.
+    "-Wno-unused-command-line-argument",
+]
+
 # The feature "aiter": what AITER's own sources and CK's kernels expect.
 AITER_FLAGS = [
     "-O3",

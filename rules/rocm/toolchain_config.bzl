@@ -11,9 +11,10 @@ load(
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common")
-load(":flags.bzl", "AITER_FLAGS", "BASE_FLAGS")
+load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
+_ASSEMBLE = [ACTION_NAMES.assemble, ACTION_NAMES.preprocess_assemble]
 _LINK = [
     ACTION_NAMES.cpp_link_executable,
     ACTION_NAMES.cpp_link_dynamic_library,
@@ -56,13 +57,14 @@ def _features(ctx):
             name = "rocm",
             enabled = True,
             env_sets = [env_set(
-                actions = _COMPILE + _LINK,
+                actions = _ASSEMBLE + _COMPILE + _LINK,
                 # Named, so that hipcc does not look for a device on each call.
                 env_entries = [env_entry(key = "HIP_PLATFORM", value = "amd")] + (
                     [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
                 ) + [env_entry(key = "QOLA_ROCM_IDENTITY", value = identity)],
             )],
             flag_sets = [
+                _flags(_ASSEMBLE, ASSEMBLER_FLAGS + ["-DQOLA_ROCM_IDENTITY=" + identity]),
                 _flags(_COMPILE, BASE_FLAGS + ["-DQOLA_ROCM_IDENTITY=" + identity]),
                 _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + (
                     ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else []

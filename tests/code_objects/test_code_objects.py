@@ -1,0 +1,108 @@
+"""Code objects embedded by embedded_code_objects, read back out of the built library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROCM: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
+FULL = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
+EMPTY = Path(os.environ["QOLA_TEST_LIBRARY_EMPTY"]).resolve()
+FILES = {
+    "hsa/" + path.partition("/hsa/")[2]: Path(path)
+    for path in os.environ["QOLA_TEST_FILES"].split()
+}
+
+# A process of its own, because the HIP runtime has to be found when it starts.
+_READ = """
+import ctypes, json, sys
+library = ctypes.CDLL(sys.argv[1])
+library.probe_count.restype = ctypes.c_size_t
+library.probe_key.argtypes = [ctypes.c_size_t]
+library.probe_key.restype = ctypes.c_char_p
+library.probe_find.restype = ctypes.c_void_p
+size, message = ctypes.c_size_t(), ctypes.create_string_buffer(400)
+
+def find(key):
+    data = library.probe_find(key.encode(), ctypes.byref(size))
+    return data and [data % 4096, ctypes.string_at(data, size.value).hex()]
+
+def load(key):
+    kind = library.probe_load(key.encode(), message, ctypes.c_size_t(len(message)))
+    return [kind, message.value.decode()]
+
+count = library.probe_cu_count(message, ctypes.c_size_t(len(message)))
+print(json.dumps({
+    "keys": [library.probe_key(i).decode() for i in range(library.probe_count())],
+    "found": {key: find(key) for key in sys.argv[2:]},
+    "cu_count": [count, message.value.decode()],
+    "loaded": {key: load(key) for key in sys.argv[2:]},
+}))
+"""
+
+
+def read(library: Path, *keys: str, **variables: str) -> dict[str, Any]:
+    """Return the table of a library, and what it says to some keys."""
+    run = subprocess.run(
+        [sys.executable, "-c", _READ, str(library), *keys],
+        env={**os.environ, "LD_LIBRARY_PATH": ROCM["library_dir"], **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(run.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("variables", [{}, {"AITER_ASM_DIR": "/nonsense/"}])
+def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
+    """Prevents: a kernel that is cut off, misaligned, another one's, or read from AITER_ASM_DIR."""
+    assert len(FILES) == 5
+    answer = read(FULL, *FILES, **variables)
+    assert answer["keys"] == sorted(FILES)
+    assert answer["found"] == {
+        key: [0, path.read_bytes().hex()] for key, path in FILES.items()
+    }
+
+
+def test_an_unknown_key_gives_null() -> None:
+    """Prevents: a neighbour's code launched in the place of a kernel that is not embedded."""
+    last = max(FILES)
+    keys = ["", "hsa", last + "x", last[:-1], min(FILES)[:-1], "zzz"]
+    assert read(FULL, *keys)["found"] == dict.fromkeys(keys)
+
+
+def test_a_library_without_code_objects_links() -> None:
+    """Prevents: a module whose v3 path is off that does not link or answers with rubbish."""
+    answer = read(EMPTY, *FILES)
+    assert answer["keys"] == []
+    assert answer["found"] == dict.fromkeys(FILES)
+
+
+def test_failures_are_exceptions() -> None:
+    """Prevents: the process ended by AITER's exit(0) where a HIP call fails."""
+    key = min(FILES)
+    answer = read(FULL, key, "hsa/none.co")
+    kind, message = answer["loaded"]["hsa/none.co"]
+    assert (kind, message) == (1, "hsa/none.co: no such code object in this library")
+    if answer["cu_count"][0] > 0:
+        return  # a machine with a GPU
+    kind, message = answer["loaded"][key]
+    assert kind == 2
+    assert message.startswith(f"hipModuleLoadData of {key}: ")
+    assert answer["cu_count"][1].startswith("hipGetDevice: ")
+
+
+def test_nothing_of_it_leaves_the_library() -> None:
+    """Prevents: two libraries in one process that search each other's table."""
+    command = [f"{ROCM['llvm_bin']}/llvm-nm", "--dynamic", "--defined-only", "--demangle"]
+    run = subprocess.run([*command, str(FULL)], capture_output=True, text=True, check=True)
+    names = [line.split(maxsplit=2)[2] for line in run.stdout.splitlines()]
+    assert "probe_find" in names
+    assert [name for name in names if "qola_asm" in name] == []
