@@ -99,10 +99,55 @@ def _link_argv_test_impl(ctx):
     asserts.equals(env, ["-Wl,--version-script=tests/starlark/testdata/libmodule.exports"], scripts)
     return analysistest.end(env)
 
+def _archs_of(argv):
+    return [flag for flag in argv if flag.startswith("--offload-arch")]
+
+def _restricted_test_impl(ctx):
+    """Prevents: --@qola//:archs that compiles, links or dispatches to what it leaves out."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    compiles = [a for a in target[_ActionsInfo].argvs.to_list() if a.mnemonic == "CppCompile"]
+    asserts.equals(env, 4, len(compiles), "kernel, neutral kernel, dispatch and entry point")
+    for action in compiles:
+        asserts.equals(env, ["--offload-arch=gfx942"], _archs_of(action.argv))
+        asserts.false(env, "-D__Float4_e2m1fn_x2" in action.argv, "a define of gfx950")
+    entry = _actions(env, "CppCompile", "libmodule.gfx942.entry_point").argv
+    _has_all(env, entry, ["-DQOLA_ARCHS=gfx942"])
+    return analysistest.end(env)
+
+def _unrestricted_test_impl(ctx):
+    """Prevents: a library for all archs whose entry points know of one, or with a dispatch per arch."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    compiles = [a for a in target[_ActionsInfo].argvs.to_list() if a.mnemonic == "CppCompile"]
+    asserts.equals(env, 5, len(compiles), "three kernels, dispatch and entry point")
+    entry = _actions(env, "CppCompile", "entry_point").argv
+    _has_all(env, entry, ["-DQOLA_ARCHS=gfx942,gfx950"])
+    return analysistest.end(env)
+
+def _unknown_arch_test_impl(ctx):
+    """Prevents: a misspelt arch that silently builds a library of nothing."""
+    env = analysistest.begin(ctx)
+    asserts.expect_failure(env, "unknown arch")
+    asserts.expect_failure(env, "gfx95")
+    return analysistest.end(env)
+
+_ARCHS = str(Label("//:archs"))
 _ATTRS = {"extra_target_under_test_aspects": [_collect_actions]}
 
 _kernel_argv_test = analysistest.make(_kernel_argv_test_impl, **_ATTRS)
 _link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)
+_unrestricted_test = analysistest.make(_unrestricted_test_impl, **_ATTRS)
+_restricted_test = analysistest.make(
+    _restricted_test_impl,
+    config_settings = {_ARCHS: ["gfx942"]},
+    **_ATTRS
+)
+_unknown_arch_test = analysistest.make(
+    _unknown_arch_test_impl,
+    config_settings = {_ARCHS: ["gfx95"]},
+    expect_failure = True,
+)
 _no_leak_test = analysistest.make(
     _no_leak_test_impl,
     config_settings = {
@@ -128,7 +173,14 @@ def action_test_suite(name, library):
         "kernel_argv_test": _kernel_argv_test,
         "link_argv_test": _link_argv_test,
         "no_leak_test": _no_leak_test,
+        "restricted_test": _restricted_test,
+        "unrestricted_test": _unrestricted_test,
     }
     for test, rule in tests.items():
         rule(name = test, size = "small", target_under_test = library)
-    native.test_suite(name = name, tests = tests.keys())
+    _unknown_arch_test(
+        name = "unknown_arch_test",
+        size = "small",
+        target_under_test = library,
+    )
+    native.test_suite(name = name, tests = tests.keys() + ["unknown_arch_test"])
