@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola.aiter import AiterTree, GeneratorCall
-from qola.codegen.process import run_module
+from qola.codegen.script import run_script, write_source
 from qola.codegen.types import GeneratedSource
-from qola.errors import CodegenError, Finding
-
-_SUFFIXES = (".cpp", ".hpp", ".h")
 
 
 def generate_entry(
-    tree: AiterTree, call: GeneratorCall, out_dir: Path, direction: str
+    tree: AiterTree,
+    call: GeneratorCall,
+    out_dir: Path,
+    direction: str,
+    asm_archs: Sequence[str] = (),
 ) -> list[GeneratedSource]:
     """Run one generator in a clean folder and take over the sources it writes.
 
@@ -24,38 +24,16 @@ def generate_entry(
         call: the generator and its arguments.
         out_dir: the sources go to its ``dispatch`` folder.
         direction: recorded in the result.
+        asm_archs: the architectures with a v3 (assembly) dispatch (`AsmSet.archs`): the entry
+            point calls it for them. With one alone it does so whatever the device is.
 
     Raises:
         CodegenError: the generator fails, writes nothing, or writes what is no C++ source or
             stands outside the folder it was given.
     """
     place = f"{call.script} {' '.join(call.args)}"
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        cwd, folder = root / "cwd", root / "out"
-        cwd.mkdir()
-        folder.mkdir()
-        arguments = [arg.replace("{}", str(folder)) for arg in call.args]
-        script = str((tree.root / call.script).absolute())
-        run_module("qola.codegen.run_script", [script, *arguments], cwd=cwd, place=place)
-        files = sorted(path for path in root.rglob("*") if path.is_file())
-        unexpected = [p for p in files if p.parent != folder or p.suffix not in _SUFFIXES]
-        if unexpected or not files:
-            names = ", ".join(p.relative_to(root).as_posix() for p in unexpected)
-            raise CodegenError(
-                Finding(
-                    place=place,
-                    found=f"unexpected files: {names}" if names else "no file",
-                    expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
-                )
-            )
-        return [_take(path, out_dir, direction) for path in files]
-
-
-def _take(path: Path, out_dir: Path, direction: str) -> GeneratedSource:
-    data = path.read_bytes()
-    file = f"dispatch/{path.name}"
-    target = out_dir / file
-    if not target.is_file() or target.read_bytes() != data:
-        target.write_bytes(data)
-    return GeneratedSource(path.name, file, hashlib.sha256(data).hexdigest(), direction, "entry")
+    files = run_script(tree.root / call.script, call.args, place, asm_archs)
+    return [
+        write_source(out_dir, f"dispatch/{name}", data, direction, "entry")
+        for name, data in files.items()
+    ]

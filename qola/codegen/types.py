@@ -37,7 +37,8 @@ class KernelInstance:
     Attributes:
         name: CK's name for it, the stem of its file.
         direction: fwd, fwd_splitkv, batch_prefill or bwd.
-        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq.
+        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq;
+            asm_dot_do_o and asm_convert_dq run before and after an assembly (v3) kernel.
         archs: the architectures it is compiled for, each into its own code object.
         file: path below the output directory, ``kernels/<name>.cpp``.
         sha256: digest of that file.
@@ -57,14 +58,14 @@ class KernelInstance:
 
 @dataclass(frozen=True)
 class GeneratedSource:
-    """A generated source that is no kernel: a dispatch or an entry point.
+    """A generated source that is no kernel: a dispatch, an entry point or part of the v3 path.
 
     Attributes:
         name: file name, such as ``fmha_fwd_api.cpp``.
         file: path below the output directory, ``dispatch/<name>``.
         sha256: digest of that file.
         direction: the direction it serves; an entry point names its module's main one.
-        role: ``dispatch`` or ``entry``.
+        role: ``dispatch``, ``entry`` or ``asm`` (host code of the v3 path, without kernels).
     """
 
     name: str
@@ -72,6 +73,25 @@ class GeneratedSource:
     sha256: str
     direction: str
     role: str
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """One .co file of AITER's assembly (v3) kernels, to be embedded.
+
+    Attributes:
+        key: what the library looks it up by, ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
+        file: tree-relative path.
+        arch: the architecture it is for.
+        sha256: digest of the file.
+        size: of the file, in bytes.
+    """
+
+    key: str
+    file: str
+    arch: str
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True)
