@@ -17,7 +17,13 @@ from qola import emit, workspace
 from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
 from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.bazel_run import BuildOptions, build, find_bazel
-from qola.choices import DEFAULT_REMOTE, cache_directory, choose_archs, choose_modules, choose_patches
+from qola.choices import (
+    DEFAULT_REMOTE,
+    cache_directory,
+    choose_archs,
+    choose_modules,
+    choose_patches,
+)
 from qola.diagnostics import first_errors
 from qola.errors import (
     AiterError,

@@ -71,6 +71,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 {
                     "name": _string(name),
                     "archs": _inline(plan["archs"]),
+                    **_asm_arguments(plan["archs"], module, aiter),
                     "copts": _list(module["copts"], 4),
                     "entry_source": _string(_ENTRY_LABEL.format(entry=module["entry_source"])),
                     "export_list": _string(f"{name}.exports"),
@@ -84,6 +85,22 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
             )
         )
     return _file(source, ["header_set", "module_library", "public_headers"], calls)
+
+
+def _asm_arguments(archs: Sequence[str], module: Mapping[str, Any], aiter: str) -> dict[str, str]:
+    """Arguments for a module with embedded code objects; none for one without."""
+    keys = {
+        arch: {
+            f"@{aiter}//:{c['file']}": c["key"] for c in module["code_objects"] if c["arch"] == arch
+        }
+        for arch in archs
+    }
+    if not any(keys.values()):
+        return {}
+    return {
+        "asm_domain": _string(f"{module['name']}/include/qola_asm_domain.h"),
+        "code_objects": _dict_of_dicts(keys),
+    }
 
 
 def _by_arch(

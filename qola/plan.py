@@ -92,6 +92,25 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
+class PlannedCodeObject:
+    """A .co file of AITER's assembly (v3) kernels, embedded in a library.
+
+    Attributes:
+        key: what the library looks it up by.
+        file: the file, relative to the tree.
+        arch: the arch it is for.
+        sha256: digest of the file.
+        size: of the file, in bytes.
+    """
+
+    key: str
+    file: str
+    arch: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
 class PlannedModule:
     """One library.
 
@@ -105,6 +124,7 @@ class PlannedModule:
         kernels: indices into Plan.kernels.
         sources: dispatch and entry sources.
         headers: name of the header set for the sources and for users.
+        code_objects: embedded assembly (v3) kernels, by key; without any, the v3 path is off.
     """
 
     name: str
@@ -116,6 +136,7 @@ class PlannedModule:
     kernels: tuple[int, ...]
     sources: tuple[PlannedSource, ...]
     headers: str
+    code_objects: tuple[PlannedCodeObject, ...]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ FOLLOWED = ("srcs", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 ADDED = {"add_flags_extra_hip": "flags_hip", "add_includes": "include_dirs"}
 """Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
 
+ASM_SUBDIRS = {"libmha_fwd": "fmha_v3_fwd", "libmha_bwd": "fmha_v3_bwd"}
+"""Folder below AITER's hsa/<arch> with a module's assembly (v3) kernels."""
+
 WITHOUT_EFFECT = ("verbose", "is_experimental")
 """Keys that change nothing in a library."""
 
@@ -147,12 +150,14 @@ def _unserved(manifest: Manifest) -> Iterator[Finding]:
             "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
         )
     for spec in manifest.modules:
-        if spec.hsa_subdirs:
+        own = ASM_SUBDIRS.get(spec.name, "")
+        others = [subdir for subdir in spec.hsa_subdirs or () if subdir != own]
+        if others:
             yield Finding(
                 manifest.place("modules", spec.index, "hsa_subdirs"),
-                f"{', '.join(spec.hsa_subdirs)}, which are not embedded yet",
-                "a library of Composable Kernel's kernels alone",
-                severity="warning",
+                f"{', '.join(others)}, whose code objects nothing in {spec.name} launches",
+                f"{own or 'nothing: the module has no assembly kernels'}, or [] for none",
+                f'hsa_subdirs = ["{own}"]' if own else "remove hsa_subdirs",
             )
         for key, _ in spec.overrides:
             if key not in (*FOLLOWED, *ADDED, *WITHOUT_EFFECT):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from qola import codegen
 from qola.aiter import AiterTree, ModuleConfig
-from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
+from qola.codegen import Explanation, GeneratedSource, KernelInstance, KernelSet, Selection
+from qola.codegen.asm_domain import domain_header
 from qola.digest import sha256_of_text, write_if_changed
 from qola.entry_points import ENTRIES, MODULE_ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
@@ -20,6 +21,7 @@ from qola.plan import (
     HeaderSet,
     KernelPackage,
     Plan,
+    PlannedCodeObject,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
@@ -29,8 +31,11 @@ from qola.plan_request import Request, check, configure, resolve_archs
 
 __all__ = ["Request", "build_plan", "explain", "include_dirs"]
 
-ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill"})
-"""Directions whose instances CK tags gfx9: the same source serves gfx942 and gfx950."""
+ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill", "bwd_asm"})
+"""Groups of instances whose sources name no arch: the same one serves gfx942 and gfx950."""
+
+ASM_DOMAIN = "qola_asm_domain.h"
+"""Generated header that tells which problems the manifest gives to assembly kernels."""
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
 """What AITER compiles of a directory among a module's sources."""
@@ -92,7 +97,7 @@ def build_plan(
             (
                 src
                 for m in generated
-                for src in m.config.srcs
+                for src in (*m.config.srcs, *(c.file for c in m.kernels.code_objects))
                 if (request.tree.root / src).is_file()
             ),
         ),
@@ -138,6 +143,7 @@ def _generate(
         receipt=spec.receipt,
         variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
         drop_directions=frozenset(spec.drop_directions),
+        asm=spec.hsa_subdirs is None or bool(spec.hsa_subdirs),
     )
     try:
         kernels = codegen.generate(
@@ -159,6 +165,10 @@ def _generate(
                 "drop_srcs leaves one out",
             )
         )
+    if kernels.code_objects:
+        header = domain_header(spec.name, selection.variants)
+        (output / spec.name / "include").mkdir(exist_ok=True)
+        write_if_changed(output / spec.name / "include" / ASM_DOMAIN, header)
     return _Generated(spec, config, replace(kernels, sources=kernels.sources + own))
 
 
@@ -216,19 +226,19 @@ def _assemble(
         copts = module.config.flags_hip
         unchanged = request.tree.module(module.spec.name)
         own: list[int] = []
-        for direction in sorted({kernel.direction for kernel in module.kernels.kernels}):
-            instances = [k for k in module.kernels.kernels if k.direction == direction]
+        for group in sorted({_group(kernel) for kernel in module.kernels.kernels}):
+            instances = [k for k in module.kernels.kernels if _group(k) == group]
             files = [output / module.spec.name / k.file for k in instances]
-            header_sets[direction] = _header_set(request.tree, module.config, direction, files)
-            package = _package_name(direction, archs, module.config, unchanged)
-            packages[package] = KernelPackage(copts, direction)
+            header_sets[group] = _header_set(request.tree, module.config, group, files)
+            package = _package_name(group, archs, module.config, unchanged)
+            packages[package] = KernelPackage(copts, group)
             for kernel in instances:
                 own.append(len(kernels))
                 kernels.append(
                     PlannedKernel(
                         name=kernel.name,
                         package=package,
-                        direction=direction,
+                        direction=kernel.direction,
                         role=kernel.role,
                         archs=kernel.archs,
                         sha256=kernel.sha256,
@@ -266,6 +276,9 @@ def _assemble(
                 kernels=tuple(own),
                 sources=sources,
                 headers=module.spec.name,
+                code_objects=tuple(
+                    PlannedCodeObject(**vars(found)) for found in module.kernels.code_objects
+                ),
             )
         )
     ordered = tuple(header_sets[name] for name in sorted(header_sets))
@@ -280,6 +293,9 @@ def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...
         AiterError: an entry point has a form that is not served.
     """
     served = {kernel.direction for kernel in module.kernels.kernels}
+    if module.kernels.code_objects:
+        # Assembly kernels alone can serve a direction, too.
+        served |= {d for d, e in ENTRIES.items() if e.name == MODULE_ENTRIES[module.spec.name]}
     entries = tuple(
         EntryPoint(entry.name, parameters(request.tree, entry))
         for direction, entry in ENTRIES.items()
@@ -335,17 +351,22 @@ def _header_set(
     return HeaderSet(name, used, headers)
 
 
+def _group(kernel: KernelInstance) -> str:
+    """What shares a package: a direction; the v3 path's helper kernels are on their own."""
+    return f"{kernel.direction}_asm" if kernel.role.startswith("asm_") else kernel.direction
+
+
 def _package_name(
-    direction: str, archs: tuple[str, ...], config: ModuleConfig, own: ModuleConfig
+    group: str, archs: tuple[str, ...], config: ModuleConfig, own: ModuleConfig
 ) -> str:
-    """Package of the kernel repository: the direction and whatever else decides the objects.
+    """Package of the kernel repository: the group and whatever else decides the objects.
 
     Two manifests that agree on it meet in one package, and so in one target per kernel. A kernel
-    instance of ARCH_NEUTRAL directions is compiled for all archs of its manifest; elsewhere the
+    instance of ARCH_NEUTRAL groups is compiled for all archs of its manifest; elsewhere the
     instance's name has the arch in it.
     """
-    parts = [direction]
-    if direction in ARCH_NEUTRAL:
+    parts = [group]
+    if group in ARCH_NEUTRAL:
         parts += archs
     changed = (config.flags_hip, config.include_dirs)
     if changed != (own.flags_hip, own.include_dirs):
@@ -361,7 +382,12 @@ def _inputs(
     files.add("aiter/jit/optCompilerConfig.json")
     files.update(f for f in ("aiter/jit/core.py", "aiter/_version.py") if (tree.root / f).is_file())
     files.update(sources)
-    for directory in (tree.fmha_dir, f"{tree.csrc_dir}/cpp_itfs"):
+    for directory in (
+        tree.fmha_dir,
+        f"{tree.csrc_dir}/cpp_itfs",
+        f"{tree.csrc_dir}/py_itfs_cu",
+        tree.hsa_dir,
+    ):
         files.update(
             path.relative_to(tree.root).as_posix() for path in (tree.root / directory).rglob("*.py")
         )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola.aiter import AiterTree, GeneratorCall
-from qola.codegen.process import run_module
+from qola.codegen.script import run_script, write_source
 from qola.codegen.types import GeneratedSource
-from qola.errors import CodegenError, Finding
-
-_SUFFIXES = (".cpp", ".hpp", ".h")
 
 
 def generate_entry(
-    tree: AiterTree, call: GeneratorCall, out_dir: Path, direction: str, *, folder: str = "dispatch"
+    tree: AiterTree,
+    call: GeneratorCall,
+    out_dir: Path,
+    direction: str,
+    asm_archs: Sequence[str] = (),
+    *,
+    folder: str = "dispatch",
 ) -> list[GeneratedSource]:
     """Run one generator in a clean folder and take over the sources it writes.
 
@@ -24,6 +26,8 @@ def generate_entry(
         call: the generator and its arguments.
         out_dir: the sources go to `folder` in it.
         direction: recorded in the result.
+        asm_archs: the architectures with a v3 (assembly) dispatch (`AsmSet.archs`): the entry
+            point calls it for them. With one alone it does so whatever the device is.
         folder: path below `out_dir`; exists.
 
     Raises:
@@ -31,31 +35,8 @@ def generate_entry(
             stands outside the folder it was given.
     """
     place = f"{call.script} {' '.join(call.args)}"
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        cwd, written = root / "cwd", root / "out"
-        cwd.mkdir()
-        written.mkdir()
-        arguments = [arg.replace("{}", str(written)) for arg in call.args]
-        script = str((tree.root / call.script).absolute())
-        run_module("qola.codegen.run_script", [script, *arguments], cwd=cwd, place=place)
-        files = sorted(path for path in root.rglob("*") if path.is_file())
-        unexpected = [p for p in files if p.parent != written or p.suffix not in _SUFFIXES]
-        if unexpected or not files:
-            names = ", ".join(p.relative_to(root).as_posix() for p in unexpected)
-            raise CodegenError(
-                Finding(
-                    place=place,
-                    found=f"unexpected files: {names}" if names else "no file",
-                    expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
-                )
-            )
-        return [_take(path, out_dir, f"{folder}/{path.name}", direction) for path in files]
-
-
-def _take(path: Path, out_dir: Path, file: str, direction: str) -> GeneratedSource:
-    data = path.read_bytes()
-    target = out_dir / file
-    if not target.is_file() or target.read_bytes() != data:
-        target.write_bytes(data)
-    return GeneratedSource(path.name, file, hashlib.sha256(data).hexdigest(), direction, "entry")
+    files = run_script(tree.root / call.script, call.args, place, asm_archs)
+    return [
+        write_source(out_dir, f"{folder}/{name}", data, direction, "entry")
+        for name, data in files.items()
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm import AsmSet, generate_asm
 from qola.codegen.entry import generate_entry
 from qola.codegen.predicates import Wanted
 from qola.codegen.process import run_module
@@ -28,8 +29,8 @@ from qola.errors import CodegenError, Finding
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
-#: Generators that serve the v3 (assembly) path only, which stays off until assembly kernels are
-#: embedded: tables of .co files, and the helper kernels of the v3 backward.
+#: Generators that serve the v3 (assembly) path only: its dispatch, and the helper kernels of the
+#: v3 backward.
 _V3_ONLY = (
     f"/hsa/{ARCH_TOKEN}/fmha_v3_fwd/codegen.py",
     f"/hsa/{ARCH_TOKEN}/fmha_v3_bwd/codegen.py",
@@ -67,7 +68,7 @@ def generate(
         CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
             variants bring about, a CK or a generator that is not served, a generator that fails.
     """
-    directions, entries, skipped = _sort_generators(tree, module)
+    directions, entries, v3 = _sort_generators(tree, module)
     wanted = _wanted(tree, module, selection, directions)
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
     for folder in ("kernels", *folders.values()):
@@ -77,6 +78,10 @@ def generate(
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
+    own = next(iter(directions))
+    asm = AsmSet()
+    if selection.asm and own not in selection.drop_directions:
+        asm = generate_asm(tree, module.name, v3, archs, selection.variants, out_dir)
     sources = [
         GeneratedSource(**{**s, "archs": tuple(s["archs"])})
         for a in answers.values()
@@ -84,13 +89,16 @@ def generate(
     ]
     for call in entries:
         for chosen, folder in folders.items():
-            made = generate_entry(tree, call, out_dir, next(iter(directions)), folder=folder)
+            told = _told(asm.archs, chosen)
+            made = generate_entry(tree, call, out_dir, own, told, folder=folder)
             sources += [replace(source, archs=chosen) for source in made]
+    sources += _asm_sources(asm, folders)
+    kernels = tuple(_kernel(k) for a in answers.values() for k in a["kernels"])
     return KernelSet(
-        kernels=tuple(_kernel(k) for a in answers.values() for k in a["kernels"]),
+        kernels=kernels + asm.kernels,
         sources=tuple(sources),
-        skipped_generators=tuple(skipped),
-        warnings=tuple(findings),
+        code_objects=asm.code_objects,
+        warnings=(*findings, *asm.findings),
         explanations=tuple(
             Explanation(
                 **{
@@ -111,6 +119,23 @@ def _folder(chosen: Sequence[str], archs: Sequence[str]) -> str:
     return "dispatch" if len(chosen) == len(set(archs)) else f"dispatch_{'_'.join(chosen)}"
 
 
+def _told(asm_archs: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Return the architectures AITER's entry-point generator is told of, for the v3 path.
+
+    Told of a single one it calls that v3 dispatch on every device. A name that no device has makes
+    it ask the device, where the library has an architecture without a v3 dispatch.
+    """
+    told = [arch for arch in asm_archs if arch in chosen]
+    return [*told, "none"] if told and len(told) < len(chosen) else told
+
+
+def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterator[GeneratedSource]:
+    """Yield the sources of the v3 path once for each set of architectures they belong to."""
+    for chosen in folders:
+        own = [source for source in asm.sources if source.archs[0] in chosen]
+        yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
+
+
 def _kernel(data: Mapping[str, Any]) -> KernelInstance:
     return KernelInstance(
         **{
@@ -124,10 +149,10 @@ def _kernel(data: Mapping[str, Any]) -> KernelInstance:
 
 def _sort_generators(
     tree: AiterTree, module: ModuleConfig
-) -> tuple[dict[str, int], list[GeneratorCall], list[tuple[str, str]]]:
-    """Return (direction -> AITER's receipt, entry generators, skipped ones with the reason)."""
+) -> tuple[dict[str, int], list[GeneratorCall], list[GeneratorCall]]:
+    """Return (direction -> AITER's receipt, entry generators, generators of the v3 path)."""
     directions: dict[str, int] = {}
-    entries, skipped, findings = [], [], []
+    entries, v3, findings = [], [], []
     for call in module.generators:
         path = f"/{call.script}"
         if call.script == f"{tree.fmha_dir}/generate.py":
@@ -135,7 +160,7 @@ def _sort_generators(
         elif path.endswith(_ENTRY):
             entries.append(call)
         elif path.endswith(_V3_ONLY):
-            skipped.append((call.script, "serves the v3 (assembly) path, which is off"))
+            v3.append(call)
         else:
             findings.append(
                 Finding(
@@ -155,7 +180,7 @@ def _sort_generators(
         )
     if findings:
         raise CodegenError(findings)
-    return dict(sorted(directions.items(), key=lambda kv: _ORDER[kv[0]])), entries, skipped
+    return dict(sorted(directions.items(), key=lambda kv: _ORDER[kv[0]])), entries, v3
 
 
 def _read_ck_call(

@@ -1,6 +1,6 @@
-"""Runs one of AITER's generator scripts, unmodified, with `chip_info` already imported.
+"""Runs one of AITER's generator scripts with `chip_info` already imported.
 
-Run as ``python -B -S -m qola.codegen.run_script SCRIPT ARGUMENTS...``.
+Run as ``python -B -S -m qola.codegen.run_script --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ import os
 import runpy
 import sys
 
-from qola.codegen import chip_info
+from qola.codegen.chip_info import chip_info
 
 
 def main(argv: list[str]) -> None:
-    """Run the script `argv[0]` with the arguments that follow, as ``python SCRIPT`` would."""
-    sys.modules["chip_info"] = chip_info
-    sys.argv = argv
-    sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
-    runpy.run_path(argv[0], run_name="__main__")
+    """Run a script with the arguments that follow it, as ``python SCRIPT`` would.
+
+    Args:
+        argv: ``--archs=`` with the architectures the v3 path is generated for, separated by
+            commas; the script; its arguments.
+    """
+    archs, script = argv[0].removeprefix("--archs="), argv[1]
+    sys.modules["chip_info"] = chip_info([arch for arch in archs.split(",") if arch])
+    sys.argv = argv[1:]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -24,11 +24,13 @@ class Selection:
         receipt: CK's receipt for variants without their own; None takes the one AITER uses.
         variants: points of the manifest's matrix; () keeps everything the receipt gives.
         drop_directions: directions without kernels; their dispatch returns -1.
+        asm: embed AITER's assembly (v3) kernels, as far as the variants can ask for them.
     """
 
     receipt: int | None = None
     variants: Sequence[FwdVariant | BwdVariant] = ()
     drop_directions: frozenset[str] = frozenset()
+    asm: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class KernelInstance:
     Attributes:
         name: CK's name for it, the stem of its file.
         direction: fwd, fwd_splitkv, batch_prefill or bwd.
-        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq.
+        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq;
+            asm_dot_do_o and asm_convert_dq run before and after an assembly (v3) kernel.
         archs: the architectures it is compiled for, each into its own code object.
         file: path below the output directory, ``kernels/<name>.cpp``.
         sha256: digest of that file.
@@ -58,14 +61,14 @@ class KernelInstance:
 
 @dataclass(frozen=True)
 class GeneratedSource:
-    """A generated source that is no kernel: a dispatch or an entry point.
+    """A generated source that is no kernel: a dispatch, an entry point or part of the v3 path.
 
     Attributes:
         name: file name, such as ``fmha_fwd_api.cpp``.
         file: path below the output directory, ``dispatch/<name>``.
         sha256: digest of that file.
         direction: the direction it serves; an entry point names its module's main one.
-        role: ``dispatch``, ``entry`` or ``asm``.
+        role: ``dispatch``, ``entry`` or ``asm`` (host code of the v3 path, without kernels).
         archs: the libraries it belongs to: those built for exactly these architectures.
     """
 
@@ -85,6 +88,25 @@ def arch_sets(archs: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     ordered = sorted(archs)
     sizes = range(len(ordered), 0, -1)
     return tuple(chosen for size in sizes for chosen in combinations(ordered, size))
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """One .co file of AITER's assembly (v3) kernels, to be embedded.
+
+    Attributes:
+        key: what the library looks it up by, ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
+        file: tree-relative path.
+        arch: the architecture it is for.
+        sha256: digest of the file.
+        size: of the file, in bytes.
+    """
+
+    key: str
+    file: str
+    arch: str
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -114,16 +136,16 @@ class KernelSet:
     Attributes:
         kernels: sorted by direction, then in CK's order.
         sources: dispatch sources, then entry points.
-        skipped_generators: generators AITER would run and that are not run, with the reason.
         warnings: dispatch hazards that CK itself has.
         explanations: one per kernel of the receipts in use; only when asked for.
+        code_objects: assembly (v3) kernels to embed, by key; () without a v3 path.
     """
 
     kernels: tuple[KernelInstance, ...]
     sources: tuple[GeneratedSource, ...]
-    skipped_generators: tuple[tuple[str, str], ...] = ()
     warnings: tuple[Finding, ...] = ()
     explanations: tuple[Explanation, ...] = field(default=(), repr=False)
+    code_objects: tuple[CodeObject, ...] = ()
 
 
 def to_fields(values: dict[str, Any]) -> Fields:

@@ -33,10 +33,10 @@ float mha_bwd(aiter::mha_bwd_args args,
                                                  args.hdim_q,
                                                  args.hdim_v,
                                                  is_group_mode,
-                                                 mask_type,
-                                                 bias_type,
-                                                 has_dbias,
+                                                 mask_type != mask_enum::no_mask,
+                                                 bias_type != bias_enum::no_bias,
                                                  args.p_drop > 0.f,
+                                                 has_dbias,
                                                  deterministic);
 #endif
     return qola_entry::answer("mha_bwd", use_ext_asm, [&](bool use_asm) {

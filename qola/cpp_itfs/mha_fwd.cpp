@@ -30,8 +30,8 @@ float mha_fwd(aiter::mha_fwd_args args,
                                                  args.hdim_q,
                                                  args.hdim_v,
                                                  is_group_mode,
-                                                 mask_type,
-                                                 bias_type,
+                                                 mask_type != mask_enum::no_mask,
+                                                 bias_type != bias_enum::no_bias,
                                                  has_lse,
                                                  args.p_drop > 0.f);
 #endif

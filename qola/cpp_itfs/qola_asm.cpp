@@ -61,8 +61,9 @@ unsigned cu_count()
 {
     int device = 0;
     int count  = 0;
-    HIP_CALL(hipGetDevice(&device));
-    HIP_CALL(hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device));
+    check(hipGetDevice(&device), "hipGetDevice");
+    check(hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device),
+          "hipDeviceGetAttribute");
     return static_cast<unsigned>(count);
 }
 

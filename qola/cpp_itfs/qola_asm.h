@@ -1,6 +1,8 @@
 // AITER's assembly (v3) kernels inside the library: found by key, loaded from
-// memory. Private to the library; AITER's patched v3 sources include it last.
-#pragma once
+// memory. Private to the library. Included after AITER's headers, as in its
+// patched v3 sources, it makes a failing HIP_CALL throw.
+#ifndef QOLA_ASM_H
+#define QOLA_ASM_H
 
 #include <hip/hip_runtime.h>
 
@@ -65,6 +67,11 @@ unsigned cu_count();
 
 } // namespace qola_asm
 
+#endif // QOLA_ASM_H
+
+// Outside of the guard: AITER's header may come between two inclusions.
+#ifdef HIP_CALL
 // AITER's own ends the process.
 #undef HIP_CALL
 #define HIP_CALL(call) ::qola_asm::check((call), #call)
+#endif

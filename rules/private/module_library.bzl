@@ -1,7 +1,8 @@
 """module_library: one module of a manifest as a shared library that exports its namespace alone."""
 
-load("@rules_cc//cc:defs.bzl", "cc_shared_library")
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load(":archs.bzl", "by_archs")
+load(":embedded_code_objects.bzl", "embedded_code_objects")
 load(":hip_library.bzl", "hip_library")
 load(":library_info.bzl", "library_info")
 
@@ -9,11 +10,12 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, copts = []):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, copts = [], asm_domain = None, code_objects = {}):
     """Declares a module's shared library.
 
-    Expands to a hip_library per source and set of archs, a cc_shared_library
-    and a library_info, which carries the name. --@qola//:archs picks the set.
+    Expands to a hip_library per source and set of archs, embedded_code_objects
+    per set of archs, a cc_shared_library and a library_info, which carries the
+    name. --@qola//:archs picks the set.
 
     Args:
       name: target name, the module's (libmha_fwd).
@@ -30,7 +32,19 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       public_headers: label of a header target for the library's users.
       plan: label of plan.json.
       copts: compiler flags of the module.
+      asm_domain: generated header that says which problems AITER's assembly
+        (v3) kernels serve in this manifest; None without such kernels.
+      code_objects: dict from an arch to a dict from the label of a .co file to
+        its key.
     """
+    own_deps = [headers, public_headers]
+    if asm_domain:
+        cc_library(
+            name = name + ".asm_domain",
+            hdrs = [asm_domain],
+            includes = [asm_domain.rpartition("/")[0]],
+        )
+        own_deps = own_deps + [name + ".asm_domain", Label("//qola/cpp_itfs:asm")]
     parts = {}
     for key, files in sources.items():
         on = key.split(" ")
@@ -42,17 +56,28 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 archs = on,
                 copts = copts,
                 fixed_archs = True,
-                deps = [headers, public_headers],
+                deps = own_deps,
             )
         hip_library(
             name = _source_target(name, archs, on, "entry_point"),
             src = entry_source,
             archs = on,
             # What the entry points compare the device with.
-            copts = copts + ["-DQOLA_ARCHS=" + ",".join(on)],
+            copts = copts + ["-DQOLA_ARCHS=" + ",".join(on)] + (["-DQOLA_ASM"] if asm_domain else []),
             fixed_archs = True,
-            deps = [headers, public_headers, Label("//qola/cpp_itfs:entry")],
+            deps = own_deps + [Label("//qola/cpp_itfs:entry")],
         )
+        if asm_domain:
+            embedded = _source_target(name, archs, on, "code_objects")
+            embedded_code_objects(
+                name = embedded,
+                code_objects = {
+                    label: key
+                    for arch in on
+                    for label, key in code_objects.get(arch, {}).items()
+                },
+            )
+            parts[key] = parts[key] + [embedded]
         parts[key] = parts[key] + [
             label
             for wanted, labels in kernels.items()

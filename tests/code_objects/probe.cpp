@@ -1,5 +1,19 @@
 // What the test calls by ctypes.
 #include "qola_asm.h"
+// As in AITER's aiter_hip_common.h from d32b0cb on.
+#define AITER_EMBEDDED_HSA_HEADER "qola_asm_hsa_map.h"
+#include AITER_EMBEDDED_HSA_HEADER
+
+#include <cstdlib>
+
+// As in AITER's aiter_hip_common.h; what includes qola_asm.h after it throws.
+#define HIP_CALL(call)          \
+    do                          \
+    {                           \
+        if((call) != hipSuccess) \
+            std::exit(0);       \
+    } while(0)
+#include "qola_asm.h"
 
 #define PROBE extern "C" __attribute__((visibility("default")))
 
@@ -45,5 +59,26 @@ PROBE int probe_cu_count(char* message, std::size_t length)
     {
         std::strncpy(message, error.what(), length - 1);
         return -1;
+    }
+}
+
+// The look-up of AITER's load_asm_kernel.
+PROBE const void* probe_map(const char* key)
+{
+    auto found = AITER_EMBEDDED_HSA_MAP.find(std::string(key));
+    return found != AITER_EMBEDDED_HSA_MAP.end() ? found->second.data() : nullptr;
+}
+
+PROBE int probe_hip_call(char* message, std::size_t length)
+{
+    try
+    {
+        HIP_CALL(hipModuleUnload(nullptr));
+        return 0;
+    }
+    catch(const qola_asm::Error& error)
+    {
+        std::strncpy(message, error.what(), length - 1);
+        return 2;
     }
 }

@@ -26,7 +26,7 @@ library = ctypes.CDLL(sys.argv[1])
 library.probe_count.restype = ctypes.c_size_t
 library.probe_key.argtypes = [ctypes.c_size_t]
 library.probe_key.restype = ctypes.c_char_p
-library.probe_find.restype = ctypes.c_void_p
+library.probe_find.restype = library.probe_map.restype = ctypes.c_void_p
 size, message = ctypes.c_size_t(), ctypes.create_string_buffer(400)
 
 def find(key):
@@ -37,12 +37,21 @@ def load(key):
     kind = library.probe_load(key.encode(), message, ctypes.c_size_t(len(message)))
     return [kind, message.value.decode()]
 
+def hip_call():
+    kind = library.probe_hip_call(message, ctypes.c_size_t(len(message)))
+    return [kind, message.value.decode()]
+
 count = library.probe_cu_count(message, ctypes.c_size_t(len(message)))
 print(json.dumps({
     "keys": [library.probe_key(i).decode() for i in range(library.probe_count())],
     "found": {key: find(key) for key in sys.argv[2:]},
+    "map_agrees": all(
+        library.probe_map(key.encode()) == library.probe_find(key.encode(), ctypes.byref(size))
+        for key in sys.argv[2:]
+    ),
     "cu_count": [count, message.value.decode()],
     "loaded": {key: load(key) for key in sys.argv[2:]},
+    "hip_call": hip_call(),
 }))
 """
 
@@ -66,9 +75,7 @@ def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
     assert len(FILES) == 5
     answer = read(FULL, *FILES, **variables)
     assert answer["keys"] == sorted(FILES)
-    assert answer["found"] == {
-        key: [0, path.read_bytes().hex()] for key, path in FILES.items()
-    }
+    assert answer["found"] == {key: [0, path.read_bytes().hex()] for key, path in FILES.items()}
 
 
 def test_an_unknown_key_gives_null() -> None:
@@ -85,10 +92,19 @@ def test_a_library_without_code_objects_links() -> None:
     assert answer["found"] == dict.fromkeys(FILES)
 
 
+def test_aiters_own_hooks_find_the_same() -> None:
+    """Prevents: AITERs with AITER_EMBEDDED_HSA_MAP that find no kernel, or another one."""
+    assert read(FULL, *FILES, "hsa/none.co")["map_agrees"]
+    assert read(EMPTY, *FILES)["map_agrees"]
+
+
 def test_failures_are_exceptions() -> None:
     """Prevents: the process ended by AITER's exit(0) where a HIP call fails."""
     key = min(FILES)
     answer = read(FULL, key, "hsa/none.co")
+    kind, message = answer["hip_call"]
+    assert kind == 2
+    assert message.startswith("hipModuleUnload: ")
     kind, message = answer["loaded"]["hsa/none.co"]
     assert (kind, message) == (1, "hsa/none.co: no such code object in this library")
     if answer["cu_count"][0] > 0:

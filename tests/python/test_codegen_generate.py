@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -40,11 +41,12 @@ def run(
     archs: Sequence[str] = ("gfx950",),
     receipt: int | None = None,
     drop: Sequence[str] = (),
+    asm: bool = False,
     **arguments: Any,
 ) -> KernelSet:
     parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
-    selection = Selection(receipt, variants, frozenset(drop))
+    selection = Selection(receipt, variants, frozenset(drop), asm)
     return generate(tree, tree.module(module), selection, archs, out, **arguments)
 
 
@@ -135,7 +137,6 @@ def test_receipt_700_backward(
     expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": 60, "convert_dq": convert_dq}
     assert roles(kernels) == expected
     assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
-    assert len(kernels.skipped_generators) == 2
     unreached = [w.place for w in kernels.warnings if "never called" in w.found]
     # CK puts gfx950's 64 and 128 buckets before those of 32 and 96.
     assert len(unreached) == (2 if arch == "gfx950" else 0)
@@ -233,15 +234,36 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
         assert "(void)t; (void)s; (void)a;" in text
 
 
+def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: gfx942's assembly kernels launched on gfx950, or one arch's dispatch not linked."""
+    variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [{}]\nhas_mask = false\n'
+    calls = {
+        # Both archs have v3 kernels: each is asked on its own device.
+        "128": {"": {"gfx942", "gfx950"}, "_gfx942": {"gfx942"}, "_gfx950": {"gfx950"}},
+        # Only gfx950 has: the library for both must still ask.
+        "[192, 128]": {"": {"gfx950"}, "_gfx942": set(), "_gfx950": {"gfx950"}},
+    }
+    for hdim, folders in calls.items():
+        out = tmp_path / hdim
+        text = HEADER + variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
+        kernels = run(tree, out, text, receipt=700, archs=BOTH, asm=True)
+        for folder, archs in folders.items():
+            entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
+            assert set(re.findall(r"(gfx\d+)::fmha_fwd_v3", entry)) == archs
+            assert ("get_gpu_arch()" in entry) == (folder == "")
+            chosen = BOTH if not folder else (folder[1:],)
+            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == chosen}
+            assert linked == {f"asm_fmha_fwd_v3_{arch}.cpp" for arch in archs}
+        assert {c.arch for c in kernels.code_objects} == folders[""]
+
+
 def test_the_v3_path_is_off(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
     kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700)
     text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
     assert "fmha_fwd_v3(" not in text
     assert "if (t == -1 && !is_v3_api_check) {" in text
-    ((script, reason),) = kernels.skipped_generators
-    assert script.endswith("fmha_v3_fwd/codegen.py")
-    assert "v3" in reason
+    assert kernels.code_objects == ()
     variant = '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 64\nhas_bias = false\n'
     run(tree, tmp_path / "b", HEADER + variant, module="libmha_bwd", receipt=700)
     text = (tmp_path / "b/dispatch/mha_bwd.cpp").read_text()
