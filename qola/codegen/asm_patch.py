@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from unidiff import PatchSet
+from unidiff.patch import PatchSet
 
 from qola.digest import sha256_of
 from qola.errors import CodegenError, Finding
@@ -42,8 +42,7 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
             found=f"sha256 {digest}, for which qola has no patch that embeds its kernels: "
             "assembly (v3) kernels are off, and such problems go to CK",
             expected=f"a version it has one for: {known}",
-            fix="use the AITER that qola pins, or add a patch as third_party/aiter/patches/README.md "
-            "says",
+            fix="use the AITER that qola pins, or add a patch: third_party/aiter/patches/README.md",
             severity="warning",
         )
     copy = into / script

@@ -15,6 +15,10 @@
     } while(0)
 #include "qola_asm.h"
 
+// What qola/codegen/asm_domain.py writes: golden files of its own tests.
+#include "tests/golden/asm/domain_bwd.h"
+#include "tests/golden/asm/domain_fwd.h"
+
 #define PROBE extern "C" __attribute__((visibility("default")))
 
 PROBE std::size_t probe_count() { return qola_asm::table().count; }
@@ -81,4 +85,17 @@ PROBE int probe_hip_call(char* message, std::size_t length)
         std::strncpy(message, error.what(), length - 1);
         return 2;
     }
+}
+
+// Bits of `flags`: group, mask, bias, then the direction's own.
+PROBE int probe_serves_fwd(const char* dtype, int q, int v, int flags)
+{
+    const auto bit = [flags](int index) { return (flags >> index & 1) != 0; };
+    return qola_asm_serves(dtype, q, v, bit(0), bit(1), bit(2), bit(3), bit(4));
+}
+
+PROBE int probe_serves_bwd(const char* dtype, int q, int v, int flags)
+{
+    const auto bit = [flags](int index) { return (flags >> index & 1) != 0; };
+    return qola_asm_serves(dtype, q, v, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5));
 }
