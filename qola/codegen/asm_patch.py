@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
-from unidiff.patch import PatchSet
-
 from qola.digest import sha256_of
-from qola.errors import CodegenError, Finding
+from qola.errors import Finding
 
 #: Patches and pins; beside the package, in a checkout and in Bazel's runfiles alike.
 PATCHES = Path(__file__).parent.parent.parent / "third_party/aiter/patches"
@@ -30,7 +27,7 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
         The patched copy, or a warning where no patch is known for the script.
 
     Raises:
-        CodegenError: the patch does not apply.
+        AiterError: the patch does not apply.
     """
     pins = json.loads((patches / "pins.json").read_text(encoding="utf-8"))
     digest = sha256_of(root / script)
@@ -48,29 +45,8 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
     copy = into / script
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(root / script, copy)
-    _apply_patches(into, [patches / pin["patch"]])
+    # Not at the top: generators run in a process that sees no third-party package.
+    from qola.patches import apply_patches  # noqa: PLC0415
+
+    apply_patches(into, [patches / pin["patch"]], display="third_party/aiter/patches")
     return copy
-
-
-def _apply_patches(root: Path, patches: Sequence[Path]) -> None:
-    """Apply patches whose files are known by digest: every hunk stands at its own line.
-
-    Stands in for `qola.patches.apply_patches`, with which patches_dir arrives.
-    """
-    for patch in patches:
-        for file in PatchSet.from_string(patch.read_text(encoding="utf-8")):
-            path = root / file.path
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            for hunk in reversed(file):
-                start = hunk.source_start - 1
-                span = slice(start, start + hunk.source_length)
-                if lines[span] != [line.value for line in hunk if not line.is_added]:
-                    raise CodegenError(
-                        Finding(
-                            place=patch.name,
-                            found=f"a hunk that {file.path} does not have:\n{hunk}",
-                            expected="a patch made for the digest it is pinned to",
-                        )
-                    )
-                lines[span] = [line.value for line in hunk if not line.is_removed]
-            path.write_text("".join(lines), encoding="utf-8")
