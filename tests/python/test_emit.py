@@ -38,6 +38,10 @@ PLAN: dict[str, Any] = {
             "copts": [],
             "kernels": [2, 0],
             "headers": "libmha_fwd",
+            "code_objects": [
+                {"key": "hsa/gfx942/b.co", "file": "csrc/b.co", "arch": "gfx942"},
+                {"key": "hsa/gfx950/a.co", "file": "csrc/a.co", "arch": "gfx950"},
+            ],
             "sources": [
                 {"name": "api", "file": "m/dispatch/api.cpp", "archs": ["gfx942", "gfx950"]},
                 {"name": "api", "file": "m/dispatch_gfx942/api.cpp", "archs": ["gfx942"]},
@@ -75,6 +79,15 @@ public_headers(
 module_library(
     name = "libmha_fwd",
     archs = ["gfx942", "gfx950"],
+    asm_domain = "libmha_fwd/include/qola_asm_domain.h",
+    code_objects = {{
+        "gfx942": {{
+            "@tree//:csrc/b.co": "hsa/gfx942/b.co",
+        }},
+        "gfx950": {{
+            "@tree//:csrc/a.co": "hsa/gfx950/a.co",
+        }},
+    }},
     copts = [],
     entry_source = "@qola//qola/cpp_itfs:mha_fwd.cpp",
     export_list = "libmha_fwd.exports",

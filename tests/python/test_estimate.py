@@ -64,6 +64,7 @@ def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) ->
         tuple(range(len(kernels))),
         tuple(sources),
         "libmha_fwd",
+        (),
     )
     return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), ())
 

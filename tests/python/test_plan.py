@@ -20,6 +20,7 @@ from qola.plan import (
     HeaderSet,
     KernelPackage,
     Plan,
+    PlannedCodeObject,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
@@ -74,6 +75,7 @@ PLAN = Plan(
             (0, 1, 2),
             (PlannedSource("api", "libmha_fwd/dispatch/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
             "libmha_fwd",
+            (PlannedCodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
         ),
     ),
     warnings=(Finding("place", "föund", "expected", severity="warning"),),
@@ -115,8 +117,8 @@ def test_the_text_says_all_that_the_plan_does() -> None:
         found = data["modules"][0][name]
         if name == "sources":
             assert found == [{**vars(PLAN.modules[0].sources[0]), "archs": []}]
-        elif name == "entries":
-            assert found == [vars(PLAN.modules[0].entries[0])]
+        elif name in ("entries", "code_objects"):
+            assert found == [vars(value[0])]
         else:
             assert found == (list(value) if isinstance(value, tuple) else value)
     assert data["packages"] == {"fwd": {"copts": ["-DX"], "headers": "fwd"}}
@@ -187,7 +189,7 @@ def test_the_documentation_is_complete(
     for path, value in objects(data, "Top level"):
         found.setdefault(path, set()).update(value)
     roles = {kernel["role"] for kernel in data["kernels"]}
-    assert len(roles) == 7, "every role's fields are to be looked at"
+    assert len(roles) == 9, "every role's fields are to be looked at"
     for path, keys in found.items():
         assert keys - documented[path] == set(), f"docs/plan.md, {path}: not described"
         # What fields there are depends on CK: the page may know more.

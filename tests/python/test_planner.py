@@ -63,6 +63,8 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     (module,) = made.modules
     named = {f"libmha_fwd/kernels/{made.kernels[i].name}.cpp" for i in module.kernels}
     named |= {source.file for source in module.sources}
+    assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
+    named.add("libmha_fwd/include/qola_asm_domain.h")
     found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     assert found == named
     assert len(module.kernels) == 2
@@ -190,13 +192,11 @@ def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
 def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
     """Prevents: a doubtful manifest that builds without a word."""
     text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
-    text = text.replace("receipt = 700", 'receipt = 700\nhsa_subdirs = ["fmha_v3_fwd"]')
     made = plan(text + VARIANT, overridden=True)
     assert {w.severity for w in made.warnings} == {"warning"}
     found = {w.place.partition(" ")[2]: w for w in made.warnings}
     assert "overridden" in found["[qola].aiter_commit"].found
-    assert found["[[modules]].hsa_subdirs"].found == "fmha_v3_fwd, which are not embedded yet"
-    assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:19 ")
+    assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:18 ")
 
 
 PINS = (PatchPin("1.patch", "aa"), PatchPin("2.patch", "bb"))
@@ -351,6 +351,15 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "m.toml:7 [[modules]].extra_ldflags",
         "extra_ldflags, which a plan does not follow yet",
         "remove extra_ldflags",
+    ),
+    (
+        "receipt = 700",
+        'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
+        {},
+        PlanError,
+        "m.toml:7 [[modules]].hsa_subdirs",
+        "fmoe, whose code objects nothing in libmha_fwd launches",
+        'hsa_subdirs = ["fmha_v3_fwd"]',
     ),
     (
         "receipt = 700",
