@@ -76,6 +76,8 @@ def run_qola(rctx, module, args, fatal = True, python_path = []):
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     _watch_sources(rctx, root.get_child("qola"))
+    for entry in root.get_child("third_party", "aiter", "patches").readdir():
+        rctx.watch(entry)
     python = host_python(rctx)
     result = rctx.execute(
         [python, "-B", "-s", "-m", module] + args,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from qola.codegen.asm_hooks import embedding_defines
 from qola.codegen.asm_patch import PATCHES
 from qola.codegen.asm_prepost import unplanned_source
 from qola.codegen.entry import generate_entry
-from qola.errors import CodegenError
+from qola.errors import QolaError
 from qola.manifest import loads
 
 BOTH = ("gfx942", "gfx950")
@@ -112,6 +113,32 @@ def test_keys_files_and_digests_agree(tree: AiterTree, tmp_path: Path) -> None:
             (k.file, k.sha256) for k in asm.kernels
         ]:
             assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
+
+
+_NAME = re.compile(r"^template<> struct Fmha\w+V3Name<\w+<(.*?)>>.*?\"(\w+)\"", re.MULTILINE)
+_BUF = re.compile(r"^template<> struct Fmha\w+V3Buf<\w+<(.*?)>>.*?\"([\w.]+)\"", re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
+def test_code_objects_have_the_kernels_asked_of_them(
+    tree: AiterTree, tmp_path: Path, module: str
+) -> None:
+    """Prevents: a code object under the key of another: hipModuleGetFunction would fail."""
+    asm = run(tree, tmp_path, module)
+    files = {co.key: (tree.root / co.file).read_bytes() for co in asm.code_objects}
+    asked = set()
+    for source in asm.sources:
+        text = (tmp_path / source.file).read_text()
+        arch = source.name.removesuffix(".cpp").rpartition("_")[2]
+        names = {re.sub(r"\s", "", traits): name for traits, name in _NAME.findall(text)}
+        for traits, file in _BUF.findall(text):
+            name = names[re.sub(r"\s", "", traits)]
+            for key in (
+                k for k in files if k.startswith(f"hsa/{arch}/") and k.endswith(f"/{file}")
+            ):
+                asked.add(key)
+                assert f"_ZN5aiter{len(name)}{name}E".encode() in files[key]
+    assert {key for key in files if "dq_shuffle" not in key} == asked
 
 
 @pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
@@ -240,7 +267,7 @@ def test_a_patch_that_does_not_fit_fails(tree: AiterTree, tmp_path: Path) -> Non
     patch = patches / "gfx950-fmha_v3_fwd-embedded.patch"
     patch.chmod(0o644)
     patch.write_text(patch.read_text().replace(' #include "mha_fwd.h"', ' #include "mha.h"'))
-    with pytest.raises(CodegenError, match=r"gfx950-fmha_v3_fwd-embedded\.patch"):
+    with pytest.raises(QolaError, match=r"gfx950-fmha_v3_fwd-embedded\.patch"):
         run(tree, tmp_path / "out", "libmha_fwd", patches=patches)
 
 

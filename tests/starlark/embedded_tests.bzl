@@ -49,19 +49,27 @@ def _source_test_impl(ctx):
     asserts.equals(env, 2, len([line for line in lines if line == ".p2align 12"]))
     return analysistest.end(env)
 
+def _same_key_test_impl(ctx):
+    """Prevents: one of two files that have one key, embedded by chance."""
+    env = analysistest.begin(ctx)
+    asserts.expect_failure(env, "two code objects with the key hsa/gfx942/b.co")
+    return analysistest.end(env)
+
 # The kernel transition's platform: elsewhere the target is incompatible.
 _ROCM = {"//command_line_option:platforms": str(Label("//rules/rocm:linux_x86_64"))}
 
 _host_only_test = analysistest.make(_host_only_test_impl, config_settings = _ROCM)
 _inputs_test = analysistest.make(_inputs_test_impl, config_settings = _ROCM)
 _source_test = analysistest.make(_source_test_impl, config_settings = _ROCM)
+_same_key_test = analysistest.make(_same_key_test_impl, config_settings = _ROCM, expect_failure = True)
 
-def embedded_test_suite(name, target):
+def embedded_test_suite(name, target, same_key):
     """Declares the tests of this file.
 
     Args:
       name: name of the test suite.
       target: an embedded_code_objects of testdata/one.co and two.co.
+      same_key: one that gives two files one key.
     """
     tests = {
         "embedded_host_only_test": _host_only_test,
@@ -70,4 +78,5 @@ def embedded_test_suite(name, target):
     }
     for test, rule in tests.items():
         rule(name = test, size = "small", target_under_test = target)
-    native.test_suite(name = name, tests = tests.keys())
+    _same_key_test(name = "embedded_same_key_test", size = "small", target_under_test = same_key)
+    native.test_suite(name = name, tests = tests.keys() + ["embedded_same_key_test"])
