@@ -13,12 +13,16 @@ def watch_patches(rctx, directory):
     Args:
       rctx: the repository context.
       directory: path of the directory, which need not be there.
+
+    Returns:
+      Whether there are any.
     """
     rctx.watch(directory)
-    if directory.is_dir:
-        for entry in directory.readdir(watch = "yes"):
-            if entry.basename.endswith(".patch") or entry.basename.endswith(".diff"):
-                rctx.watch(entry)
+    entries = directory.readdir(watch = "yes") if directory.is_dir else []
+    patches = [e for e in entries if e.basename.endswith(".patch") or e.basename.endswith(".diff")]
+    for patch in patches:
+        rctx.watch(patch)
+    return bool(patches)
 
 def prepare_patches(rctx):
     """Watches the patches of a repository rule with PATCH_ATTRS; to be called before it fetches.
@@ -34,7 +38,19 @@ def prepare_patches(rctx):
     directory = rctx.workspace_root.get_child(rctx.attr.patches_dir)
     if rctx.attr.patches_dir.startswith("/"):
         directory = rctx.path(rctx.attr.patches_dir)
-    watch_patches(rctx, directory)
+    if not watch_patches(rctx, directory):
+        # Before minutes of fetching.
+        fail("""
+qola: AiterError: no patches
+  place:    {place}
+  found:    patches_dir = "{name}": {found}
+  expected: a directory with *.patch or *.diff files: absolute, or relative to the root module
+  fix:      git format-patch -o {directory} BASE in an AITER checkout, or remove patches_dir""".format(
+            directory = directory,
+            found = "which holds no patch" if directory.exists else "no such directory",
+            name = rctx.attr.patches_dir,
+            place = rctx.attr.place,
+        ))
     return struct(
         directory = directory,
         python_path = [rctx.path(rctx.attr.python_packages).dirname.get_child("site")],

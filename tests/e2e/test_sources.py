@@ -276,7 +276,7 @@ def test_a_reject_stops_the_build(workspace: Workspace) -> None:
     assert "            +// one\n" in text
     assert f"aiter_meta/{GENERATOR} lines 36-38:" in text
     assert "git format-patch" in text
-    assert "Traceback" not in text
+    assert "Traceback (most recent call last):\n  File" not in text  # Bazel has one of its own
 
 
 def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None:
@@ -302,7 +302,7 @@ def test_patches_that_are_not_there(workspace: Workspace) -> None:
     """Prevents: a mistyped directory that builds an unpatched library."""
     declare(workspace.bazel, WHEEL.format(more=', patches_dir = "no/such/patches"'))
     text = failure(workspace.bazel)
-    assert "no/such/patches: no such directory" in text
+    assert '"no/such/patches": no such directory' in text
     assert 'MODULE.bazel of sources: qola.wheel(name = "aiter")' in text
     empty = workspace.bazel.workspace / "no/such/patches"
     empty.mkdir(parents=True)
