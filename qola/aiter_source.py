@@ -12,6 +12,7 @@ from qola.commits import resolve_commit
 from qola.errors import AiterError, Finding
 from qola.patch_pins import RECORD, patch_files, pin_patches, recorded_patches
 
+
 @dataclass(frozen=True)
 class AiterRequest:
     """What a user says about AITER.
@@ -152,6 +153,8 @@ def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSourc
         return source
     pins = pin_patches(patch_files(request.patches_dir))
     # A tree that qola checkout patched is not patched once more.
-    return source if recorded_patches(root) == pins else AiterSource(
-        source.source, request.patches_dir
+    return (
+        source
+        if recorded_patches(root) == pins
+        else AiterSource(source.source, request.patches_dir)
     )
