@@ -22,6 +22,7 @@ from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
 from qola.locate import find_tree
 from qola.manifest import load
+from qola.patch_pins import manifest_patches, recorded_patches
 from qola.plan import Plan, to_json
 from qola.query import KEY, QueryError, count, items_of, select
 from qola.repository import pinned_id
@@ -261,6 +262,8 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
         rocm_version=args.rocm_version,
         aiter_id=pinned_id(tree),
         overridden=args.override_aiter_commit,
+        aiter_patches=recorded_patches(tree),
+        patches=manifest_patches(loaded, around.directory / manifest),
     )
 
 

@@ -6,9 +6,12 @@ do not serve (a rename's hunks, a file that looks patched): another kernel, and 
 
 from __future__ import annotations
 
+import argparse
 import io
+import json
 import posixpath
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -209,3 +212,31 @@ def _rejection(place: str, file: str, reject: Rejected, length: int) -> Finding:
 def _shown(text: str) -> str:
     """Text of a patch for a message: it was read as bytes, and is UTF-8 as a rule."""
     return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the repository rules of AITER sources."""
+    parser = argparse.ArgumentParser(prog="qola.patches", description=__doc__)
+    parser.add_argument("--patches-dir", required=True, type=Path, help="what to apply")
+    parser.add_argument("--display", required=True, help="the directory as messages name it")
+    parser.add_argument("--place", required=True, help="where it is named, for messages")
+    parser.add_argument("--root", required=True, type=Path, help="the tree")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="JSON: patches and files touched"
+    )
+    args = parser.parse_args(argv)
+    try:
+        patches = patch_files(args.patches_dir, place=args.place)
+        result = {
+            "patches": [vars(pin) for pin in pin_patches(patches)],
+            "touched": apply_patches(args.root, patches, display=args.display),
+        }
+        args.output.write_text(json.dumps(result), encoding="utf-8")
+    except AiterError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -112,7 +112,7 @@ class Plan:
         namespace: C++ namespace below qola, "" for none.
         archs: archs the libraries are built for.
         manifest: the manifest in canonical form.
-        aiter: generation and version of the tree.
+        aiter: generation, version, pin and patches of the tree.
         packages: compiler flags and header set of each package of kernels.
         header_sets: the header sets, by name.
         kernels: kernel instances of all modules, sorted by package, in dispatch order.
@@ -125,7 +125,7 @@ class Plan:
     namespace: str
     archs: tuple[str, ...]
     manifest: Mapping[str, Any]
-    aiter: Mapping[str, str]
+    aiter: Mapping[str, Any]
     packages: Mapping[str, KernelPackage]
     header_sets: tuple[HeaderSet, ...]
     kernels: tuple[PlannedKernel, ...]

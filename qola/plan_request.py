@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
+from qola.patch_pins import PatchPin
 from qola.schema import NATIVE, SUPPORTED_ARCHS
 
 ENTRY_POINTS = {"libmha_fwd": "mha_fwd", "libmha_bwd": "mha_bwd"}
@@ -38,6 +40,8 @@ class Request:
         rocm_version: HIP version of the toolchain, None where there is none.
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
         overridden: the tree was chosen knowing that the manifest names another.
+        aiter_patches: patches the tree was prepared with.
+        patches: patches the manifest's patches_dir holds.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Request:
     rocm_version: str | None = None
     aiter_id: str = ""
     overridden: bool = False
+    aiter_patches: tuple[PatchPin, ...] = ()
+    patches: tuple[PatchPin, ...] = ()
 
 
 def resolve_archs(request: Request) -> tuple[str, ...]:
@@ -114,21 +120,43 @@ def check(request: Request) -> list[Finding]:
             )
             for spec in unplannable
         )
-    unserved = list(_unserved(manifest))
+    unserved = [*_unpatched(request), *_unserved(manifest)]
     if any(finding.severity == "error" for finding in unserved):
         raise PlanError(unserved)
     return [*findings, *unserved]
 
 
+def _unpatched(request: Request) -> Iterator[Finding]:
+    """Finds patches the manifest asks for that the tree does not have, just these in this order."""
+    manifest = request.manifest
+    if not manifest.patches_dir or request.patches == request.aiter_patches:
+        return
+    have, want = (
+        {pin.name: pin.sha256 for pin in pins} for pins in (request.aiter_patches, request.patches)
+    )
+    differences = [
+        f"{name} ({'is not applied' if name not in have else 'is applied in another form'})"
+        for name in want
+        if have.get(name) != want[name]
+    ]
+    differences += [f"{name} (is applied, and not in it)" for name in have if name not in want]
+    # From the directory of the manifest's file to what a tag takes: relative to the root module.
+    directory = posixpath.normpath(
+        posixpath.join(posixpath.dirname(manifest.file), manifest.patches_dir)
+    )
+    yield Finding(
+        manifest.place("qola", "patches_dir"),
+        f"{manifest.patches_dir}, while the AITER tree has "
+        + f"{len(have) or 'no'} patch{'' if len(have) == 1 else 'es'}: "
+        + (", ".join(differences) or "the same in another order"),
+        "an AITER tree with just these patches",
+        f'qola.wheel(..., patches_dir = "{directory}") in MODULE.bazel (or qola.git, qola.local); '
+        f"without Bazel: qola checkout --patches-dir {directory}",
+    )
+
+
 def _unserved(manifest: Manifest) -> Iterator[Finding]:
     """Finds what a plan does not follow: an error where the library would be another one."""
-    if manifest.patches_dir:
-        yield Finding(
-            manifest.place("qola", "patches_dir"),
-            f"{manifest.patches_dir}, whose patches are not applied",
-            "patches that are part of the AITER source",
-            "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
-        )
     for spec in manifest.modules:
         if spec.hsa_subdirs:
             yield Finding(

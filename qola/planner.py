@@ -80,6 +80,7 @@ def build_plan(
         aiter={
             "generation": request.tree.generation,
             "id": request.aiter_id,
+            "patches": request.aiter_patches,
             "version": request.tree.version,
         },
         packages=packages,

@@ -14,6 +14,7 @@ from qola.aiter import read_tree
 from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
+from qola.patch_pins import manifest_patches, recorded_patches
 from qola.plan import from_json, to_json
 from qola.planner import Request, build_plan
 from qola.schema import BUILD_MODES
@@ -36,6 +37,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     """
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
+    # Before anything can fail: a directory that is corrected has to be looked at again.
+    write_if_changed(output / "patches_dir.txt", manifest.patches_dir or "")
     request = Request(
         name=args.name,
         manifest=manifest,
@@ -43,6 +46,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
         rocm_version=args.rocm_version or None,
         aiter_id=pinned_id(args.aiter),
         overridden=args.override_aiter_commit,
+        aiter_patches=recorded_patches(args.aiter),
+        patches=manifest_patches(manifest, args.manifest),
         archs=tuple(args.arch),
         mode=args.mode,
     )

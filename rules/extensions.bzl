@@ -58,10 +58,25 @@ def _display(label):
     return label.package + "/" + label.name if label.package else label.name
 
 _SAME_SOURCE = {
-    "git": lambda one, other: one.remote == other.remote and one.commit == other.commit,
+    "git": lambda one, other: (one.remote, one.commit, one.patches_dir) == (other.remote, other.commit, other.patches_dir),
     "local": None,
-    "wheel": lambda one, other: one.package == other.package and one.sha256 == other.sha256,
+    "wheel": lambda one, other: (one.package, one.sha256, one.patches_dir) == (other.package, other.sha256, other.patches_dir),
 }
+
+def _check_patches_dir(entry):
+    """Refuses a path that would be looked for in another module than the one it is written in."""
+    path = entry.tag.patches_dir
+    if path and not path.startswith("/") and not entry.module.is_root:
+        fail("""
+qola: patches of a dependency
+  place:    {place}
+  found:    patches_dir = "{path}"
+  expected: patches_dir in the root module alone, to which the path is relative
+  fix:      use a commit that has the changes: qola.git(name = "{name}", ...)""".format(
+            name = entry.tag.name,
+            path = path,
+            place = entry.place,
+        ))
 
 def _declare_trees(mctx):
     """Declares a repository per AITER source and returns their names."""
@@ -84,18 +99,31 @@ qola: a dependency declares the default AITER source
                     tag_class = tag_class,
                 ))
             declared[name] = entry.place
+            _check_patches_dir(entry)
             if tag_class == "wheel":
                 aiter_wheel(
                     name = name,
                     package = entry.tag.package,
+                    patches_dir = entry.tag.patches_dir,
                     place = entry.place,
                     sha256 = entry.tag.sha256,
                     version = entry.tag.version,
                 )
             elif tag_class == "git":
-                aiter_git(name = name, commit = entry.tag.commit, place = entry.place, remote = entry.tag.remote)
+                aiter_git(
+                    name = name,
+                    commit = entry.tag.commit,
+                    patches_dir = entry.tag.patches_dir,
+                    place = entry.place,
+                    remote = entry.tag.remote,
+                )
             else:
-                aiter_local(name = name, path = entry.tag.path, place = entry.place)
+                aiter_local(
+                    name = name,
+                    patches_dir = entry.tag.patches_dir,
+                    path = entry.tag.path,
+                    place = entry.place,
+                )
     if _DEFAULT_AITER not in declared:
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
@@ -169,10 +197,13 @@ qola: unknown AITER source
     # machine (ROCm) is a repository of its own that watches it.
     return mctx.extension_metadata(reproducible = True)
 
+_PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module.")
+
 _wheel = tag_class(
     attrs = {
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
         "package": attr.string(default = "amd-aiter", doc = "Name on the package index."),
+        "patches_dir": _PATCHES_DIR,
         "sha256": attr.string(doc = "Digest of the wheel, 64 hexadecimal digits.", mandatory = True),
         "version": attr.string(doc = "Exact version, for example 0.1.7.post2.dev18.", mandatory = True),
     },
@@ -183,6 +214,7 @@ _git = tag_class(
     attrs = {
         "commit": attr.string(doc = "Full commit id, 40 hexadecimal digits.", mandatory = True),
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
+        "patches_dir": _PATCHES_DIR,
         "remote": attr.string(doc = "What git fetches from.", mandatory = True),
     },
     doc = "An AITER source: a commit with its submodules.",
@@ -191,6 +223,7 @@ _git = tag_class(
 _local = tag_class(
     attrs = {
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
+        "patches_dir": _PATCHES_DIR,
         "path": attr.string(doc = "Directory, absolute or relative to the root module.", mandatory = True),
     },
     doc = "An AITER source: a directory on this machine.",

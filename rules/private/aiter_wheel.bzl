@@ -2,8 +2,10 @@
 
 load(":host_python.bzl", "run_qola")
 load(":tree_build_file.bzl", "write_tree_build_file")
+load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
 def _aiter_wheel_impl(rctx):
+    patches = prepare_patches(rctx)
     run_qola(rctx, "qola.fetch", [
         "--package",
         rctx.attr.package,
@@ -21,13 +23,14 @@ def _aiter_wheel_impl(rctx):
     write_tree_build_file(rctx, {
         "kind": "wheel",
         "package": rctx.attr.package,
+        "patches": apply_patches(rctx, patches).pins,
         "sha256": rctx.attr.sha256,
         "version": rctx.attr.version,
     })
 
 aiter_wheel = repository_rule(
     implementation = _aiter_wheel_impl,
-    attrs = {
+    attrs = PATCH_ATTRS | {
         "package": attr.string(doc = "Name on the package index.", mandatory = True),
         "place": attr.string(doc = "Where the pin stands, for error messages.", mandatory = True),
         "sha256": attr.string(doc = "Digest of the wheel file.", mandatory = True),

@@ -1,6 +1,7 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
 load(":host_python.bzl", "run_qola")
+load(":tree_patches.bzl", "watch_patches")
 
 def _manifest_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
@@ -33,6 +34,12 @@ def _manifest_repository_impl(rctx):
         "--arch=" + arch
         for arch in rctx.attr.architectures
     ], fatal = source["kind"] == "local", python_path = _python_path(rctx))
+
+    # The patches that were compared with the tree's.
+    patches_dir = rctx.path("patches_dir.txt")
+    patches_dir = rctx.read(patches_dir) if patches_dir.exists else ""
+    if patches_dir:
+        watch_patches(rctx, rctx.path(patches_dir) if patches_dir.startswith("/") else manifest.dirname.get_child(patches_dir))
     if error:
         # The kernel repository reads every manifest's plan: one that cannot be
         # made must fail its own targets, not those of the others. (A local tree

@@ -140,7 +140,7 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{head}")')
     assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
     declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{"0" * 40}")')
-    assert f"expected: commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
+    assert f"expected  commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
 
 
 def test_rocm_at_a_named_path(workspace: Bazel) -> None:

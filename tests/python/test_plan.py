@@ -60,7 +60,7 @@ PLAN = Plan(
     namespace="ns",
     archs=("gfx950",),
     manifest={"namespace": "ns", "architectures": ["gfx950"]},
-    aiter={"version": "1", "id": "", "generation": "wheel"},
+    aiter={"version": "1", "id": "", "generation": "wheel", "patches": ()},
     packages={"fwd": KernelPackage(("-DX",), "fwd")},
     header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h")),),
     kernels=(kernel("k2"), kernel("k1"), kernel("k3", "fwd_splitkv")),
@@ -87,7 +87,7 @@ def test_the_text_has_a_kernel_a_line() -> None:
     text = to_json(PLAN)
     assert text.splitlines()[:9] == [
         "{",
-        '  "aiter": {"generation": "wheel", "id": "", "version": "1"},',
+        '  "aiter": {"generation": "wheel", "id": "", "patches": [], "version": "1"},',
         '  "archs": [',
         '    "gfx950"',
         "  ],",

@@ -12,7 +12,8 @@ import pytest
 from qola.aiter import AiterTree, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.manifest import loads
-from qola.plan import Plan
+from qola.patch_pins import PatchPin
+from qola.plan import Plan, from_json, to_json
 from qola.planner import Request, build_plan, explain, include_dirs
 
 HEAD = """\
@@ -175,6 +176,16 @@ def test_explain_agrees_with_the_plan(plan: Planning, tree: AiterTree, tmp_path:
     assert all(e.dropped_by and not e.kept_by for e in explanations if e.name not in kept)
 
 
+def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
+    """Prevents: a plan refused, or equal to an unpatched one, although the tree has the patches."""
+    text = TEXT.replace("[qola]", '[qola]\npatches_dir = "patches"')
+    made = plan(text, patches=PINS, aiter_patches=PINS)
+    data = from_json(to_json(made))
+    expected = [{"name": "1.patch", "sha256": "aa"}, {"name": "2.patch", "sha256": "bb"}]
+    assert data["aiter"]["patches"] == expected
+    assert plan(aiter_patches=PINS[:1]).aiter["patches"] == PINS[:1]
+
+
 def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
     """Prevents: a doubtful manifest that builds without a word."""
     text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
@@ -187,6 +198,7 @@ def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> No
     assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:19 ")
 
 
+PINS = (PatchPin("1.patch", "aa"), PatchPin("2.patch", "bb"))
 REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]] = [
     # replaced, by, changes of the request, error, place, found, fix
     (
@@ -200,12 +212,54 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
     ),
     (
         "[qola]",
-        '[qola]\npatches_dir = "patches"',
-        {},
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": ()},
         PlanError,
         "m.toml:2 [qola].patches_dir",
-        "patches, whose patches are not applied",
-        "use an AITER source that has them (qola.git or qola.local), and remove patches_dir",
+        "../patches, while the AITER tree has no patches: 1.patch (is not applied), "
+        "2.patch (is not applied)",
+        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": PINS[:1]},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 1 patch: 2.patch (is not applied)",
+        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": (*PINS[:1], PatchPin("2.patch", "cc"))},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: 2.patch (is applied in another form)",
+        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS[:1], "aiter_patches": PINS},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: 2.patch (is applied, and not in it)",
+        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": PINS[::-1]},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: the same in another order",
+        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
         '["gfx950"]',
