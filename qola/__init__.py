@@ -1,5 +1,6 @@
 """qola: one TOML manifest in, the AMD GPU attention libraries a framework needs out."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +14,5 @@ __all__ = ["__version__", "build_kernels", "checkout_aiter"]
 def __getattr__(name: str) -> Any:
     """Import what builds only when it is asked for: repository rules import qola often."""
     if name in ("build_kernels", "checkout_aiter"):
-        from qola import build
-
-        return getattr(build, name)
+        return getattr(importlib.import_module("qola.build"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

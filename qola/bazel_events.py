@@ -120,12 +120,14 @@ class EventReader:
         if action.get("success"):
             return
         label = _short(identity["label"])
+        # The tool's own; the action's is 1 whatever the tool ended with.
+        spawn = action.get("failureDetail", {}).get("spawn", {})
         self.failed.setdefault(
             label,
             FailedAction(
                 label,
                 action.get("type", ""),
-                action.get("exitCode", 0),
+                spawn.get("spawnExitCode") or action.get("exitCode", 0),
                 _path(action.get("stderr", {}).get("uri", "")),
             ),
         )

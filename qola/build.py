@@ -1,4 +1,4 @@
-"""Builds a manifest's libraries with Bazel and installs them: `qola build`, callable from Python."""
+"""Builds a manifest's libraries with Bazel and installs them: `qola build`, from Python too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from qola import emit, workspace
 from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
-from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, FailedAction, TargetResult
 from qola.bazel_run import BuildOptions, build, find_bazel
 from qola.choices import (
     DEFAULT_REMOTE,
@@ -45,7 +45,7 @@ from qola.schema import NATIVE
 Progress = Callable[[str], None]
 
 _SHOWN_FAILURES = 3
-"""Failed targets of a module whose errors are shown; the others are counted."""
+"""Different errors of a module that are shown; the targets of others are counted."""
 
 _CLASSES = {
     error.__name__: error
@@ -345,16 +345,25 @@ def _headers(plan: Mapping[str, Any], built: _Built) -> dict[str, Path | str]:
 
 
 def describe_failure(result: TargetResult, events: EventReader) -> str:
-    """Return what failed of a module: each target's name, then its tool's first errors."""
-    known = sorted({f for f in result.failures if f in events.failed})
-    lines = []
-    for label in known[:_SHOWN_FAILURES]:
+    """Return what failed of a module: targets by name, each with its tool's first errors.
+
+    Of targets that failed with the same words, the first is named and the others are counted.
+    """
+    by_words: dict[tuple[str, ...], list[FailedAction]] = {}
+    for label in sorted({f for f in result.failures if f in events.failed}):
         action = events.failed[label]
-        lines.append(f"{action.name}: {action.mnemonic} failed with exit code {action.exit_code}")
-        output = ""
-        if action.stderr is not None and action.stderr.is_file():
-            output = action.stderr.read_text(encoding="utf-8", errors="replace")
-        lines += [f"  {line}" for line in first_errors(output)]
-    if len(known) > _SHOWN_FAILURES:
-        lines.append(f"... and {len(known) - _SHOWN_FAILURES} more")
+        by_words.setdefault(first_errors(_said(action)), []).append(action)
+    lines = []
+    for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:
+        lines.append(f"{first.name}: {first.mnemonic} failed with exit code {first.exit_code}")
+        lines += [f"  {line}" for line in words]
+        lines += [f"  {len(same)} more targets failed with the same words"] if same else []
+    hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
+    lines += [f"... and {hidden} more targets failed"] if hidden else []
     return "\n".join(lines) or result.reason or "failed; Bazel's output above says why"
+
+
+def _said(action: FailedAction) -> str:
+    if action.stderr is None or not action.stderr.is_file():
+        return ""
+    return action.stderr.read_text(encoding="utf-8", errors="replace")

@@ -46,14 +46,14 @@ def choose_archs(
     return () if archs == tuple(manifest) else archs
 
 
-def choose_patches(asked: Path | None, manifest: Manifest, folder: Path) -> Path | None:
+def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
     """Return the folder of patches: the one asked for, else [qola].patches_dir, else None.
 
     An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA.
 
     Args:
         asked: folder of the command line, absolute.
-        manifest: the manifest.
+        manifest: the manifest, None for none.
         folder: what [qola].patches_dir is relative to.
 
     Raises:
@@ -61,7 +61,7 @@ def choose_patches(asked: Path | None, manifest: Manifest, folder: Path) -> Path
     """
     place = "--patches-dir"
     directory = asked
-    if directory is None and manifest.patches_dir:
+    if directory is None and manifest and manifest.patches_dir:
         place = manifest.place("qola", "patches_dir")
         directory = folder / manifest.patches_dir
     if directory is None or directory == Path("/dev/null"):

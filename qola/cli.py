@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="qola",
-        description="AMD GPU attention libraries from a manifest: what it builds, why, and building.",
+        description="AMD GPU attention libraries from a manifest: what it builds, why; builds it.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             verify(wheel, args.sha256, args.place)
             shutil.move(wheel, args.output)
     except AiterError as error:
-        print(error, file=sys.stderr)
+        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

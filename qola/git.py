@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         fetch_commit(args.remote, args.commit, args.output, args.place)
     except AiterError as error:
-        print(error, file=sys.stderr)
+        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

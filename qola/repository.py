@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except QolaError as error:
-        print(error, file=sys.stderr)
+        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

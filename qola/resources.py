@@ -10,7 +10,10 @@ PACKAGED = "_ruleset"
 """Directory of the installed package that holds a copy of the ruleset (setup.py writes it)."""
 
 
-def ruleset_root(package: Path = Path(__file__).resolve().parent) -> Path:
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def ruleset_root(package: Path = _PACKAGE) -> Path:
     """Return the directory with qola's MODULE.bazel.
 
     It is the checkout that this package is part of (pip install -e included), else the copy that

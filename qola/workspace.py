@@ -64,7 +64,7 @@ class Workspace:
             version: content of .bazelversion, which Bazelisk reads.
             directory: where they will be.
         """
-        paths = [directory, self.ruleset, *self._source_paths()]
+        paths = [directory, self.ruleset, *filter(None, [self.aiter.root])]
         return {
             ".bazelrc": self.bazelrc(paths),
             ".bazelversion": version,
@@ -121,9 +121,6 @@ class Workspace:
         """Return .bazelrc for sources that lie in the given directories."""
         text = _BAZELRC.format(header=_HEADER, disk_cache=self.disk_cache)
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
-
-    def _source_paths(self) -> list[Path]:
-        return [Path(value) for key, value in self.aiter.attributes if key == "path"]
 
 
 def repository_name(manifest: Path) -> str:

@@ -1,0 +1,59 @@
+"""Puts the Bazel ruleset into the wheel, as qola/_ruleset; all else is in pyproject.toml.
+
+An installed qola builds without a checkout: its workspaces depend on that copy
+(qola/resources.py finds it).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+TARGET = "qola/_ruleset"
+
+FILES = (".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw")
+DIRECTORIES = ("qola", "rules", "third_party", "tools")
+LEFT_OUT = ("__pycache__", "_ruleset")
+
+
+def ruleset_files() -> list[str]:
+    """Return the ruleset's files, relative to the root, sorted."""
+    found = [
+        path.relative_to(ROOT)
+        for directory in DIRECTORIES
+        for path in (ROOT / directory).rglob("*")
+        if path.is_file() and not set(LEFT_OUT) & set(path.relative_to(ROOT).parts)
+    ]
+    return sorted([*FILES, *map(str, found)])
+
+
+class BuildWithRuleset(build_py):
+    """build_py that copies the ruleset too, except for an editable install, which has it."""
+
+    def run(self) -> None:
+        """Copy packages, then the ruleset."""
+        super().run()
+        if self.editable_mode:
+            return
+        for name, source in self._ruleset().items():
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            shutil.copy2(source, name)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """Return every file that is made: what an uninstallation removes."""
+        return [*super().get_outputs(include_bytecode), *self._ruleset()]
+
+    def get_source_files(self) -> list[str]:
+        """Return what a source distribution has to hold."""
+        return [*super().get_source_files(), *ruleset_files()]
+
+    def _ruleset(self) -> dict[str, str]:
+        return {os.path.join(self.build_lib, TARGET, name): name for name in ruleset_files()}
+
+
+setup(cmdclass={"build_py": BuildWithRuleset})

@@ -1,0 +1,156 @@
+"""Bazel as qola build runs it, in a workspace of genrules: events, failures, interruption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from qola.bazel_events import DEFAULT_OUTPUTS
+from qola.bazel_run import BuildOptions, build, find_bazel
+from qola.diagnostics import first_errors
+from qola.errors import ToolchainError
+from tests.e2e.nested_bazel import Bazel
+from tests.e2e.nested_bazel import find_bazel as bazel_program
+
+HERE = Path(__file__).resolve().parent
+BUILD = """\
+genrule(name = "good", outs = ["a/good.so", "b.txt"], cmd = "touch $(OUTS)")
+genrule(name = "bad", outs = ["bad.so"], srcs = [":broken"], cmd = "cp $< $@")
+genrule(name = "broken", outs = ["broken.o"],
+        cmd = "echo 'k.cpp:3:1: error: no such kernel' >&2; exit 3")
+genrule(name = "slow", outs = ["slow.so"], cmd = "touch $(RULEDIR)/started; sleep 300; touch $@")
+"""
+FAILING = """\
+fail("\\nqola: PlanError: the manifest cannot be planned (1 error)\\nerror: m.toml:3")
+"""
+
+
+@pytest.fixture(scope="module")
+def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """A workspace, and a Bazel that is shut down afterwards."""
+    directory = tmp_path_factory.mktemp("run")
+    root = directory / "workspace"
+    (root / "planned").mkdir(parents=True)
+    (root / "MODULE.bazel").write_text('module(name = "probe")\n')
+    (root / "BUILD.bazel").write_text(BUILD)
+    (root / "planned/BUILD.bazel").write_text(FAILING)
+    rc = f"startup --output_base={directory / 'base'} --max_idle_secs=60\n"
+    (root / ".bazelrc").write_text(rc + "common --lockfile_mode=off\n")
+    instance = Bazel(root, directory / "base", directory / "disk")
+    yield instance
+    instance.run("shutdown", check=False)
+
+
+def environment() -> Mapping[str, str]:
+    """The environment of a user: not what a Bazel around the test says of the test."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("TEST_")}
+
+
+def test_one_failure_does_not_lose_the_others(bazel: Bazel) -> None:
+    """Prevents: a module that was built reported as failed, or a failure without its reason."""
+    found = build(
+        [bazel_program()],
+        bazel.workspace,
+        ["//:good", "//:bad"],
+        BuildOptions(),
+        environment(),
+    )
+    assert found.exit_code == 1
+    good, bad = found.targets["//:good"], found.targets["//:bad"]
+    assert good.success
+    assert [path.name for path in good.outputs[DEFAULT_OUTPUTS]] == ["good.so", "b.txt"]
+    assert all(path.is_file() for path in good.outputs[DEFAULT_OUTPUTS])
+    assert (bad.success, bad.failures) == (False, ("//:broken",))
+    assert 0 < good.seconds < 600
+    action = found.failed["//:broken"]
+    assert (action.name, action.mnemonic, action.exit_code) == ("broken", "Genrule", 3)
+    assert action.stderr is not None
+    assert first_errors(action.stderr.read_text()) == ("k.cpp:3:1: error: no such kernel",)
+
+
+def test_analysis_failure(bazel: Bazel) -> None:
+    """Prevents: a plan that failed taken for a module that did not compile."""
+    targets = ["//planned:it"]
+    found = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
+    assert found.exit_code == 1
+    assert not any(target.success for target in found.targets.values())
+    (error,) = found.errors()
+    assert error.startswith("qola: PlanError: the manifest cannot be planned (1 error)")
+    assert error.endswith("error: m.toml:3")
+
+
+def test_wrong_argument(bazel: Bazel) -> None:
+    """Prevents: a wrong --bazel-arg that looks like a module that failed."""
+    options = BuildOptions(more=("--no_such_option",))
+    with pytest.raises(ToolchainError) as caught:
+        build([bazel_program()], bazel.workspace, ["//:good"], options, environment())
+    assert "exit code 2" in caught.value.findings[0].found
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> None:
+    """Prevents: a Bazel that goes on compiling after Ctrl-C, or keeps its lock."""
+    script = f"""
+import os, signal, sys
+from pathlib import Path
+from qola.bazel_run import BuildOptions, build
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    build([{bazel_program()!r}], Path({str(bazel.workspace)!r}), ["//:slow"],
+          BuildOptions(more=("--spawn_strategy=local",)), os.environ, print)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    env = {**environment(), "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    started = bazel.output_base / "execroot/_main/bazel-out/k8-fastbuild/bin/started"
+    started.unlink(missing_ok=True)
+    deadline = time.monotonic() + 240
+    while not started.exists():
+        assert process.poll() is None, "it ended before it was to be stopped"
+        assert time.monotonic() < deadline, "the action did not start"
+        time.sleep(0.1)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == code
+    assert out == "stopping Bazel\n"
+    # Nobody holds the lock any more: this one does not wait.
+    bazel.run("info", "--noblock_for_lock", "release")
+
+
+def test_no_bazel(tmp_path: Path) -> None:
+    """Prevents: a traceback on a machine without Bazel."""
+    with pytest.raises(ToolchainError, match="neither bazelisk nor bazel"):
+        find_bazel({"PATH": str(tmp_path)}, tmp_path)
+    with pytest.raises(ToolchainError, match="/no/bazel, which is no program"):
+        find_bazel({"PATH": str(tmp_path), "QOLA_BAZEL": "/no/bazel"}, tmp_path)
+
+
+def test_which_bazel(tmp_path: Path) -> None:
+    """Prevents: another Bazel than the one that is named, or bazelw passed over."""
+    (tmp_path / "bin").mkdir()
+    for name in ("bin/bazel", "bin/bash", "mine"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": str(tmp_path / "bin")}
+    assert find_bazel(path, tmp_path) == [str(tmp_path / "bin/bazel")]
+    (tmp_path / "bazelw").write_text("")
+    wrapper = [str(tmp_path / "bin/bash"), str(tmp_path / "bazelw")]
+    assert find_bazel(path, tmp_path) == wrapper
+    assert find_bazel({**path, "QOLA_BAZEL": "tree"}, tmp_path) == wrapper
+    mine = str(tmp_path / "mine")
+    assert find_bazel({**path, "QOLA_BAZEL": mine}, tmp_path) == [mine]

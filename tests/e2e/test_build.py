@@ -1,0 +1,175 @@
+"""qola build as a user of ROCm/QoLA calls it, with a Bazel and a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nested_bazel import find_bazel, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+GOOD = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+
+# A module whose kernels do not compile, and fail fast: the header is not there.
+BROKEN = """
+[[modules]]
+name = "libmha_bwd"
+receipt = 700
+group = "broken"
+add_flags_extra_hip = ["-includeno_such_header.h"]
+
+[[mha_bwd_variants]]
+dtype = "fp16"
+hdim = 32
+mode = "batch"
+has_mask = false
+has_bias = false
+has_alibi = false
+has_dbias = false
+has_dropout = false
+deterministic = false
+"""
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who calls qola in a directory, with a cache of their own."""
+
+    directory: Path
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment: that of the test without what Bazel says of the test."""
+        own = ("TEST_", "RUNFILES_", "BAZEL_", "GPU_ARCHS")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+        return {
+            **kept,
+            "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
+            "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
+            "QOLA_BAZEL": find_bazel(),
+            "XDG_CACHE_HOME": str(self.directory / "cache"),
+        }
+
+    def run(self, *args: str, python: str = "") -> subprocess.CompletedProcess[str]:
+        """Run qola, or a Python program."""
+        program = ["-c", python] if python else ["-m", "qola", *args]
+        return subprocess.run(
+            [sys.executable, *program],
+            cwd=self.directory,
+            env=self.environment(),
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+    def build(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run qola build with the shared cache of compiled kernels."""
+        cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
+        return self.run("build", "-m", "two.toml", "-o", "out", cache, *args)
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    """A directory with a manifest of a good module and one that does not compile."""
+    directory = tmp_path_factory.mktemp("user")
+    (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
+    someone = User(directory)
+    yield someone
+    for workspace in (directory / "cache/qola/workspaces").glob("*"):
+        env = someone.environment()
+        subprocess.run([find_bazel(), "shutdown"], cwd=workspace, env=env, check=False)
+
+
+def test_one_broken_module(user: User) -> None:
+    """Prevents: a good library lost to a broken one; a summary without kernel or reason."""
+    earlier = user.directory / "out/lib/left_libmha_bwd.so"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("of an earlier build")
+    found = user.build()
+    assert found.returncode == 7, found.stderr
+    lines = found.stdout.splitlines()
+    assert lines[0].startswith("left_libmha_fwd: built, ")
+    assert lines[1].startswith("left_libmha_bwd: failed, ")
+    assert lines[2] == "Build complete: 1/2 succeeded, 1 failed."
+    assert lines[3].startswith("  FAILED: left_libmha_bwd: fmha_bwd_")
+    assert "'no_such_header.h' file not found" in lines[4]
+    assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
+    assert not earlier.exists(), "an old library looks like a new one"
+    assert earlier.with_name("left_libmha_bwd.so.previous").is_file()
+    library = user.directory / "out/lib/left_libmha_fwd.so"
+    assert library.read_bytes()[:4] == b"\x7fELF"
+    record = json.loads((user.directory / "out/manifest.json").read_text())
+    assert record["summary"] == {"total": 2, "success": 1, "failed": 1}
+    assert record["gpu_archs"] == "gfx950"
+    good, bad = record["modules"]
+    assert (good["success"], good["so_path"]) == (True, str(library))
+    assert good["size"] == library.stat().st_size
+    assert (bad["success"], bad["so_path"]) == (False, None)
+    plan = user.run("list", "two.toml", "--aiter", str(tree(user)), "--module", "libmha_bwd")
+    kernels = set(plan.stdout.split())
+    assert kernels, plan.stderr
+    assert kernels <= set(bad["failed"]), "a kernel that did not compile is not named"
+
+
+def tree(user: User) -> Path:
+    """The AITER tree that Bazel fetched for the user."""
+    env = user.environment()
+    (workspace,) = (user.directory / "cache/qola/workspaces").glob("two-*")
+    command = [find_bazel(), "info", "output_base"]
+    run = subprocess.run(
+        command, cwd=workspace, env=env, check=True, capture_output=True, text=True
+    )
+    (config,) = Path(run.stdout.strip(), "external").glob("*aiter/aiter/jit/optCompilerConfig.json")
+    return config.parents[2]
+
+
+def test_called_from_python(user: User) -> None:
+    """Prevents: ROCm/QoLA's Python callers broken; a group that builds other modules."""
+    (user.directory / "grouped.toml").write_text(
+        GOOD.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"') + BROKEN
+    )
+    program = f"""
+import json, sys
+from qola.build_tools import build_kernels
+result = build_kernels(manifest_path="grouped.toml", output_dir="from_python", archs=["gfx950"],
+                       verbose=False, build_mode="cpp_itfs", groups=["good"],
+                       bazel_args=["--disk_cache={user_disk_cache()}"])
+json.dump(result, sys.stdout)
+"""
+    found = user.run(python=program)
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert result == json.loads((user.directory / "from_python/manifest.json").read_text())
+    assert [module["md_name"] for module in result["modules"]] == ["left_libmha_fwd"]
+    headers = sorted(path.name for path in (user.directory / "from_python/include").iterdir())
+    assert {"qola_common.h", "qola_config.h", "qola_mha_fwd.h"} <= set(headers)
+
+
+def test_second_build_does_nothing(user: User) -> None:
+    """Prevents: a workspace made anew for each call, in which everything is planned again."""
+    again = user.build("--mode", "cpp_itfs", "--arch", "gfx950;gfx950")
+    assert again.returncode == 7, again.stderr
+    assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
+    assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
+
+
+def test_errors_before_anything_is_built(user: User) -> None:
+    """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
+    before = (user.directory / "out/manifest.json").read_text()
+    assert user.build("--arch", "gfx90a").returncode == 2
+    assert user.build("--arch", "native").returncode == 5
+    assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
+    (user.directory / "wrong.toml").write_text("[[module]]\n")
+    wrong = user.run("build", "--manifest", "wrong.toml", "--output-dir", "out")
+    assert wrong.returncode == 2
+    assert "wrong.toml:1" in wrong.stderr
+    assert user.run("build", "--output-dir", "out").returncode == 2
+    assert (user.directory / "out/manifest.json").read_text() == before

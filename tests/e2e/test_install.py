@@ -1,0 +1,138 @@
+"""pip install: the command, and the ruleset that the wheel carries, away from any checkout."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qola import __version__
+from tests.e2e.nested_bazel import find_bazel
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with qola in it, and the wheel it came from."""
+
+    directory: Path
+    wheel: Path
+
+    @property
+    def root(self) -> Path:
+        """The ruleset that was installed."""
+        (found,) = self.directory.glob("venv/lib/python*/site-packages/qola/_ruleset")
+        return found
+
+    def run(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run the installed command in an empty directory."""
+        return subprocess.run(
+            [self.directory / "venv/bin/qola", *args],
+            cwd=self.directory / "elsewhere",
+            env=environment(self.directory),
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """The environment of a user whose caches are below a directory."""
+    own = ("TEST_", "RUNFILES_", "BAZEL_", "PYTHON")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    cache = str(directory / "cache")
+    return {**kept, "HOME": home, "QOLA_BAZEL": find_bazel(), "XDG_CACHE_HOME": cache}
+
+
+def pip(*args: str | Path) -> None:
+    """Run pip, with the packages that this Python imports it from."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
+    run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Build the wheel from a copy of the checkout, and install it into a fresh environment."""
+    directory = tmp_path_factory.mktemp("installed")
+    ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "build", "*.egg-info")
+    shutil.copytree(QOLA, directory / "source", ignore=ignored, symlinks=True)
+    pip("wheel", "--no-deps", "--wheel-dir", directory / "wheel", directory / "source")
+    (wheel,) = (directory / "wheel").glob("qola-*.whl")
+    shutil.rmtree(directory / "source")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory / "venv"], check=True)
+    pip("--python", directory / "venv/bin/python", "install", wheel)
+    (directory / "elsewhere").mkdir()
+    yield Installed(directory, wheel)
+    for workspace in (directory / "cache/qola/workspaces").glob("*"):
+        command = [find_bazel(), "shutdown"]
+        subprocess.run(command, cwd=workspace, env=environment(directory), check=False)
+
+
+def test_commands(installed: Installed) -> None:
+    """Prevents: a pip install without the command, or one that needs the checkout."""
+    assert installed.run("--version").stdout == f"qola {__version__}\n"
+    text = installed.run("build", "--help").stdout
+    for option in (
+        *("--manifest", "--output-dir", "--aiter-root", "--aiter-commit", "--patches-dir"),
+        *("--arch", "--mode", "--skip-checkout", "--verbose", "--group"),
+    ):
+        assert option in text, "an option of ROCm/QoLA's is gone"
+    assert "exit codes: 0 all modules built; 7" in text
+
+
+def test_wheel_holds_the_ruleset(installed: Installed) -> None:
+    """Prevents: a file of the ruleset, of bazelw or of its set-up that is forgotten."""
+    with zipfile.ZipFile(installed.wheel) as archive:
+        names = set(archive.namelist())
+    expected = {".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw"}
+    for folder in ("qola", "rules", "third_party", "tools"):
+        expected |= {
+            path.relative_to(QOLA).as_posix()
+            for path in (QOLA / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+    assert {
+        name.removeprefix("qola/_ruleset/") for name in names if "_ruleset/" in name
+    } == expected
+    # Beside it there is Python, and what it reads.
+    rest = {name for name in names if "_ruleset/" not in name and ".dist-info/" not in name}
+    assert {Path(name).suffix for name in rest} <= {".py", ".json"}
+    assert os.access(installed.root / "bazelw", os.X_OK)
+
+
+def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
+    """Prevents: a wheel whose ruleset does not load, fetch or plan."""
+    elsewhere = installed.directory / "elsewhere"
+    shutil.copy(HERE / "consumer/left.toml", elsewhere)
+    nothing = ["--bazel-arg=--nobuild", "--output-dir", "out"]
+    found = installed.run("build", "--manifest", "left.toml", *nothing)
+    # Nothing is built, so nothing is there to install: but all is analysed.
+    assert "Analyzed target //:libmha_fwd" in found.stderr, found.stderr
+    (config,) = installed.directory.glob("cache/qola/workspaces/left-*/MODULE.bazel")
+    assert str(installed.root) in config.read_text()
+    info = subprocess.run(
+        [find_bazel(), "info", "output_base"],
+        cwd=config.parent,
+        env=environment(installed.directory),
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    external = Path(info.stdout.strip(), "external")
+    (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
+    plan = installed.run("plan", "left.toml", "--aiter", str(tree.parents[2]))
+    assert plan.returncode == 0, plan.stderr
+    assert "left_libmha_fwd.so" in plan.stdout

@@ -1,0 +1,139 @@
+"""ROCm/QoLA's precedence: who wins when command line, manifest and environment differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from qola.choices import (
+    cache_directory,
+    choose_archs,
+    choose_modules,
+    choose_patches,
+    split,
+)
+from qola.errors import Finding, ManifestError, ToolchainError
+from qola.manifest import Manifest, loads
+
+
+def manifest(build: str = "", qola: str = "", more: str = "") -> Manifest:
+    """A manifest with lines in its tables."""
+    return loads(
+        f'[qola]\n{qola}\n[build]\n{build}\n[[modules]]\nname = "libmha_fwd"\n{more}', file="m.toml"
+    )
+
+
+def gpus() -> tuple[str, ...]:
+    return ("gfx942", "gfx950")
+
+
+def no_gpu() -> NoReturn:
+    raise ToolchainError(Finding("sysfs", "no GPU", "a GPU"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "environment", "expected"),
+    [
+        (["gfx942"], ("gfx950",), "gfx90a", ("gfx942",)),
+        (["gfx942;gfx950", "gfx90a"], (), "", ("gfx942", "gfx950", "gfx90a")),
+        (["gfx942,gfx942"], (), "", ("gfx942",)),
+        ([], ("gfx950",), "gfx942", ()),
+        (["gfx950"], ("gfx950",), "", ()),
+        ([], (), "gfx942; gfx950;", ("gfx942", "gfx950")),
+    ],
+)
+def test_archs_without_asking_the_machine(
+    asked: list[str], own: tuple[str, ...], environment: str, expected: tuple[str, ...]
+) -> None:
+    """Prevents: another order than --arch, manifest, GPU_ARCHS; a GPU needed to name archs."""
+    assert choose_archs(asked, own, environment, no_gpu) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "environment", "expected"),
+    [
+        ([], (), "", ("gfx942", "gfx950")),
+        (["native"], ("gfx950",), "gfx90a", ("gfx942", "gfx950")),
+        ([], ("native",), "gfx90a", ("gfx942", "gfx950")),
+        ([], (), "native", ("gfx942", "gfx950")),
+        (["native;gfx90a"], (), "", ("gfx90a", "gfx942", "gfx950")),
+    ],
+)
+def test_native_asks_the_machine(
+    asked: list[str], own: tuple[str, ...], environment: str, expected: tuple[str, ...]
+) -> None:
+    """Prevents: the word native handed on as an arch, or a default other than native."""
+    assert choose_archs(asked, own, environment, gpus) == expected
+
+
+def test_native_without_gpu() -> None:
+    """Prevents: a build for no arch where the machine has no GPU."""
+    with pytest.raises(ToolchainError):
+        choose_archs([], (), "", no_gpu)
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "build", "expected"),
+    [
+        ('mode = "pybind"', "cpp_itfs", 'mode = "cpp_itfs"', "pybind"),
+        ("", "cpp_itfs", 'mode = "pybind"', "cpp_itfs"),
+        ("", None, 'mode = "cpp_itfs"', "cpp_itfs"),
+        ("", None, "", "pybind"),
+    ],
+)
+def test_mode(module: str, asked: str | None, build: str, expected: str) -> None:
+    """Prevents: another order than module, --mode, [build], pybind."""
+    found = manifest(build, more=module)
+    mode = found.module_mode(found.modules[0], asked)  # type: ignore[arg-type]
+    assert mode == expected
+
+
+def test_patches(tmp_path: Path) -> None:
+    """Prevents: the manifest's patches applied although others, or none, are asked for."""
+    for name in ("own", "asked", "empty"):
+        (tmp_path / name).mkdir()
+    for name in ("own", "asked"):
+        (tmp_path / name / "0001.patch").write_text("")
+    with_own = manifest(qola='patches_dir = "own"')
+    assert choose_patches(None, with_own, tmp_path) == tmp_path / "own"
+    assert choose_patches(tmp_path / "asked", with_own, tmp_path) == tmp_path / "asked"
+    assert choose_patches(tmp_path / "empty", with_own, tmp_path) is None
+    assert choose_patches(Path("/dev/null"), with_own, tmp_path) is None
+    assert choose_patches(None, manifest(), tmp_path) is None
+    assert choose_patches(None, None, tmp_path) is None
+
+
+def test_missing_patches_are_an_error(tmp_path: Path) -> None:
+    """Prevents: an unpatched library because a folder's name was typed wrong."""
+    with pytest.raises(ManifestError) as caught:
+        choose_patches(None, manifest(qola='patches_dir = "own"'), tmp_path)
+    assert caught.value.findings[0].place == "m.toml:2 [qola].patches_dir"
+    with pytest.raises(ManifestError) as caught:
+        choose_patches(tmp_path / "asked", manifest(), tmp_path)
+    assert caught.value.findings[0].place == "--patches-dir"
+
+
+def test_groups() -> None:
+    """Prevents: modules of other groups built too; a misspelt group that builds nothing."""
+    two = manifest(more='group = "a"\n[[modules]]\nname = "libmha_bwd"\ngroup = "b"\n')
+    assert [m.name for m in choose_modules(two, [])] == ["libmha_fwd", "libmha_bwd"]
+    assert [m.name for m in choose_modules(two, ["b"])] == ["libmha_bwd"]
+    assert [m.name for m in choose_modules(two, ["a;b"])] == ["libmha_fwd", "libmha_bwd"]
+    with pytest.raises(ManifestError) as caught:
+        choose_modules(two, ["a;c"])
+    assert caught.value.findings[0].found == "none with c"
+    assert caught.value.findings[0].expected == "a group out of a, b"
+
+
+def test_lists() -> None:
+    """Prevents: empty items and repeats taken for archs."""
+    assert split([" a; b,a ", "", ";"]) == ("a", "b")
+
+
+def test_cache_directory() -> None:
+    """Prevents: a cache in the current directory, or one that ignores XDG_CACHE_HOME."""
+    assert cache_directory({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/qola")
+    assert cache_directory({"XDG_CACHE_HOME": "x", "HOME": "/h"}) == Path("/h/.cache/qola")
+    assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/qola")

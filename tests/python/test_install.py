@@ -1,0 +1,105 @@
+"""The output directory: whole files, no lost result, nothing old that looks new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qola.install import BuildResult, ModuleRecord, install, summarize
+
+
+def record(output: Path, **built: bool) -> BuildResult:
+    """A record of modules by name."""
+    modules = [
+        ModuleRecord(
+            name=name,
+            md_name=f"te_{name}",
+            success=success,
+            error="" if success else "x.cpp:1:1: error: no",
+            so_path=str(output / f"lib/te_{name}.so") if success else None,
+            duration_s=1.5,
+            size=3 if success else None,
+            failed=[],
+        )
+        for name, success in built.items()
+    ]
+    return BuildResult(
+        generated_at="2026-01-31T00:00:00+00:00",
+        aiter="amd-aiter 0.1.7",
+        aiter_root=None,
+        manifest_src="/m.toml",
+        gpu_archs="gfx942;gfx950",
+        modules=modules,
+        summary=summarize(modules),
+    )
+
+
+def library(tmp_path: Path, text: str) -> Path:
+    """A built library: read-only and executable, as Bazel leaves it."""
+    path = tmp_path / "built.so"
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    path.chmod(0o555)
+    return path
+
+
+def names(output: Path) -> list[str]:
+    return sorted(p.relative_to(output).as_posix() for p in output.rglob("*") if p.is_file())
+
+
+def test_layout(tmp_path: Path) -> None:
+    """Prevents: files that QoLA's users do not find, read-only ones they cannot replace."""
+    output = tmp_path / "deep" / "out"
+    files: dict[str, Path | str] = {"include/qola_config.h": "// text\n"}
+    files["lib/te_fwd.so"] = library(tmp_path, "new")
+    install(output, files, [], record(output, fwd=True))
+    assert names(output) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
+    assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
+    assert (output / "include/qola_config.h").stat().st_mode & 0o777 == 0o644
+    written = json.loads((output / "manifest.json").read_text())
+    assert written == record(output, fwd=True)
+    assert written["summary"] == {"total": 1, "success": 1, "failed": 0}
+
+
+def test_failed_module_keeps_its_earlier_library_aside(tmp_path: Path) -> None:
+    """Prevents: an earlier library lost, or one that looks like this build's."""
+    output = tmp_path / "out"
+    both = {f"lib/te_{m}.so": library(tmp_path, "first") for m in ("fwd", "bwd")}
+    install(output, both, [], record(output, fwd=True, bwd=True))
+    second = {"lib/te_fwd.so": library(tmp_path, "second")}
+    install(output, second, ["lib/te_bwd.so"], record(output, fwd=True, bwd=False))
+    assert names(output) == ["lib/te_bwd.so.previous", "lib/te_fwd.so", "manifest.json"]
+    assert (output / "lib/te_fwd.so").read_text() == "second"
+    assert (output / "lib/te_bwd.so.previous").read_text() == "first"
+    third = {"lib/te_bwd.so": library(tmp_path, "third")}
+    install(output, third, [], record(output, bwd=True))
+    # fwd is of another group this time: it stays.
+    assert names(output) == ["lib/te_bwd.so", "lib/te_fwd.so", "manifest.json"]
+
+
+def test_failure_changes_nothing(tmp_path: Path) -> None:
+    """Prevents: half an installation, and a good one lost, when a file cannot be written."""
+    output = tmp_path / "out"
+    install(output, {"lib/te_fwd.so": library(tmp_path, "1")}, [], record(output, fwd=True))
+    before = (output / "manifest.json").read_text()
+    files: dict[str, Path | str] = {
+        "lib/te_fwd.so": library(tmp_path, "2"),
+        "lib/te_bwd.so": tmp_path / "absent",
+    }
+    with pytest.raises(OSError, match="absent"):
+        install(output, files, [], record(output, fwd=True, bwd=True))
+    assert (output / "lib/te_fwd.so").read_text() == "1"
+    assert (output / "manifest.json").read_text() == before
+    assert names(output) == ["lib/te_fwd.so", "manifest.json"]
+
+
+def test_a_mapped_library_stays_whole(tmp_path: Path) -> None:
+    """Prevents: a crash of a process that uses the library while it is replaced."""
+    output = tmp_path / "out"
+    install(output, {"lib/te_fwd.so": library(tmp_path, "old")}, [], record(output, fwd=True))
+    with (output / "lib/te_fwd.so").open() as opened:
+        files = {"lib/te_fwd.so": library(tmp_path, "new and longer")}
+        install(output, files, [], record(output, fwd=True))
+        assert opened.read() == "old"
