@@ -25,6 +25,7 @@ def check_against(
     overridden: bool = False,
     mode: BuildMode | None = None,
     archs: Collection[str] = SUPPORTED_ARCHS,
+    judged_elsewhere: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Compare a manifest with what it is to be planned with.
 
@@ -38,6 +39,7 @@ def check_against(
         overridden: the AITER source was chosen knowing that the manifest names another.
         mode: the build mode the command line asks for.
         archs: architectures that can be planned.
+        judged_elsewhere: modules whose mode is not looked at here.
 
     Returns:
         Errors and warnings in the order of the manifest; () when all fits.
@@ -48,7 +50,7 @@ def check_against(
         *_check_rocm(manifest, rocm_version),
         *_check_archs(manifest, archs),
         *_check_modules(manifest, known),
-        *_check_modes(manifest, mode, known),
+        *_check_modes(manifest, mode, known.difference(judged_elsewhere)),
         *_check_receipts(manifest, receipts, known),
         *_check_drop_srcs(manifest, srcs_of, known),
     )

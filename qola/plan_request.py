@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from qola import codegen
+from qola import codegen, module_kinds
 from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.entry_points import MODULE_ENTRIES
 from qola.errors import AiterError, Finding, ManifestError, PlanError
@@ -17,10 +17,14 @@ from qola.native import native_archs
 from qola.patch_pins import PatchPin
 from qola.schema import NATIVE, SUPPORTED_ARCHS
 
-FOLLOWED = ("srcs", "flags_extra_hip", "extra_include", "blob_gen_cmd")
+FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
 
-ADDED = {"add_flags_extra_hip": "flags_hip", "add_includes": "include_dirs"}
+ADDED = {
+    "add_flags_extra_cc": "flags_cc",
+    "add_flags_extra_hip": "flags_hip",
+    "add_includes": "include_dirs",
+}
 """Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
 
 ASM_SUBDIRS = {"libmha_fwd": "fmha_v3_fwd", "libmha_bwd": "fmha_v3_bwd"}
@@ -120,26 +124,21 @@ def check(request: Request) -> list[Finding]:
         modules=tree.module_names(),
         receipts=lambda module: codegen.known_receipts(tree, module),
         aiter_id=request.aiter_id or tree.version,
-        srcs_of=lambda module: configure(request, specs[module]).srcs,
+        # Other modules are refused below; their entries may not even be evaluable.
+        srcs_of=lambda module: (
+            configure(request, specs[module]).srcs if module in ENTRY_POINTS else ()
+        ),
         rocm_version=request.rocm_version or None,
         overridden=request.overridden,
         mode=request.mode,
         # Archs asked for replace the manifest's, whatever these are.
         archs=manifest.architectures if request.archs else SUPPORTED_ARCHS,
+        judged_elsewhere=[name for name in specs if name not in ENTRY_POINTS],
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
-    unplannable = [spec for spec in manifest.modules if spec.name not in MODULE_ENTRIES]
-    if unplannable:
-        raise PlanError(
-            Finding(
-                manifest.place("modules", spec.index, "name"),
-                f"{spec.name}, which cannot be planned yet",
-                f"a module out of {', '.join(MODULE_ENTRIES)}",
-                "remove it from the manifest",
-            )
-            for spec in unplannable
-        )
+    if unplannable := list(_unplannable(request)):
+        raise PlanError(unplannable)
     unserved = [*_unpatched(request), *_unserved(manifest)]
     if any(finding.severity == "error" for finding in unserved):
         raise PlanError(unserved)
@@ -173,6 +172,27 @@ def _unpatched(request: Request) -> Iterator[Finding]:
         f'qola.wheel(..., patches_dir = "{directory}") in MODULE.bazel (or qola.git, qola.local); '
         f"without Bazel: qola checkout --patches-dir {directory}",
     )
+
+
+def _unplannable(request: Request) -> Iterator[Finding]:
+    """Finds modules that are none of MODULE_ENTRIES, and says why each cannot be built."""
+    manifest, known = request.manifest, request.tree.module_names()
+    for spec in manifest.modules:
+        if spec.name in MODULE_ENTRIES or spec.name not in known:
+            continue
+        place = manifest.place("modules", spec.index, "name")
+        kind = module_kinds.classify(
+            request.tree, spec.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
+        )
+        if kind.kind == "needs_torch":
+            yield module_kinds.torch_finding(place, spec.name, kind)
+        else:
+            yield Finding(
+                place,
+                f"{spec.name}, which cannot be planned yet",
+                f"a module out of {', '.join(MODULE_ENTRIES)}",
+                "remove it from the manifest",
+            )
 
 
 def _unserved(manifest: Manifest) -> Iterator[Finding]:
@@ -237,7 +257,7 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
             for key, value in ignored.items()
             if value
         )
-    added: dict[str, tuple[str, ...]] = {"flags_hip": (), "include_dirs": ()}
+    added: dict[str, tuple[str, ...]] = dict.fromkeys(ADDED.values(), ())
     for key, value in spec.overrides:
         if key in ADDED and isinstance(value, tuple):
             added[ADDED[key]] = tuple(str(item) for item in value if item)
@@ -250,12 +270,16 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
                 "directories relative to the AITER tree",
             )
         )
-    flags = config.flags_hip + added["flags_hip"]
+    # AITER gives flags for C++ to HIP sources too, and first (_write_ninja_file_to_build_library in
+    # its cpp_extension.py); everything qola compiles of a module is a HIP source.
+    flags_cc = config.flags_cc + added["flags_cc"]
+    flags = flags_cc + config.flags_hip + added["flags_hip"]
     rooted = [flag for flag in flags if TREE_TOKEN in flag]
     if rooted:
-        place = f"{CONFIG_FILE} {spec.name}.flags_extra_hip"
-        if "flags_extra_hip" in replacing:
-            place = request.manifest.place("modules", spec.index, "flags_extra_hip")
+        key = "flags_extra_cc" if rooted[0] in flags_cc else "flags_extra_hip"
+        place = f"{CONFIG_FILE} {spec.name}.{key}"
+        if key in replacing:
+            place = request.manifest.place("modules", spec.index, key)
         raise PlanError(
             Finding(
                 place,
@@ -265,6 +289,7 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
         )
     return replace(
         config,
+        flags_cc=(),
         flags_hip=flags,
         # First, so that their headers are found before AITER's.
         include_dirs=added["include_dirs"] + config.include_dirs,

@@ -15,6 +15,7 @@ from qola.digest import sha256_of_text, write_if_changed
 from qola.entry_points import ENTRIES, MODULE_ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.headers import closure, includes
+from qola.include_dirs import include_dirs
 from qola.manifest import ModuleSpec
 from qola.plan import (
     EntryPoint,
@@ -312,18 +313,6 @@ def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...
             )
         )
     return entries
-
-
-def include_dirs(tree: AiterTree, config: ModuleConfig) -> tuple[str, ...]:
-    """Include directories of a module in AITER's order.
-
-    Source: build_module in aiter/jit/core.py; its folder of generated files is left out, because
-    no generated source includes another.
-    """
-    ck_helper = tree.ck_dir.rsplit("/", 1)[0] + "/ck_helper"
-    dirs = [ck_helper, f"{tree.ck_dir}/include", f"{tree.ck_dir}/library/include"]
-    dirs += [f"{tree.csrc_dir}/include", *config.include_dirs]
-    return tuple(dict.fromkeys(dirs))
 
 
 def _header_set(

@@ -249,7 +249,7 @@ QOLA = Table(
         Field(
             "patches_dir",
             Kind.TEXT,
-            "folder of patches for AITER",
+            "folder of patches for AITER, relative to the manifest",
             "none",
             example='"patches/aiter"',
         ),
@@ -275,7 +275,7 @@ BUILD = Table(
             "architectures",
             Kind.TEXT_LIST,
             f"GPU architectures by LLVM name, or `{NATIVE}` alone",
-            "chosen outside the manifest",
+            "`$GPU_ARCHS`, else `native`",
             allowed=(*KNOWN_ARCHS, NATIVE),
             aliases=_ARCH_ALIASES,
             example='["gfx950"]',

@@ -340,8 +340,10 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         {},
         PlanError,
         "m.toml:6 [[modules]].name",
-        "module_norm, which cannot be planned yet",
-        "remove it from the manifest",
+        "module_norm, which needs PyTorch: "
+        "aiter_meta/csrc/py_itfs_ck/norm_kernels.cu has #include <torch/all.h>",
+        "build module_norm with AITER itself and remove it from the manifest; its tuning data is "
+        "in the bundle's configs/ all the same",
     ),
     (
         "receipt = 700",
