@@ -126,14 +126,14 @@ def check(request: Request) -> list[Finding]:
         aiter_id=request.aiter_id or tree.version,
         # Other modules are refused below; their entries may not even be evaluable.
         srcs_of=lambda module: (
-            configure(request, specs[module]).srcs if module in ENTRY_POINTS else ()
+            configure(request, specs[module]).srcs if module in MODULE_ENTRIES else ()
         ),
         rocm_version=request.rocm_version or None,
         overridden=request.overridden,
         mode=request.mode,
         # Archs asked for replace the manifest's, whatever these are.
         archs=manifest.architectures if request.archs else SUPPORTED_ARCHS,
-        judged_elsewhere=[name for name in specs if name not in ENTRY_POINTS],
+        judged_elsewhere=[name for name in specs if name not in MODULE_ENTRIES],
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
