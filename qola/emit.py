@@ -56,6 +56,18 @@ def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str) ->
     )
 
 
+def _bundle_files(plan: Mapping[str, Any], aiter: str) -> str:
+    return _call(
+        "bundle_files",
+        {
+            "name": _string("bundle_files"),
+            "configs": _list((f"@{aiter}//:{file}" for file in plan["configs"]), 4),
+            "licenses": _list((f"@{aiter}//:{file}" for file in plan["licenses"]), 4),
+            "tree": _string(_TREE_LABEL.format(repository=aiter)),
+        },
+    )
+
+
 def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> str:
     """BUILD file of a manifest's repository.
 
@@ -64,7 +76,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
         source: the manifest's path, for the first line.
         aiter: repository of the AITER tree; that of the kernels is named after it.
     """
-    calls = []
+    calls = [_bundle_files(plan, aiter)]
     for module in plan["modules"]:
         name = module["name"]
         sources = {s["name"]: s["file"] for s in module["sources"]}
@@ -87,6 +99,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 {
                     "name": _string(name),
                     "archs": _inline(plan["archs"]),
+                    "bundle_files": _string(":bundle_files"),
                     "copts": _list(module["copts"], 4),
                     "export_list": _string(f"{name}.exports"),
                     "file": _string(module["library"]),
@@ -100,7 +113,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 },
             )
         )
-    return _file(source, ["header_set", "module_library", "public_headers"], calls)
+    return _file(source, ["bundle_files", "header_set", "module_library", "public_headers"], calls)
 
 
 def _dict(items: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola import codegen
+from qola import bundle_files, codegen
 from qola.aiter import AiterTree, ModuleConfig
 from qola.codegen import Explanation, GeneratedSource, KernelSet, Selection
 from qola.digest import sha256_of_text, write_if_changed
@@ -97,6 +97,8 @@ def build_plan(
                 if (request.tree.root / src).is_file()
             ),
         ),
+        configs=bundle_files.configs(request.tree),
+        licenses=bundle_files.licenses(request.tree),
     )
 
 

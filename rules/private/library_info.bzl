@@ -1,7 +1,7 @@
 """library_info: names a linked module and what its users compile against."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load(":providers.bzl", "QolaLibraryInfo")
+load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo")
 
 def _library_info_impl(ctx):
     library = ctx.file.library
@@ -9,6 +9,7 @@ def _library_info_impl(ctx):
         DefaultInfo(files = depset([library])),
         OutputGroupInfo(plan = depset([ctx.file.plan])),
         QolaLibraryInfo(
+            bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo],
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],
             library = library,
@@ -19,6 +20,11 @@ def _library_info_impl(ctx):
 library_info = rule(
     implementation = _library_info_impl,
     attrs = {
+        "bundle_files": attr.label(
+            doc = "What a bundle of the library holds besides.",
+            mandatory = True,
+            providers = [QolaBundleFilesInfo],
+        ),
         "headers": attr.label(
             doc = "Header target for users of the library.",
             mandatory = True,

@@ -4,7 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load(":hip_library.bzl", "hip_library")
 load(":library_info.bzl", "library_info")
 
-def module_library(name, file, export_list, archs, kernels, sources, headers, public_headers, plan, copts = []):
+def module_library(name, file, export_list, archs, kernels, sources, headers, public_headers, plan, bundle_files, copts = []):
     """Declares a module's shared library.
 
     Expands to a hip_library per source, a cc_shared_library and a
@@ -20,6 +20,7 @@ def module_library(name, file, export_list, archs, kernels, sources, headers, pu
       headers: label of the header_set for the sources.
       public_headers: label of a header target for the library's users.
       plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
       copts: compiler flags of the module.
     """
     for source, src in sources.items():
@@ -48,6 +49,7 @@ def module_library(name, file, export_list, archs, kernels, sources, headers, pu
     )
     library_info(
         name = name,
+        bundle_files = bundle_files,
         headers = public_headers,
         library = name + ".shared",
         plan = plan,

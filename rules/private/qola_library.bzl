@@ -43,6 +43,7 @@ def _qola_library_impl(ctx):
         ),
         OutputGroupInfo(plan = depset([info.plan])),
         QolaLibraryInfo(
+            bundle_files = info.bundle_files,
             file_name = info.file_name,
             headers = info.headers,
             library = library,

@@ -13,6 +13,8 @@ PLAN: dict[str, Any] = {
     "name": "small",
     "namespace": "ns",
     "archs": ["gfx942", "gfx950"],
+    "configs": ["aiter/configs/a.csv"],
+    "licenses": ["LICENSE", "ck/LICENSE"],
     "header_sets": [
         {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
         {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
@@ -41,7 +43,19 @@ MANIFEST_BUILD = f"""\
 # Written by qola {__version__} from manifests/small.toml.
 # Make it again: bazel fetch --force; do not edit.
 
-load("@qola//rules:defs.bzl", "header_set", "module_library", "public_headers")
+load("@qola//rules:defs.bzl", "bundle_files", "header_set", "module_library", "public_headers")
+
+bundle_files(
+    name = "bundle_files",
+    configs = [
+        "@tree//:aiter/configs/a.csv",
+    ],
+    licenses = [
+        "@tree//:LICENSE",
+        "@tree//:ck/LICENSE",
+    ],
+    tree = "@tree//:AITER.json",
+)
 
 header_set(
     name = "libmha_fwd.headers",
@@ -64,6 +78,7 @@ public_headers(
 module_library(
     name = "libmha_fwd",
     archs = ["gfx942", "gfx950"],
+    bundle_files = ":bundle_files",
     copts = [],
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",

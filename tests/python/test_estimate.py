@@ -65,7 +65,7 @@ def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) ->
         tuple(sources),
         "libmha_fwd",
     )
-    return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), ())
+    return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), (), (), ())
 
 
 @pytest.fixture
