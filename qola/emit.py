@@ -62,7 +62,7 @@ def _bundle_files(plan: Mapping[str, Any], aiter: str) -> str:
         {
             "name": _string("bundle_files"),
             "configs": _list((f"@{aiter}//:{file}" for file in plan["configs"]), 4),
-            "licenses": _list((f"@{aiter}//:{file}" for file in plan["licenses"]), 4),
+            "license_files": _list((f"@{aiter}//:{file}" for file in plan["licenses"]), 4),
             "tree": _string(_TREE_LABEL.format(repository=aiter)),
         },
     )

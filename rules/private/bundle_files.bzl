@@ -4,10 +4,10 @@ load(":providers.bzl", "QolaBundleFilesInfo")
 
 def _bundle_files_impl(ctx):
     return [
-        DefaultInfo(files = depset(ctx.files.configs + ctx.files.licenses)),
+        DefaultInfo(files = depset(ctx.files.configs + ctx.files.license_files)),
         QolaBundleFilesInfo(
             configs = ctx.files.configs,
-            licenses = ctx.files.licenses,
+            license_files = ctx.files.license_files,
             tree = ctx.file.tree,
         ),
     ]
@@ -19,7 +19,7 @@ bundle_files = rule(
             allow_files = True,
             doc = "Tuning data: files below aiter/configs.",
         ),
-        "licenses": attr.label_list(
+        "license_files": attr.label_list(
             allow_files = True,
             doc = "License texts of AITER and Composable Kernel.",
         ),

@@ -15,7 +15,7 @@ QolaBundleFilesInfo = provider(
     doc = "Files of an AITER tree that a bundle holds beside libraries and headers.",
     fields = {
         "configs": "list of File: tuning data",
-        "licenses": "list of File: license texts",
+        "license_files": "list of File: license texts",
         "tree": "File: AITER.json at the tree's root",
     },
 )

@@ -49,7 +49,7 @@ def _qola_bundle_directory_impl(ctx):
             }
             for library in ctx.attr.libraries
         ],
-        "licenses": [file.path for file in info.bundle_files.licenses],
+        "licenses": [file.path for file in info.bundle_files.license_files],
         "name": ctx.label.name,
         "plan": info.plan.path,
         "qola_license": ctx.file._license.path,
@@ -60,7 +60,7 @@ def _qola_bundle_directory_impl(ctx):
         arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
         executable = ctx.executable._tool,
         inputs = depset(
-            info.bundle_files.configs + info.bundle_files.licenses +
+            info.bundle_files.configs + info.bundle_files.license_files +
             [i.library for i in infos] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],

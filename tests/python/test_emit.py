@@ -50,7 +50,7 @@ bundle_files(
     configs = [
         "@tree//:aiter/configs/a.csv",
     ],
-    licenses = [
+    license_files = [
         "@tree//:LICENSE",
         "@tree//:ck/LICENSE",
     ],
