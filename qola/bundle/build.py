@@ -49,7 +49,7 @@ class BundleInputs:
         plan: plan.json of the manifest.
         tree: the AITER tree.
         configs: tuning data, files of the tree.
-        licenses: license texts, files of the tree.
+        license_files: license texts, files of the tree.
         qola_license: qola's own.
         rocm: JSON with the toolchain's versions.
         generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
@@ -61,7 +61,7 @@ class BundleInputs:
     plan: str
     tree: str
     configs: tuple[str, ...]
-    licenses: tuple[str, ...]
+    license_files: tuple[str, ...]
     qola_license: str
     rocm: str
     generated_at: str
@@ -74,7 +74,7 @@ class BundleInputs:
             LibraryInput(library["path"], tuple(library["include_dirs"]))
             for library in data.pop("libraries")
         )
-        lists = {key: tuple(data.pop(key)) for key in ("headers", "configs", "licenses")}
+        lists = {key: tuple(data.pop(key)) for key in ("headers", "configs", "license_files")}
         return BundleInputs(**{**data, **lists, "libraries": libraries})
 
 
@@ -90,7 +90,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
     entries = _entries(plan, inputs)
     texts = licenses.collect(
         [
-            *((licenses.component_of(file), _text(file)) for file in inputs.licenses),
+            *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
             ("qola", _text(inputs.qola_license)),
         ],
         place=inputs.tree,

@@ -49,7 +49,7 @@ def _qola_bundle_directory_impl(ctx):
             }
             for library in ctx.attr.libraries
         ],
-        "licenses": [file.path for file in info.bundle_files.license_files],
+        "license_files": [file.path for file in info.bundle_files.license_files],
         "name": ctx.label.name,
         "plan": info.plan.path,
         "qola_license": ctx.file._license.path,

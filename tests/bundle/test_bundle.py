@@ -254,7 +254,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "plan": "plan.json",
         "tree": "tree",
         "configs": below("tree/aiter/configs"),
-        "licenses": ["tree/3rdparty/composable_kernel/LICENSE", "tree/LICENSE"],
+        "license_files": ["tree/3rdparty/composable_kernel/LICENSE", "tree/LICENSE"],
         "qola_license": "LICENSE",
         "rocm": "rocm.json",
         "generated_at": "",
@@ -301,8 +301,10 @@ def test_a_missing_license_is_an_error(tmp_path: Path, missing: str, named: str)
     """Prevents: a bundle that is made without a license text and passed on."""
     rebuild(tmp_path, umask=0o022, seed="0", time=0)
     inputs = json.loads((tmp_path / "inputs.json").read_text())
-    inputs["licenses"] = [file for file in inputs["licenses"] if not file.endswith(missing)]
-    assert len(inputs["licenses"]) == 1
+    inputs["license_files"] = [
+        file for file in inputs["license_files"] if not file.endswith(missing)
+    ]
+    assert len(inputs["license_files"]) == 1
     (tmp_path / "inputs.json").write_text(json.dumps(inputs))
     command = [sys.executable, "-m", "qola.bundle", "build"]
     command += ["--inputs", "inputs.json", "--output", "again"]

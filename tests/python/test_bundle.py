@@ -320,7 +320,7 @@ def test_inputs_that_do_not_fit_are_errors(tmp_path: Path) -> None:
             plan=str(plan),
             tree="tree",
             configs=(),
-            licenses=(),
+            license_files=(),
             qola_license="LICENSE",
             rocm="rocm.json",
             generated_at=generated_at,
