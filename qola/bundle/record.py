@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 SCHEMA_VERSION = 1
 """Raised with every change that an existing reader of manifest.json would misread."""
@@ -64,8 +65,7 @@ def manifest_record(
         "inputs": {
             "aiter": {
                 **plan["aiter"],
-                # A local path says nothing to whom a bundle is given.
-                "source": {key: origin[key] for key in _ORIGIN_KEYS if key in origin},
+                "source": _source(origin),
                 "patches": list(origin.get("patches", [])),
             },
             "manifest": {"sha256": canonical_sha256(plan["manifest"])},
@@ -80,6 +80,23 @@ def manifest_record(
         "aiter_root": None,
         "manifest_src": None,
     }
+
+
+def _source(origin: Mapping[str, Any]) -> dict[str, str]:
+    """Return what others may know of AITER.json: no path and no password of this machine."""
+    source = {key: str(origin[key]) for key in _ORIGIN_KEYS if key in origin}
+    if remote := public_url(source.pop("remote", "")):
+        source["remote"] = remote
+    return source
+
+
+def public_url(url: str) -> str:
+    """Return a URL without user and password; "" for what is none that others could use."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("git", "http", "https", "ssh") or not parts.hostname:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _module(

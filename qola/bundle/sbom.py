@@ -194,7 +194,9 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
     aiter = record["inputs"]["aiter"]
     source = aiter["source"]
     location, references = _origin(source)
-    patched = "".join(f"; patched with {patch}" for patch in aiter["patches"])
+    patched = "".join(
+        f"; patched with {patch['name']} (sha256 {patch['sha256']})" for patch in aiter["patches"]
+    )
     common: dict[str, Any] = {"files_analyzed": False, "copyright_text": SpdxNoAssertion()}
     return [
         Package(
@@ -244,9 +246,8 @@ def _origin(
         purl = f"pkg:pypi/{source['package']}@{source['version']}"
         category = ExternalPackageRefCategory.PACKAGE_MANAGER
         return SpdxNoAssertion(), [ExternalPackageRef(category, "purl", purl)]
-    remote = source.get("remote", "")
-    if re.match(r"(https|ssh|git)://[^@]+$", remote):
-        return f"git+{remote}@{source['commit']}", []
+    if "remote" in source and "commit" in source:
+        return f"git+{source['remote']}@{source['commit']}", []
     return SpdxNoAssertion(), []
 
 

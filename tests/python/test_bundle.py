@@ -235,6 +235,8 @@ def test_manifest_json_tells_libraries_apart() -> None:
     assert module["code_objects"] == [CODE_OBJECT]
     assert found["summary"] == {"total": 1, "success": 1, "failed": 0}
     assert "/home" not in json.dumps(found)
+    source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
+    assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
 
 
 def test_manifest_json_has_what_rocm_qola_s_has() -> None:
@@ -268,9 +270,12 @@ def test_the_sbom_says_where_aiter_is_from() -> None:
     assert f'"git+https://example.org/aiter@{"a" * 40}"' in sbom_text(
         **git, remote="https://example.org/aiter"
     )
-    assert "secret" not in sbom_text(**git, remote="https://me:secret@example.org/aiter")
+    assert sbom_text(**git, remote="https://me:secret@example.org/aiter") == sbom_text(
+        **git, remote="https://example.org/aiter"
+    )
+    assert "/srv" not in sbom_text(**git, remote="/srv/aiter.git")
     assert "/home" not in sbom_text()
-    patch = {"file": "0001.patch", "sha256": "3" * 64}
+    patch = {"name": "0001.patch", "sha256": "3" * 64}
     assert "0001.patch" in sbom_text(patches=[patch])
 
 
