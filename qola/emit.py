@@ -42,6 +42,18 @@ def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str) ->
     )
 
 
+def _bundle_files(plan: Mapping[str, Any], aiter: str) -> str:
+    return _call(
+        "bundle_files",
+        {
+            "name": _string("bundle_files"),
+            "configs": _list((f"@{aiter}//:{file}" for file in plan["configs"]), 4),
+            "license_files": _list((f"@{aiter}//:{file}" for file in plan["licenses"]), 4),
+            "tree": _string(_TREE_LABEL.format(repository=aiter)),
+        },
+    )
+
+
 def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> str:
     """BUILD file of a manifest's repository.
 
@@ -50,7 +62,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
         source: the manifest's path, for the first line.
         aiter: repository of the AITER tree; that of the kernels is named after it.
     """
-    calls = []
+    calls = [_bundle_files(plan, aiter)]
     for module in plan["modules"]:
         name = module["name"]
         kernels = [plan["kernels"][index] for index in module["kernels"]]
@@ -71,7 +83,9 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 {
                     "name": _string(name),
                     "archs": _inline(plan["archs"]),
-                    **_asm_arguments(plan["archs"], module, aiter),
+                    **_asm_domain(module),
+                    "bundle_files": _string(":bundle_files"),
+                    **_code_objects(plan["archs"], module, aiter),
                     "copts": _list(module["copts"], 4),
                     "entry_source": _string(_ENTRY_LABEL.format(entry=module["entry_source"])),
                     "export_list": _string(f"{name}.exports"),
@@ -84,23 +98,22 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 },
             )
         )
-    return _file(source, ["header_set", "module_library", "public_headers"], calls)
+    return _file(source, ["bundle_files", "header_set", "module_library", "public_headers"], calls)
 
 
-def _asm_arguments(archs: Sequence[str], module: Mapping[str, Any], aiter: str) -> dict[str, str]:
-    """Arguments for a module with embedded code objects; none for one without."""
-    keys = {
-        arch: {
-            f"@{aiter}//:{c['file']}": c["key"] for c in module["code_objects"] if c["arch"] == arch
-        }
-        for arch in archs
-    }
-    if not any(keys.values()):
+def _asm_domain(module: Mapping[str, Any]) -> dict[str, str]:
+    if not module["code_objects"]:
         return {}
-    return {
-        "asm_domain": _string(f"{module['name']}/include/qola_asm_domain.h"),
-        "code_objects": _dict_of_dicts(keys),
-    }
+    return {"asm_domain": _string(f"{module['name']}/include/qola_asm_domain.h")}
+
+
+def _code_objects(archs: Sequence[str], module: Mapping[str, Any], aiter: str) -> dict[str, str]:
+    if not module["code_objects"]:
+        return {}
+    found: dict[str, dict[str, str]] = {arch: {} for arch in archs}
+    for code_object in module["code_objects"]:
+        found[code_object["arch"]][f"@{aiter}//:{code_object['file']}"] = code_object["key"]
+    return {"code_objects": _dict_of_dicts(found)}
 
 
 def _by_arch(

@@ -115,3 +115,10 @@ class PlanError(QolaError):
 
     exit_code = 6
     default_title = "the manifest cannot be planned"
+
+
+class BundleError(QolaError):
+    """What was built cannot be made a bundle."""
+
+    exit_code = 7
+    default_title = "the bundle cannot be made"

@@ -40,7 +40,7 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     pending = [(name, "") for name in roots]
     while pending:
         name, own_dir = pending.pop()
-        path = _find(tree_root, name, [own_dir, *dirs] if own_dir else dirs)
+        path = find(tree_root, name, [own_dir, *dirs] if own_dir else dirs)
         if path is None or path in found:
             continue
         found.add(path)
@@ -50,7 +50,7 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     return tuple(sorted(found))
 
 
-def _find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
+def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
     """Return the first file called `name` below `dirs`, if it is within the tree."""
     for folder in dirs:
         path = posixpath.normpath(posixpath.join(folder, name))

@@ -155,6 +155,8 @@ class Plan:
         modules: the libraries.
         warnings: what a user should know although it builds.
         inputs: files of the tree the plan depends on, relative, sorted.
+        configs: tuning data for a bundle, files of the tree, relative, sorted.
+        licenses: license texts for a bundle, files of the tree, relative, sorted.
     """
 
     name: str
@@ -168,6 +170,8 @@ class Plan:
     modules: tuple[PlannedModule, ...]
     warnings: tuple[Finding, ...]
     inputs: tuple[str, ...]
+    configs: tuple[str, ...]
+    licenses: tuple[str, ...]
 
 
 @dataclass(frozen=True)

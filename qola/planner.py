@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola import codegen
+from qola import bundle_files, codegen
 from qola.aiter import AiterTree, ModuleConfig
 from qola.codegen import Explanation, GeneratedSource, KernelInstance, KernelSet, Selection
 from qola.codegen.asm_domain import domain_header
@@ -103,6 +103,8 @@ def build_plan(
                 if (request.tree.root / src).is_file()
             ),
         ),
+        configs=bundle_files.configs(request.tree),
+        licenses=bundle_files.licenses(request.tree),
     )
 
 

@@ -145,19 +145,20 @@ qola: two ROCm installations
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "pip_runtime"] or name.startswith("kernels_")
+    taken = name in ["rocm", "pip_bundle", "pip_runtime"] or name.startswith("kernels_")
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail("""
 qola: a manifest's name becomes the repository @qola_<name>
   place:    {place}
   found:    name = "{name}"
-  expected: small letters, digits and _, a letter first; not rocm, pip_runtime or kernels_...
+  expected: small letters, digits and _, a letter first; not rocm, pip_bundle, pip_runtime or kernels_...
   fix:      rename it""".format(name = name, place = place))
 
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
     _declare_rocm(mctx)
-    pip_repository(name = "qola_pip_runtime", requirements = Label("//third_party/python:runtime.txt"))
+    for name in ["bundle", "runtime"]:
+        pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
 
     plans = {name: [] for name in trees}
     for name, entry in _collect(mctx, "manifest").items():

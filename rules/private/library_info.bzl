@@ -1,7 +1,7 @@
 """library_info: names a linked module and what its users compile against."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load(":providers.bzl", "QolaLibraryInfo")
+load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo")
 
 def _library_info_impl(ctx):
     library = ctx.file.library
@@ -10,6 +10,7 @@ def _library_info_impl(ctx):
         OutputGroupInfo(plan = depset([ctx.file.plan])),
         QolaLibraryInfo(
             archs = ctx.attr.archs,
+            bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo],
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],
             library = library,
@@ -23,6 +24,11 @@ library_info = rule(
         "archs": attr.string_list(
             doc = "Archs the library has code for.",
             mandatory = True,
+        ),
+        "bundle_files": attr.label(
+            doc = "What a bundle of the library holds besides.",
+            mandatory = True,
+            providers = [QolaBundleFilesInfo],
         ),
         "headers": attr.label(
             doc = "Header target for users of the library.",

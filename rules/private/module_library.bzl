@@ -10,7 +10,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, copts = [], asm_domain = None, code_objects = {}):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}):
     """Declares a module's shared library.
 
     Expands to a hip_library per source and set of archs, embedded_code_objects
@@ -31,6 +31,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       headers: label of the header_set for the sources.
       public_headers: label of a header target for the library's users.
       plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
       copts: compiler flags of the module.
       asm_domain: generated header that says which problems AITER's assembly
         (v3) kernels serve in this manifest; None without such kernels.
@@ -103,6 +104,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     library_info(
         name = name,
         archs = by_archs(archs, lambda on: on),
+        bundle_files = bundle_files,
         headers = public_headers,
         library = name + ".shared",
         plan = plan,

@@ -44,6 +44,7 @@ def _qola_library_impl(ctx):
         OutputGroupInfo(plan = depset([info.plan])),
         QolaLibraryInfo(
             archs = info.archs,
+            bundle_files = info.bundle_files,
             file_name = info.file_name,
             headers = info.headers,
             library = library,

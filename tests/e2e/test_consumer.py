@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
     labels = [{label for label in side if label.endswith("_gfx950")} for side in kernels]
     assert 1 <= len(labels[0]) <= 4
     assert labels[0] == labels[1]
+
+
+def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
+    """Prevents: a bundle that only qola's own repository can build, or that has its paths in it."""
+    consumer.run("build", "//:left_bundle_tar")
+    with tarfile.open(consumer.workspace / "bazel-bin/left_bundle.tar") as archive:
+        names = archive.getnames()
+        record = archive.extractfile("left_bundle/manifest.json")
+        assert record is not None
+        text = record.read().decode("utf-8")
+    assert {
+        "left_bundle/lib/left_libmha_fwd.so",
+        "left_bundle/include/qola_mha_fwd.h",
+        "left_bundle/licenses/qola/LICENSE",
+    } <= set(names)
+    assert "external/" not in text
 
 
 def test_second_output_base_compiles_nothing(

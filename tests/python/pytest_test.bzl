@@ -15,6 +15,7 @@ def pytest_test(name, data = [], env = {}, **kwargs):
         name = name,
         srcs = [name + ".py", "conftest.py", "pytest_main.py"],
         data = data + [
+            "//:LICENSE",
             "//:pyproject.toml",
             "//docs:all_files",
             "//manifests:all_files",
@@ -31,6 +32,7 @@ def pytest_test(name, data = [], env = {}, **kwargs):
         tags = ["no-remote"],
         deps = [
             "//qola",
+            "//qola/bundle:lib",
             "@qola_pip_dev//:packages",
         ],
         **kwargs

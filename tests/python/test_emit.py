@@ -16,6 +16,8 @@ PLAN: dict[str, Any] = {
     "name": "small",
     "namespace": "ns",
     "archs": ["gfx942", "gfx950"],
+    "configs": ["aiter/configs/a.csv"],
+    "licenses": ["LICENSE", "ck/LICENSE"],
     "header_sets": [
         {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
         {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
@@ -56,7 +58,19 @@ MANIFEST_BUILD = f"""\
 # Written by qola {__version__} from manifests/small.toml.
 # Make it again: bazel fetch --force; do not edit.
 
-load("@qola//rules:defs.bzl", "header_set", "module_library", "public_headers")
+load("@qola//rules:defs.bzl", "bundle_files", "header_set", "module_library", "public_headers")
+
+bundle_files(
+    name = "bundle_files",
+    configs = [
+        "@tree//:aiter/configs/a.csv",
+    ],
+    license_files = [
+        "@tree//:LICENSE",
+        "@tree//:ck/LICENSE",
+    ],
+    tree = "@tree//:AITER.json",
+)
 
 header_set(
     name = "libmha_fwd.headers",
@@ -80,6 +94,7 @@ module_library(
     name = "libmha_fwd",
     archs = ["gfx942", "gfx950"],
     asm_domain = "libmha_fwd/include/qola_asm_domain.h",
+    bundle_files = ":bundle_files",
     code_objects = {{
         "gfx942": {{
             "@tree//:csrc/b.co": "hsa/gfx942/b.co",

@@ -66,7 +66,7 @@ def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) ->
         "libmha_fwd",
         (),
     )
-    return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), ())
+    return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), (), (), ())
 
 
 @pytest.fixture

@@ -80,18 +80,21 @@ PLAN = Plan(
     ),
     warnings=(Finding("place", "föund", "expected", severity="warning"),),
     inputs=(),
+    configs=(),
+    licenses=(),
 )
 
 
 def test_the_text_has_a_kernel_a_line() -> None:
     """Prevents: two plans whose difference cannot be read with diff."""
     text = to_json(PLAN)
-    assert text.splitlines()[:9] == [
+    assert text.splitlines()[:10] == [
         "{",
         '  "aiter": {"generation": "wheel", "id": "", "patches": [], "version": "1"},',
         '  "archs": [',
         '    "gfx950"',
         "  ],",
+        '  "configs": [],',
         '  "header_sets": [',
         '    {"files": ["inc/a.h", "inc/b.h"], "include_dirs": ["inc"], "name": "fwd"}',
         "  ],",

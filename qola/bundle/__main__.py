@@ -1,0 +1,39 @@
+"""What the bundle rules run: ``build`` makes a bundle's directory, ``archive`` packs one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.bundle.archive import pack
+from qola.bundle.build import BundleInputs, build
+from qola.errors import QolaError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the bundle rules."""
+    parser = argparse.ArgumentParser(prog="qola.bundle", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command")
+    builder = commands.add_parser("build", help="make the directory of a bundle")
+    builder.add_argument("--inputs", required=True, type=Path, help="JSON: see BundleInputs")
+    builder.add_argument("--output", required=True, type=Path, help="directory to write to")
+    archiver = commands.add_parser("archive", help="pack a directory")
+    archiver.add_argument("--directory", required=True, type=Path, help="what to pack")
+    archiver.add_argument("--prefix", required=True, help="the one directory in the tar file")
+    archiver.add_argument("--output", required=True, type=Path, help="tar file to write")
+    args = parser.parse_args(argv)
+    if args.command == "archive":
+        pack(args.directory, args.output, args.prefix)
+        return 0
+    try:
+        build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
+    except QolaError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Packs a directory into a tar file whose bytes depend on names and contents alone."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+
+def pack(directory: Path, output: Path, prefix: str) -> None:
+    """Write `output`, an uncompressed tar file of `directory`.
+
+    Sorted, owned by 0:0 without names, time 0, directories and libraries 0755, other files 0644.
+    Not compressed: deflate's bytes differ from one zlib to the next.
+
+    Args:
+        directory: holds files and directories only; symlinks are followed.
+        output: the file to write.
+        prefix: the one directory in the tar file that everything is below.
+    """
+    paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
+    with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(_entry(prefix, directory=True))
+        for path in paths:
+            name = f"{prefix}/{path.relative_to(directory).as_posix()}"
+            if path.is_dir():
+                archive.addfile(_entry(name, directory=True))
+                continue
+            entry = _entry(name)
+            entry.size = path.stat().st_size
+            with path.open("rb") as file:
+                archive.addfile(entry, file)
+
+
+def _entry(name: str, *, directory: bool = False) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type = tarfile.DIRTYPE if directory else tarfile.REGTYPE
+    entry.mode = 0o755 if directory or name.endswith(".so") else 0o644
+    return entry

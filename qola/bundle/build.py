@@ -1,0 +1,214 @@
+"""Writes a bundle: copies its files, then says what they are in manifest.json and the SBOM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from qola.bundle import licenses, sbom
+from qola.bundle.flatten import HeaderUser, flatten
+from qola.bundle.record import LibraryFacts, manifest_record, to_json
+from qola.bundle.symbols import exported
+from qola.digest import sha256_of
+from qola.errors import BundleError, Finding
+from qola.plan import from_json
+
+_CONFIGS = "aiter/configs/"
+_TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class LibraryInput:
+    """A built library with the include directories of its users.
+
+    Attributes:
+        path: the file.
+        include_dirs: in the compiler's order, relative to the working directory.
+    """
+
+    path: str
+    include_dirs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BundleInputs:
+    """Everything a bundle is made from; paths are relative to the working directory.
+
+    Attributes:
+        name: the bundle's name.
+        libraries: libraries of one manifest.
+        headers: the headers that may be read.
+        plan: plan.json of the manifest.
+        tree: the AITER tree.
+        configs: tuning data, files of the tree.
+        license_files: license texts, files of the tree.
+        qola_license: qola's own.
+        rocm: JSON with the toolchain's versions.
+        generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
+    """
+
+    name: str
+    libraries: tuple[LibraryInput, ...]
+    headers: tuple[str, ...]
+    plan: str
+    tree: str
+    configs: tuple[str, ...]
+    license_files: tuple[str, ...]
+    qola_license: str
+    rocm: str
+    generated_at: str
+
+    @staticmethod
+    def from_json(text: str) -> BundleInputs:
+        """Read what rules/private/qola_bundle.bzl writes."""
+        data = json.loads(text)
+        libraries = tuple(
+            LibraryInput(library["path"], tuple(library["include_dirs"]))
+            for library in data.pop("libraries")
+        )
+        lists = {key: tuple(data.pop(key)) for key in ("headers", "configs", "license_files")}
+        return BundleInputs(**{**data, **lists, "libraries": libraries})
+
+
+def build(inputs: BundleInputs, output: Path) -> None:
+    """Write the bundle into the directory `output`, which is made or empty.
+
+    Raises:
+        BundleError: a license is missing, headers do not fit one directory or are undeclared, or
+            a library is none of the plan's.
+    """
+    created = _created(inputs.generated_at)
+    plan = from_json(_text(inputs.plan))
+    entries = _entries(plan, inputs)
+    texts = licenses.collect(
+        [
+            *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
+            ("qola", _text(inputs.qola_license)),
+        ],
+        place=inputs.tree,
+    )
+    files = _Files(output)
+    facts = {}
+    for library in inputs.libraries:
+        name = posixpath.basename(library.path)
+        target = files.copy(library.path, f"lib/{name}", tuple(licenses.COMPONENTS))
+        facts[name] = LibraryFacts(
+            f"lib/{name}", target.stat().st_size, sha256_of(target), exported(target)
+        )
+    for name, file in _headers(inputs, entries).items():
+        files.copy(file, f"include/{name}", _origin(inputs, file))
+    for file in inputs.configs:
+        name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
+        files.copy(file, f"configs/{name}", ("aiter",))
+    for component, license in texts.items():
+        files.write(license.text, license.path, (component,))
+    rocm = json.loads(_text(inputs.rocm))
+    record = manifest_record(
+        plan,
+        facts,
+        plan_sha256=sha256_of(Path(inputs.plan)),
+        origin=json.loads(_text(posixpath.join(inputs.tree, "AITER.json"))),
+        toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},
+        generated_at=inputs.generated_at or None,
+    )
+    files.write(to_json(record), "manifest.json", ("qola",))
+    document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
+    (output / sbom.FILE_NAME).write_text(sbom.to_json(document), encoding="utf-8")
+
+
+class _Files:
+    """The files of a bundle in the making."""
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self._components: dict[str, tuple[str, ...]] = {}
+
+    def copy(self, source: str, path: str, components: tuple[str, ...]) -> Path:
+        """Copy a file's content; its mode and times are the building machine's."""
+        target = self._target(path, components)
+        shutil.copyfile(source, target)
+        return target
+
+    def write(self, text: str, path: str, components: tuple[str, ...]) -> None:
+        self._target(path, components).write_text(text, encoding="utf-8")
+
+    def written(self) -> tuple[sbom.BundleFile, ...]:
+        return tuple(
+            sbom.BundleFile(
+                path,
+                hashlib.sha1((self._output / path).read_bytes(), usedforsecurity=False).hexdigest(),
+                sha256_of(self._output / path),
+                components,
+            )
+            for path, components in sorted(self._components.items())
+        )
+
+    def _target(self, path: str, components: tuple[str, ...]) -> Path:
+        self._components[path] = components
+        target = self._output / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _created(generated_at: str) -> datetime:
+    try:
+        moment = datetime.strptime(generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise BundleError(
+            Finding("generated_at", f'"{generated_at}"', f"a UTC time such as {_EPOCH}, or nothing")
+        ) from None
+    return moment
+
+
+def _entries(plan: Mapping[str, Any], inputs: BundleInputs) -> dict[str, str]:
+    """Return the entry point of each library, by its path."""
+    known = {module["library"]: module["entry"] for module in plan["modules"]}
+    findings = [
+        Finding(library.path, f"no library of {inputs.plan}", f"one of {', '.join(sorted(known))}")
+        for library in inputs.libraries
+        if posixpath.basename(library.path) not in known
+    ]
+    if findings:
+        raise BundleError(findings)
+    return {lib.path: known[posixpath.basename(lib.path)] for lib in inputs.libraries}
+
+
+def _headers(inputs: BundleInputs, entries: Mapping[str, str]) -> dict[str, str]:
+    """Return what include/ holds; see flatten.
+
+    Raises:
+        BundleError: as flatten, or a header that the build did not declare.
+    """
+    flat = flatten(
+        Path(),
+        [
+            HeaderUser((f"qola_{entries[lib.path]}.h",), lib.include_dirs)
+            for lib in inputs.libraries
+        ],
+    )
+    # Without a sandbox the whole tree can be read; a bundle must not depend on that.
+    declared = {posixpath.normpath(header) for header in inputs.headers}
+    undeclared = [file for file in flat.values() if file not in declared]
+    if undeclared:
+        raise BundleError(
+            [Finding(file, "not among the headers of a library", "a header") for file in undeclared]
+        )
+    return flat
+
+
+def _origin(inputs: BundleInputs, header: str) -> tuple[str, ...]:
+    if not header.startswith(inputs.tree + "/"):
+        return ("qola",)
+    return (licenses.component_of(header),)

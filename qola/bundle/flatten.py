@@ -1,0 +1,104 @@
+"""Brings headers of several include directories under one, so that a user needs one -I.
+
+A header keeps its path below the include directory it comes from. Whether every #include then
+still leads to the same file is not assumed but looked up, for each of them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.errors import BundleError, Finding
+from qola.headers import closure, find, includes
+
+
+@dataclass(frozen=True)
+class HeaderUser:
+    """What the users of one library include.
+
+    Attributes:
+        roots: headers as a user writes them: ``qola_mha_fwd.h``.
+        include_dirs: where they and theirs are looked for, in the compiler's order.
+    """
+
+    roots: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+
+
+def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
+    """Return the headers that `users` need: path below the one include directory -> file.
+
+    Args:
+        root: directory that include directories and files are relative to.
+        users: the libraries of one bundle.
+
+    Raises:
+        BundleError: a root is missing, two different files want one path, or an #include would
+            lead somewhere else than before.
+    """
+    findings: list[Finding] = []
+    flat: dict[str, str] = {}
+    edges: dict[str, tuple[str, list[str]]] = {}
+    for user in users:
+        dirs = [posixpath.normpath(d) for d in user.include_dirs]
+        findings += [
+            Finding(f'#include "{name}"', f"in none of {', '.join(dirs)}", "a public header")
+            for name in user.roots
+            if find(root, name, dirs) is None
+        ]
+        for file in closure(root, dirs, user.roots):
+            name = landing(file, dirs)
+            if name is None:
+                findings.append(
+                    Finding(file, "reached by a relative path only", f"a file below {dirs}")
+                )
+                continue
+            edges[file] = (name, dirs)
+            other = flat.setdefault(name, file)
+            if other != file and (root / other).read_bytes() != (root / file).read_bytes():
+                findings.append(
+                    Finding(
+                        f"include/{name}",
+                        f"{other} and {file}, which differ",
+                        "one file: a bundle has one include directory",
+                        "bundle libraries apart whose modules have different include directories",
+                    )
+                )
+    for file, (name, its_dirs) in sorted(edges.items()):
+        findings += _misled(root, flat, file, name, its_dirs)
+    if findings:
+        raise BundleError(dict.fromkeys(findings), "the headers do not fit one include directory")
+    return dict(sorted(flat.items()))
+
+
+def landing(file: str, include_dirs: Iterable[str]) -> str | None:
+    """Return the path of `file` below the deepest include directory that holds it, if one does."""
+    found = [d for d in include_dirs if file.startswith(d + "/")]
+    return file[len(max(found, key=len)) + 1 :] if found else None
+
+
+def _misled(
+    root: Path, flat: Mapping[str, str], file: str, name: str, dirs: Sequence[str]
+) -> list[Finding]:
+    """Find the #include lines of one header that would not lead to the file they led to."""
+    findings = []
+    text = (root / file).read_text(encoding="utf-8", errors="replace")
+    for spelled, quoted in includes(text):
+        own = [posixpath.dirname(file) or "."] if quoted else []
+        target = find(root, spelled, [*own, *dirs])
+        before = landing(target, dirs) if target else None
+        near = posixpath.normpath(posixpath.join(posixpath.dirname(name), spelled))
+        after = near if quoted and near in flat else posixpath.normpath(spelled)
+        if (after if after in flat else None) != before:
+            findings.append(
+                Finding(
+                    f"{file}: #include {spelled}",
+                    f"would lead to {f'include/{after}' if after in flat else 'no file'}",
+                    target or "no file of the bundle: it is the system's or HIP's",
+                    "bundle libraries apart whose modules have different include directories",
+                )
+            )
+    return findings

@@ -1,0 +1,143 @@
+"""manifest.json: what a bundle is made from and what is in it. docs/bundle.md has every key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+SCHEMA_VERSION = 1
+"""Raised with every change that an existing reader of manifest.json would misread."""
+
+_ORIGIN_KEYS = ("kind", "package", "version", "sha256", "remote", "commit")
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """What can be read off one built library.
+
+    Attributes:
+        path: below the bundle.
+        size: in bytes.
+        sha256: digest of the file.
+        symbols: exported symbols, demangled, sorted.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    symbols: tuple[str, ...]
+
+
+def manifest_record(
+    plan: Mapping[str, Any],
+    libraries: Mapping[str, LibraryFacts],
+    *,
+    plan_sha256: str,
+    origin: Mapping[str, Any],
+    toolchain: Mapping[str, str],
+    generated_at: str | None,
+) -> dict[str, Any]:
+    """Return manifest.json as data.
+
+    Args:
+        plan: plan.json as data.
+        libraries: the bundle's libraries by file name; modules without one are left out.
+        plan_sha256: digest of plan.json.
+        origin: AITER.json of the tree.
+        toolchain: versions of what compiled.
+        generated_at: a time to state; None for none, which is what makes bundles comparable.
+    """
+    modules = [
+        _module(plan, module, libraries[module["library"]])
+        for module in plan["modules"]
+        if module["library"] in libraries
+    ]
+    return {
+        "schema": SCHEMA_VERSION,
+        "qola": plan["qola"],
+        "name": plan["name"],
+        "namespace": plan["namespace"],
+        "archs": list(plan["archs"]),
+        "inputs": {
+            "aiter": {
+                **plan["aiter"],
+                "source": _source(origin),
+                "patches": list(origin.get("patches", [])),
+            },
+            "manifest": {"sha256": canonical_sha256(plan["manifest"])},
+            "plan": {"sha256": plan_sha256},
+            "toolchain": dict(toolchain),
+        },
+        "modules": modules,
+        "summary": {"total": len(modules), "success": len(modules), "failed": 0},
+        # What ROCm/QoLA's manifest.json has besides, in its form.
+        "generated_at": generated_at,
+        "gpu_archs": ";".join(plan["archs"]),
+        "aiter_root": None,
+        "manifest_src": None,
+    }
+
+
+def _source(origin: Mapping[str, Any]) -> dict[str, str]:
+    """Return what others may know of AITER.json: no path and no password of this machine."""
+    source = {key: str(origin[key]) for key in _ORIGIN_KEYS if key in origin}
+    if remote := public_url(source.pop("remote", "")):
+        source["remote"] = remote
+    return source
+
+
+def public_url(url: str) -> str:
+    """Return a URL without user and password; "" for what is none that others could use."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("git", "http", "https", "ssh") or not parts.hostname:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _module(
+    plan: Mapping[str, Any], module: Mapping[str, Any], library: LibraryFacts
+) -> dict[str, Any]:
+    kernels: dict[str, list[str]] = {}
+    for index in module["kernels"]:
+        kernel = plan["kernels"][index]
+        kernels.setdefault(kernel["direction"], []).append(kernel["name"])
+    namespace = plan["namespace"]
+    scope = f"qola::{namespace}::" if namespace else "qola::"
+    record = {
+        "name": module["name"],
+        "success": True,
+        "error": "",
+        "library": library.path,
+        "size": library.size,
+        "sha256": library.sha256,
+        "entry_points": sorted(
+            {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
+        ),
+        "symbols": list(library.symbols),
+        "kernels": {
+            direction: {"count": len(names), "names": sorted(names)}
+            for direction, names in sorted(kernels.items())
+        },
+        "md_name": module["name"],
+        "so_path": library.path,
+        "duration_s": None,
+    }
+    if "code_objects" in module:
+        record["code_objects"] = [dict(entry) for entry in module["code_objects"]]
+    return record
+
+
+def canonical_sha256(value: Any) -> str:
+    """Digest of data, independent of how it is laid out: of its JSON, keys sorted, no spaces."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def to_json(record: Mapping[str, Any] | Sequence[Any]) -> str:
+    """The text of manifest.json."""
+    return json.dumps(record, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,164 @@
+"""qola_bundle: libraries of a manifest with all that their users need, as a directory and a tar file."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo")
+load(":providers.bzl", "QolaLibraryInfo")
+
+def _check_libraries(ctx):
+    first = ctx.attr.libraries[0]
+    for library in ctx.attr.libraries[1:]:
+        if library[QolaLibraryInfo].plan != first[QolaLibraryInfo].plan:
+            fail("""
+qola: libraries of two manifests in one bundle
+  place:    {place}: libraries
+  found:    {first} of {first_plan}
+            {other} of {other_plan}
+  expected: libraries of one manifest: a bundle has one qola_config.h, and so one namespace
+  fix:      a qola_bundle for each manifest""".format(
+                first = first.label,
+                first_plan = first[QolaLibraryInfo].plan.short_path,
+                other = library.label,
+                other_plan = library[QolaLibraryInfo].plan.short_path,
+                place = ctx.label,
+            ))
+
+def _include_dirs(library):
+    context = library[CcInfo].compilation_context
+    dirs = [context.quote_includes, context.includes, context.system_includes]
+    if hasattr(context, "external_includes"):
+        dirs.append(context.external_includes)
+    return depset(transitive = dirs).to_list()
+
+def _qola_bundle_directory_impl(ctx):
+    _check_libraries(ctx)
+    infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
+    info = infos[0]
+    headers = depset(transitive = [
+        library[CcInfo].compilation_context.headers
+        for library in ctx.attr.libraries
+    ])
+    directory = ctx.actions.declare_directory(ctx.label.name)
+    inputs = ctx.actions.declare_file(ctx.label.name + ".inputs.json")
+    ctx.actions.write(inputs, json.encode_indent({
+        "configs": [file.path for file in info.bundle_files.configs],
+        "generated_at": ctx.attr.generated_at,
+        "headers": [file.path for file in headers.to_list()],
+        "libraries": [
+            {
+                "include_dirs": _include_dirs(library),
+                "path": library[QolaLibraryInfo].library.path,
+            }
+            for library in ctx.attr.libraries
+        ],
+        "license_files": [file.path for file in info.bundle_files.license_files],
+        "name": ctx.label.name,
+        "plan": info.plan.path,
+        "qola_license": ctx.file._license.path,
+        "rocm": ctx.file._rocm.path,
+        "tree": info.bundle_files.tree.dirname,
+    }) + "\n")
+    ctx.actions.run(
+        arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
+        executable = ctx.executable._tool,
+        inputs = depset(
+            info.bundle_files.configs + info.bundle_files.license_files +
+            [i.library for i in infos] +
+            [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
+            transitive = [headers],
+        ),
+        mnemonic = "QolaBundle",
+        outputs = [directory],
+        progress_message = "Bundling %{label}",
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(
+        files = depset([directory]),
+        runfiles = ctx.runfiles([directory]),
+    )]
+
+_TOOL = attr.label(
+    cfg = "exec",
+    default = "//qola/bundle",
+    executable = True,
+)
+
+_qola_bundle_directory = rule(
+    implementation = _qola_bundle_directory_impl,
+    attrs = {
+        "generated_at": attr.string(
+            doc = "UTC time to state as the time of generation, such as 2026-01-31T00:00:00Z; nothing: none is stated.",
+        ),
+        "libraries": attr.label_list(
+            allow_empty = False,
+            doc = "qola_library targets of one manifest.",
+            mandatory = True,
+            providers = [[QolaLibraryInfo, CcInfo]],
+        ),
+        "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
+        "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
+        "_tool": _TOOL,
+    },
+    doc = "The directory of a bundle.",
+)
+
+def _qola_bundle_tar_impl(ctx):
+    output = ctx.actions.declare_file(ctx.attr.prefix + ".tar")
+    args = ctx.actions.args()
+    args.add("archive")
+    args.add_all("--directory", [ctx.file.bundle], expand_directories = False)
+    args.add("--prefix", ctx.attr.prefix)
+    args.add("--output", output)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = [ctx.file.bundle],
+        mnemonic = "QolaBundleTar",
+        outputs = [output],
+        progress_message = "Packing %{label}",
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
+
+_qola_bundle_tar = rule(
+    implementation = _qola_bundle_tar_impl,
+    attrs = {
+        "bundle": attr.label(
+            allow_single_file = True,
+            doc = "Target of the directory.",
+            mandatory = True,
+        ),
+        "prefix": attr.string(
+            doc = "The one directory in the tar file, and the file's name without .tar.",
+            mandatory = True,
+        ),
+        "_tool": _TOOL,
+    },
+    doc = "A bundle's directory as a tar file, the same bytes for the same content.",
+)
+
+def qola_bundle(name, libraries, generated_at = "", **kwargs):
+    """Bundles libraries of one manifest with all that their users need.
+
+    Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
+    <name>.tar of that directory. docs/bundle.md says what is inside. Nothing in
+    a bundle depends on the machine, the path, the user or the time.
+
+    Args:
+      name: target name, and the name of the directory.
+      libraries: labels of qola_library targets, all of one manifest.
+      generated_at: UTC time that manifest.json and the SBOM state as the time of
+        generation, such as "2026-01-31T00:00:00Z"; by default they state none.
+      **kwargs: attributes of both targets, such as tags and visibility.
+    """
+    _qola_bundle_directory(
+        name = name,
+        generated_at = generated_at,
+        libraries = libraries,
+        **kwargs
+    )
+    _qola_bundle_tar(
+        name = name + "_tar",
+        bundle = name,
+        prefix = name,
+        **kwargs
+    )

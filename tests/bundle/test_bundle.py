@@ -1,0 +1,320 @@
+"""The quickstart bundle: what is in it, that it suffices, that it is the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from spdx_tools.spdx.model import RelationshipType
+from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
+
+ROOT = Path(__file__).resolve().parents[2]
+# Through a file of it: in a sandbox each is a link to the directory that was built.
+BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+TAR = Path(os.environ["QOLA_TEST_TAR"]).resolve()
+LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
+PLAN_FILE = Path(os.environ["QOLA_TEST_PLAN"]).resolve()
+PLAN: dict[str, Any] = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
+ROCM_FILE = Path(os.environ["QOLA_TEST_ROCM"]).resolve()
+ROCM: dict[str, Any] = json.loads(ROCM_FILE.read_text(encoding="utf-8"))
+RECORD: dict[str, Any] = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
+SCHEMA: dict[str, Any] = json.loads(
+    (ROOT / "qola/bundle/manifest.schema.json").read_text(encoding="utf-8")
+)
+
+HIPCC = f"{ROCM['prefix'] or '/usr'}/bin/hipcc"
+AS_HOST = ["-x", "hip", "--offload-host-only", "-std=c++20", "-w"]
+
+
+def content(directory: Path) -> dict[str, str]:
+    """Digest of each file below a directory."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_layout() -> None:
+    """Prevents: a bundle without a part, with leftovers, or made of links into the build."""
+    found = content(BUNDLE)
+    tops = {name.split("/")[0] for name in found}
+    assert tops == {"configs", "include", "lib", "licenses", "manifest.json", "sbom.spdx.json"}
+    assert [n for n in found if n.startswith("lib/")] == ["lib/quickstart_libmha_fwd.so"]
+    assert found["lib/quickstart_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
+    assert {f"configs/{c.removeprefix('aiter/configs/')}" for c in PLAN["configs"]} == {
+        name for name in found if name.startswith("configs/")
+    }
+    assert "configs/tuned_fmoe.csv" in found
+    assert any(name.startswith("configs/model_configs/") for name in found)
+    assert not [path for path in BUNDLE.rglob("*") if path.is_symlink()]
+
+
+def test_licenses() -> None:
+    """Prevents: a bundle that may not be passed on, as a license text is missing or another's."""
+    for component in ("aiter", "composable_kernel", "qola"):
+        text = (BUNDLE / "licenses" / component / "LICENSE").read_text(encoding="utf-8")
+        assert "Permission is hereby granted" in text
+        assert ("Advanced Micro Devices" in text) == (component != "qola")
+
+
+def hipcc(*args: str, cwd: Path) -> str:
+    run = subprocess.run([HIPCC, *args], cwd=cwd, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
+    """Prevents: a header that only the build's own tree has, or a library nobody can link."""
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(BUNDLE, moved)
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copyfile(ROOT / "tests/bundle/consumer.cpp", work / "consumer.cpp")
+    include = f"-I{moved / 'include'}"
+    hipcc(*AS_HOST, include, "-c", "consumer.cpp", "-o", "consumer.o", cwd=work)
+    library = str(moved / "lib/quickstart_libmha_fwd.so")
+    rpath = f"-Wl,-rpath,{moved / 'lib'}"
+    hipcc("consumer.o", library, rpath, "-o", "consumer", cwd=work)
+    run = subprocess.run([work / "consumer"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert float(run.stdout) < 0
+
+
+def test_no_header_is_superfluous(tmp_path: Path) -> None:
+    """Prevents: all of AITER or CK in include/, or headers of the dispatch sources."""
+    (tmp_path / "user.cpp").write_text('#include "qola_mha_fwd.h"\n')
+    include = BUNDLE / "include"
+    rule = hipcc(*AS_HOST, f"-I{include}", "-M", "user.cpp", cwd=tmp_path)
+    read = {os.path.realpath(word) for word in rule.replace("\\\n", " ").split()[1:]}
+    shipped = {str(path) for path in include.rglob("*") if path.is_file()}
+    assert len(shipped) > 100
+    assert sorted(shipped - read) == []
+
+
+def test_manifest_json_fits_its_schema() -> None:
+    """Prevents: readers that trust the published schema and break on what is written."""
+    Draft202012Validator.check_schema(SCHEMA)
+    validator = Draft202012Validator(SCHEMA)
+    assert [error.message for error in validator.iter_errors(RECORD)] == []
+    assert not validator.is_valid({**RECORD, "aiter_root": "/home/builder/aiter"})
+    assert not validator.is_valid({k: v for k, v in RECORD.items() if k != "inputs"})
+
+
+def keys_of(schema: dict[str, Any]) -> set[str]:
+    """Every property that a JSON schema names."""
+    found = set(schema.get("properties", {}))
+    for key, value in schema.items():
+        children = value.values() if key in ("properties", "$defs") else [value]
+        for child in children:
+            if isinstance(child, dict):
+                found |= keys_of(child)
+    return found
+
+
+def keys_in(value: Any) -> set[str]:
+    """Every key in data, except where keys are data: directions."""
+    if isinstance(value, list):
+        return set().union(*map(keys_in, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {key for key in value if key not in ("fwd", "fwd_splitkv", "batch_prefill", "bwd")}
+    return own.union(*map(keys_in, value.values()))
+
+
+def test_every_key_is_documented() -> None:
+    """Prevents: a key in manifest.json that schema or docs/bundle.md do not know."""
+    known = keys_of(SCHEMA) | {"rocm_version", "hip_version", "clang_version"}
+    assert keys_in(RECORD) - known == set()
+    text = (ROOT / "docs/bundle.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(?:aiter\.)?(\w+)`", text.split("## manifest.json")[1]))
+    assert known - documented == set()
+
+
+def test_manifest_json_is_true() -> None:
+    """Prevents: digests, sizes, kernels or symbols of something else than is in the bundle."""
+    found = content(BUNDLE)
+    (module,) = RECORD["modules"]
+    library = BUNDLE / module["library"]
+    assert module["sha256"] == found[module["library"]]
+    assert module["size"] == library.stat().st_size
+    assert RECORD["inputs"]["plan"]["sha256"] == content(PLAN_FILE.parent)[PLAN_FILE.name]
+    names = [PLAN["kernels"][index]["name"] for index in PLAN["modules"][0]["kernels"]]
+    assert module["kernels"] == {"fwd": {"count": len(names), "names": sorted(names)}}
+    assert module["entry_points"] == ["qola::quickstart::mha_fwd"]
+    listed = subprocess.run(
+        [f"{ROCM['llvm_bin']}/llvm-nm", "--dynamic", "--defined-only", "--demangle", str(library)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    def without_spaces(names: list[str]) -> list[str]:
+        # One demangler writes "> >" where the other writes ">>".
+        return sorted(name.replace(" ", "") for name in names)
+
+    llvm = [line.split(" ", 2)[2].split("@")[0] for line in listed.splitlines()]
+    assert without_spaces(module["symbols"]) == without_spaces(llvm)
+    assert RECORD["gpu_archs"] == ";".join(PLAN["archs"])
+    assert RECORD["summary"] == {"total": 1, "success": 1, "failed": 0}
+
+
+def test_nothing_of_the_building_machine() -> None:
+    """Prevents: a path, a time or a user in what is handed to others."""
+    for name in ("manifest.json", "sbom.spdx.json", "include/qola_config.h"):
+        text = (BUNDLE / name).read_text(encoding="utf-8")
+        for leak in (str(Path.home()), "execroot", "external/", "bazel-out", "/tmp/"):
+            assert leak not in text, f"{name}: {leak}"
+    assert RECORD["generated_at"] is None
+
+
+def test_the_sbom_is_valid_and_complete() -> None:
+    """Prevents: an SBOM that no tool reads, or that passes over a file or misstates it."""
+    document = parse_file(str(BUNDLE / "sbom.spdx.json"))
+    assert validate_full_spdx_document(document) == []
+    sha256 = {
+        file.name.removeprefix("./"): checksum.value
+        for file in document.files
+        for checksum in file.checksums
+        if checksum.algorithm.name == "SHA256"
+    }
+    assert sha256 == {k: v for k, v in content(BUNDLE).items() if k != "sbom.spdx.json"}
+    packages = {package.spdx_id: package for package in document.packages}
+    assert {p.name for p in packages.values()} == {
+        "quickstart",
+        "qola",
+        "AITER",
+        "Composable Kernel",
+        "ROCm HIP",
+    }
+    source = RECORD["inputs"]["aiter"]["source"]
+    assert source["sha256"] in {c.value for c in packages["SPDXRef-aiter"].checksums}
+    library = next(f.spdx_id for f in document.files if f.name.startswith("./lib/"))
+    origins = {
+        str(r.related_spdx_element_id)
+        for r in document.relationships
+        if r.spdx_element_id == library and r.relationship_type is RelationshipType.GENERATED_FROM
+    }
+    assert origins == {"SPDXRef-aiter", "SPDXRef-composable-kernel", "SPDXRef-qola"}
+
+
+def test_the_tar_holds_the_bundle_and_no_machine() -> None:
+    """Prevents: a tar file with owners, times or absolute paths, or another content."""
+    digests = {}
+    with tarfile.open(TAR, "r:") as archive:
+        members = archive.getmembers()
+        for member in members:
+            assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", "")
+            assert member.mtime == 0
+            library = member.name.endswith(".so")
+            assert member.mode == (0o755 if member.isdir() or library else 0o644)
+            if file := archive.extractfile(member):
+                digests[member.name] = hashlib.sha256(file.read()).hexdigest()
+    assert digests == {f"quickstart/{name}": digest for name, digest in content(BUNDLE).items()}
+    assert all(m.name == "quickstart" or m.name.startswith("quickstart/") for m in members)
+
+
+def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path]:
+    """Make the bundle and its tar file again, in another directory and another setting."""
+    sources = {
+        "tree/aiter/configs": BUNDLE / "configs",
+        "tree/LICENSE": BUNDLE / "licenses/aiter/LICENSE",
+        "tree/3rdparty/composable_kernel/LICENSE": BUNDLE / "licenses/composable_kernel/LICENSE",
+        "LICENSE": BUNDLE / "licenses/qola/LICENSE",
+        "headers": BUNDLE / "include",
+        "quickstart_libmha_fwd.so": LIBRARY,
+        "plan.json": PLAN_FILE,
+        "rocm.json": ROCM_FILE,
+    }
+    for name, source in sources.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
+    origin = RECORD["inputs"]["aiter"]["source"]
+    (root / "tree/AITER.json").write_text(json.dumps(origin))
+
+    def below(directory: str) -> list[str]:
+        files = [p for p in (root / directory).rglob("*") if p.is_file()]
+        return sorted(p.relative_to(root).as_posix() for p in files)
+
+    inputs = {
+        "name": "quickstart",
+        "libraries": [{"path": "quickstart_libmha_fwd.so", "include_dirs": ["headers"]}],
+        "headers": below("headers"),
+        "plan": "plan.json",
+        "tree": "tree",
+        "configs": below("tree/aiter/configs"),
+        "license_files": ["tree/3rdparty/composable_kernel/LICENSE", "tree/LICENSE"],
+        "qola_license": "LICENSE",
+        "rocm": "rocm.json",
+        "generated_at": "",
+    }
+    (root / "inputs.json").write_text(json.dumps(inputs))
+    for path in root.rglob("*"):
+        os.utime(path, (time, time))
+    env = {
+        **os.environ,
+        "PYTHONHASHSEED": seed,
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path))),
+        "TZ": f"UTC{seed}",
+    }
+
+    def run(*args: str) -> None:
+        command = [sys.executable, "-m", "qola.bundle", *args]
+        subprocess.run(command, cwd=root, env=env, umask=umask, check=True)
+
+    run("build", "--inputs", "inputs.json", "--output", "out")
+    for path in (root / "out").rglob("*"):
+        os.utime(path, (time, time))
+    run("archive", "--directory", "out", "--prefix", "quickstart", "--output", "out.tar")
+    return root / "out", root / "out.tar"
+
+
+def test_the_same_bytes_in_another_setting(tmp_path: Path) -> None:
+    """Prevents: a bundle that depends on path, umask, hash seed, time zone or time stamps."""
+    one = rebuild(tmp_path / "one", umask=0o077, seed="1", time=1_000_000_000)
+    two = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)
+    assert content(one[0]) == content(two[0])
+    assert one[1].read_bytes() == two[1].read_bytes()
+    # And they are the bundle: what differs is what was made up here, the origin of the headers,
+    # which the SBOM states.
+    again, built = content(one[0]), content(BUNDLE)
+    assert again.keys() == built.keys()
+    assert {name for name in built if again[name] != built[name]} <= {"sbom.spdx.json"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [("tree/LICENSE", "licenses/aiter"), ("composable_kernel/LICENSE", "licenses/composable")],
+)
+def test_a_missing_license_is_an_error(tmp_path: Path, missing: str, named: str) -> None:
+    """Prevents: a bundle that is made without a license text and passed on."""
+    rebuild(tmp_path, umask=0o022, seed="0", time=0)
+    inputs = json.loads((tmp_path / "inputs.json").read_text())
+    inputs["license_files"] = [
+        file for file in inputs["license_files"] if not file.endswith(missing)
+    ]
+    assert len(inputs["license_files"]) == 1
+    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+    command = [sys.executable, "-m", "qola.bundle", "build"]
+    command += ["--inputs", "inputs.json", "--output", "again"]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path))),
+    }
+    run = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 7
+    assert named in run.stderr
+    assert not (tmp_path / "again").exists()
