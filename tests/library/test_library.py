@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.library.symbols import of_plan, of_symbol
+
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(encoding="utf-8"))
 ROCM: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
@@ -79,58 +81,6 @@ def test_loads_at_once_and_privately() -> None:
     subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
 
 
-#: CK's enumeration of bias kinds, by its value in a kernel's name.
-_BIAS = {"0": "no", "1": "bias", "2": "alibi"}
-_BITS = "".join(rf"Lb(?P<{name}>[01])E" for name in ("spad", "skpad", "dpad", "dvpad", "logits"))
-_KERNEL = re.compile(
-    r"TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
-    r"Lb(?P<group>[01])ENS_17ComposedAttention.*?"
-    r"SimplifiedGenericAttentionMaskILb(?P<mask>[01])EEELb(?P<trload>[01])ENS_14TileFmhaTraitsI"
-    + _BITS
-    + r"LNS_22BlockAttentionBiasEnumE(?P<bias>\d)ELb0E"
-    r"Lb(?P<lse>[01])ELb(?P<dropout>[01])ELb(?P<squant>[01])ELin?\d+ELb(?P<skip>[01])E"
-)
-_FLAGS = (
-    "spad",
-    "skpad",
-    "dpad",
-    "dvpad",
-    "logits",
-    "mask",
-    "trload",
-    "lse",
-    "dropout",
-    "squant",
-    "skip",
-)
-_DTYPES = {"DF16b": "bf16", "DF16_": "fp16"}
-
-
-def of_descriptor(symbol: str) -> tuple[Any, ...]:
-    """What the template arguments in a kernel descriptor's mangled name say."""
-    found = _KERNEL.search(symbol)
-    assert found, f"not a forward kernel as CK names them: {symbol}"
-    tile = "b" + "x".join(re.findall(r"Li(\d+)E", found["tile"]))
-    dtype = next(
-        name for key, name in _DTYPES.items() if f"BlockFmhaPipelineProblemI{key}" in symbol
-    )
-    mode = "group" if found["group"] == "1" else "batch"
-    return (dtype, mode, tile, _BIAS[found["bias"]], *(found[flag] == "1" for flag in _FLAGS))
-
-
-def of_plan(kernel: dict[str, Any]) -> tuple[Any, ...]:
-    """The same of a planned kernel instance."""
-    fields = kernel["fields"]
-    tile = fields["tile"].split("_")[0]
-    return (
-        fields["dtype"],
-        fields["mode"],
-        tile,
-        fields["bias"],
-        *(fields[flag] for flag in _FLAGS),
-    )
-
-
 def extract_code_objects(directory: Path) -> str:
     """Write the library's code objects below a directory; return what llvm-objdump says."""
     link = directory / "library.so"
@@ -151,7 +101,7 @@ def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize("arch", PLAN["archs"])
 def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> None:
     """Prevents: a library that misses a planned kernel instance, or holds one nobody planned."""
-    found = [of_descriptor(name) for name in descriptors(arch, tmp_path)]
+    found = [of_symbol(name) for name in descriptors(arch, tmp_path)]
     planned = [of_plan(kernel) for kernel in PLAN["kernels"] if arch in kernel["archs"]]
     assert len(planned) == 18
     assert sorted(found) == sorted(planned)

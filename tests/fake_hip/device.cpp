@@ -1,0 +1,116 @@
+// The device: what it is, and what it has.
+#include "errors.h"
+#include "settings.h"
+
+#include <algorithm>
+#include <cstring>
+
+using fake_hip::record;
+using fake_hip::settings;
+
+namespace {
+
+constexpr int kWaveSize        = 64;
+constexpr int kThreadsPerBlock = 1024;
+constexpr int kThreadsPerCu    = 2048;
+
+hipDeviceProp_t properties()
+{
+    const fake_hip::Arch& arch = settings().arch;
+    hipDeviceProp_t result{};
+    const auto text = [](auto& field, const std::string& value) {
+        value.copy(field, sizeof field - 1);
+    };
+    text(result.name, "fake " + std::string(arch.name));
+    text(result.gcnArchName, std::string(arch.name) + std::string(arch.features));
+    result.totalGlobalMem              = arch.memory_bytes;
+    result.sharedMemPerBlock           = arch.lds_bytes;
+    result.maxSharedMemoryPerMultiProcessor = arch.lds_bytes;
+    result.sharedMemPerMultiprocessor  = arch.lds_bytes;
+    result.regsPerBlock                = 65536;
+    result.regsPerMultiprocessor       = 65536;
+    result.warpSize                    = kWaveSize;
+    result.maxThreadsPerBlock          = kThreadsPerBlock;
+    result.maxThreadsPerMultiProcessor = kThreadsPerCu;
+    std::fill_n(result.maxThreadsDim, 3, kThreadsPerBlock);
+    result.maxGridSize[0]      = 2147483647;
+    result.maxGridSize[1]      = 65535;
+    result.maxGridSize[2]      = 65535;
+    result.major               = 9;
+    result.minor               = arch.minor;
+    result.multiProcessorCount = arch.cu_count;
+    result.concurrentKernels   = 1;
+    return result;
+}
+
+} // namespace
+
+extern "C" {
+
+hipError_t hipInit(unsigned)
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+hipError_t hipGetDeviceCount(int* count)
+{
+    FAKE_HIP_ENTER();
+    *count = 1;
+    return hipSuccess;
+}
+
+hipError_t hipGetDevice(int* device)
+{
+    FAKE_HIP_ENTER();
+    *device = 0;
+    return hipSuccess;
+}
+
+hipError_t hipSetDevice(int device)
+{
+    FAKE_HIP_ENTER();
+    return record(device == 0 ? hipSuccess : hipErrorInvalidDevice);
+}
+
+hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* result, int device)
+{
+    FAKE_HIP_ENTER();
+    if(device != 0)
+        return record(hipErrorInvalidDevice);
+    *result = properties();
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device)
+{
+    FAKE_HIP_ENTER();
+    if(device != 0)
+        return record(hipErrorInvalidDevice);
+    const hipDeviceProp_t all = properties();
+    switch(attribute)
+    {
+    case hipDeviceAttributeMultiprocessorCount: *value = all.multiProcessorCount; break;
+    case hipDeviceAttributeWarpSize: *value = all.warpSize; break;
+    case hipDeviceAttributeMaxThreadsPerBlock: *value = all.maxThreadsPerBlock; break;
+    case hipDeviceAttributeMaxThreadsPerMultiProcessor: *value = all.maxThreadsPerMultiProcessor; break;
+    case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = static_cast<int>(all.sharedMemPerBlock); break;
+    case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(all.sharedMemPerMultiprocessor); break;
+    case hipDeviceAttributeMaxRegistersPerBlock: *value = all.regsPerBlock; break;
+    case hipDeviceAttributeMaxGridDimX: *value = all.maxGridSize[0]; break;
+    case hipDeviceAttributeMaxGridDimY: *value = all.maxGridSize[1]; break;
+    case hipDeviceAttributeMaxGridDimZ: *value = all.maxGridSize[2]; break;
+    case hipDeviceAttributeComputeCapabilityMajor: *value = all.major; break;
+    case hipDeviceAttributeComputeCapabilityMinor: *value = all.minor; break;
+    default: fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
+    }
+    return hipSuccess;
+}
+
+hipError_t hipDeviceSynchronize()
+{
+    FAKE_HIP_ENTER();
+    return hipSuccess;
+}
+
+} // extern "C"

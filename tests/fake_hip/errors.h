@@ -1,0 +1,22 @@
+// What every function of the fake runtime does about errors.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+namespace fake_hip {
+
+/// Remembers an error as the thread's last one, and returns it.
+hipError_t record(hipError_t error);
+
+/// The error that FAKE_HIP_FAIL asks of a function, hipSuccess for none.
+hipError_t injected(const char* function);
+
+} // namespace fake_hip
+
+/// The first line of every function that may fail.
+#define FAKE_HIP_ENTER()                                                         \
+    do                                                                           \
+    {                                                                            \
+        if(const hipError_t error = fake_hip::injected(__func__); error != hipSuccess) \
+            return fake_hip::record(error);                                      \
+    } while(false)

@@ -1,0 +1,31 @@
+// A kernel launch, up to where a GPU would take over.
+#pragma once
+
+#include "code_object.h"
+
+#include <hip/hip_runtime_api.h>
+
+#include <string>
+
+namespace fake_hip {
+
+/// What a caller asked for, and where the kernel came from. Grid in blocks, block in work-items.
+struct Launch
+{
+    const CodeObject& code_object;
+    const Kernel& kernel;
+    const char* source; ///< "fatbin" or "module"
+    dim3 grid;
+    dim3 block;
+    std::size_t dynamic_lds_bytes;
+    hipStream_t stream;
+};
+
+/// The kernarg segment of a launch whose arguments are given one pointer each: the explicit ones as
+/// given, the hidden ones as the real runtime would fill them in, as far as they tell sizes.
+std::string pack_arguments(const Launch& launch, void** arguments);
+
+/// Checks a launch and writes it to the log, one JSON object a line.
+hipError_t launch(const Launch& launch, const std::string& kernarg);
+
+} // namespace fake_hip

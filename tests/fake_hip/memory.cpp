@@ -1,0 +1,129 @@
+// Device memory, which is host memory here.
+#include "errors.h"
+#include "settings.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+using fake_hip::record;
+
+namespace {
+
+std::mutex mutex;
+std::map<void*, std::size_t>& allocations()
+{
+    static auto* all = new std::map<void*, std::size_t>; // outlives static destructors that free
+    return *all;
+}
+
+hipError_t allocate(void** pointer, std::size_t size)
+{
+    *pointer = nullptr;
+    if(size == 0)
+        return hipSuccess;
+    const std::scoped_lock lock(mutex);
+    std::size_t used = size;
+    for(const auto& [_, bytes] : allocations())
+        used += bytes;
+    if(used > fake_hip::settings().arch.memory_bytes)
+        return record(hipErrorOutOfMemory);
+    // The alignment that kernels may count on.
+    *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
+    if(!*pointer)
+        return record(hipErrorOutOfMemory);
+    allocations()[*pointer] = size;
+    return hipSuccess;
+}
+
+hipError_t release(void* pointer)
+{
+    if(!pointer)
+        return hipSuccess;
+    const std::scoped_lock lock(mutex);
+    if(allocations().erase(pointer) == 0)
+        return record(hipErrorInvalidValue);
+    std::free(pointer);
+    return hipSuccess;
+}
+
+} // namespace
+
+extern "C" {
+
+hipError_t hipMalloc(void** pointer, std::size_t size)
+{
+    FAKE_HIP_ENTER();
+    return allocate(pointer, size);
+}
+
+hipError_t hipMallocAsync(void** pointer, std::size_t size, hipStream_t)
+{
+    FAKE_HIP_ENTER();
+    return allocate(pointer, size);
+}
+
+hipError_t hipHostMalloc(void** pointer, std::size_t size, unsigned)
+{
+    FAKE_HIP_ENTER();
+    return allocate(pointer, size);
+}
+
+hipError_t hipFree(void* pointer)
+{
+    FAKE_HIP_ENTER();
+    return release(pointer);
+}
+
+hipError_t hipFreeAsync(void* pointer, hipStream_t)
+{
+    FAKE_HIP_ENTER();
+    return release(pointer);
+}
+
+hipError_t hipHostFree(void* pointer)
+{
+    FAKE_HIP_ENTER();
+    return release(pointer);
+}
+
+hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    *total = *free = fake_hip::settings().arch.memory_bytes;
+    for(const auto& [_, bytes] : allocations())
+        *free -= bytes;
+    return hipSuccess;
+}
+
+hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind)
+{
+    FAKE_HIP_ENTER();
+    std::memmove(to, from, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcpyKind, hipStream_t)
+{
+    FAKE_HIP_ENTER();
+    std::memmove(to, from, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemset(void* to, int value, std::size_t size)
+{
+    FAKE_HIP_ENTER();
+    std::memset(to, value, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t)
+{
+    FAKE_HIP_ENTER();
+    std::memset(to, value, size);
+    return hipSuccess;
+}
+
+} // extern "C"

@@ -1,0 +1,147 @@
+// A HIP program as anybody would write it: the tests run it against the fake runtime.
+//
+//   probe launch            both kernels, on two streams
+//   probe attributes        what the device and a kernel are
+//   probe module FILE NAME  a kernel out of a code object, loaded from the file and from memory
+//   probe memory            allocate, copy, set, free
+//   probe unsupported       a function the fake runtime does not have
+#include <hip/hip_ext.h>
+#include <hip/hip_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+__global__ void scale(float* data, int count, double factor)
+{
+    __shared__ float lines[64];
+    const int at = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    lines[threadIdx.x] = at < count ? data[at] : 0.f;
+    __syncthreads();
+    if(at < count)
+        data[at] = static_cast<float>(lines[threadIdx.x ^ 1] * factor);
+}
+
+template <int N>
+__global__ void fill(int* data)
+{
+    data[blockIdx.y * blockDim.x + threadIdx.x] = N;
+}
+
+namespace {
+
+void say(const char* what, hipError_t error)
+{
+    std::printf("%s %d\n", what, static_cast<int>(error));
+}
+
+void launch()
+{
+    hipStream_t stream = nullptr;
+    say("hipStreamCreate", hipStreamCreate(&stream));
+    auto* data = reinterpret_cast<float*>(0x1122334455667788);
+    scale<<<dim3(3, 2, 1), dim3(64, 1, 1), 1024, stream>>>(data, 7, 0.5);
+    say("scale", hipGetLastError());
+    fill<4><<<2, 128>>>(reinterpret_cast<int*>(data));
+    say("fill", hipGetLastError());
+    fill<4><<<2, 4096>>>(reinterpret_cast<int*>(data));
+    say("fill too large", hipGetLastError());
+
+    hipEvent_t start = nullptr, stop = nullptr;
+    say("hipEventCreate", hipEventCreate(&start));
+    say("hipEventCreate", hipEventCreate(&stop));
+    hipExtLaunchKernelGGL(scale, dim3(1), dim3(64), 0, stream, start, stop, 0, data, 8, 0.25);
+    say("hipExtLaunchKernelGGL", hipGetLastError());
+    float milliseconds = -1;
+    say("hipEventElapsedTime", hipEventElapsedTime(&milliseconds, start, stop));
+    std::printf("elapsed %d\n", milliseconds >= 0);
+    say("hipStreamDestroy", hipStreamDestroy(stream));
+    say("hipStreamDestroy again", hipStreamDestroy(stream));
+}
+
+void attributes()
+{
+    hipDeviceProp_t properties{};
+    say("hipGetDeviceProperties", hipGetDeviceProperties(&properties, 0));
+    std::printf("gcnArchName %s\n", properties.gcnArchName);
+    std::printf("multiProcessorCount %d\n", properties.multiProcessorCount);
+    hipFuncAttributes attributes{};
+    say("hipFuncGetAttributes",
+        hipFuncGetAttributes(&attributes, reinterpret_cast<const void*>(scale)));
+    std::printf("sharedSizeBytes %zu\n", attributes.sharedSizeBytes);
+    int blocks = 0;
+    say("hipOccupancyMaxActiveBlocksPerMultiprocessor",
+        hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, scale, 64, 32768 - 256));
+    std::printf("blocks %d\n", blocks);
+    say("hipSetDevice 1", hipSetDevice(1));
+}
+
+void module(const char* path, const char* name)
+{
+    std::ifstream file(path, std::ios::binary);
+    const std::vector<char> image{std::istreambuf_iterator<char>(file), {}};
+    for(const bool from_memory : {false, true})
+    {
+        hipModule_t module   = nullptr;
+        hipFunction_t kernel = nullptr;
+        const hipError_t loaded =
+            from_memory ? hipModuleLoadData(&module, image.data()) : hipModuleLoad(&module, path);
+        say(from_memory ? "hipModuleLoadData" : "hipModuleLoad", loaded);
+        if(loaded != hipSuccess)
+            continue;
+        say("hipModuleGetFunction", hipModuleGetFunction(&kernel, module, name));
+        say("hipModuleGetFunction nobody", hipModuleGetFunction(&kernel, module, "nobody"));
+        say("hipModuleLaunchKernel null",
+            hipModuleLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr));
+        say("hipModuleGetFunction", hipModuleGetFunction(&kernel, module, name));
+        unsigned char arguments[]{1, 2, 3, 4, 5, 6, 7, 8};
+        std::size_t size = sizeof arguments;
+        void* extra[]{HIP_LAUNCH_PARAM_BUFFER_POINTER,
+                      arguments,
+                      HIP_LAUNCH_PARAM_BUFFER_SIZE,
+                      &size,
+                      HIP_LAUNCH_PARAM_END};
+        say("hipModuleLaunchKernel",
+            hipModuleLaunchKernel(kernel, 4, 5, 6, 256, 1, 1, 0, nullptr, nullptr, extra));
+        say("hipModuleUnload", hipModuleUnload(module));
+    }
+}
+
+void memory()
+{
+    char* data = nullptr;
+    char back[8]{};
+    say("hipMalloc", hipMalloc(&data, 8));
+    say("hipMemset", hipMemset(data, 'x', 8));
+    say("hipMemcpy", hipMemcpy(data, "ab", 2, hipMemcpyHostToDevice));
+    say("hipMemcpy", hipMemcpy(back, data, 7, hipMemcpyDeviceToHost));
+    std::printf("bytes %s\n", back);
+    say("hipFree", hipFree(data));
+    say("hipFree again", hipFree(data));
+    std::printf("name %s\n", hipGetErrorName(hipGetLastError()));
+    say("hipMalloc too much", hipMalloc(&data, std::size_t{1} << 40));
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    std::setvbuf(stdout, nullptr, _IONBF, 0); // the last lines before an abort count
+    const std::string what = argc > 1 ? argv[1] : "";
+    if(what == "launch")
+        launch();
+    else if(what == "attributes")
+        attributes();
+    else if(what == "module" && argc == 4)
+        module(argv[2], argv[3]);
+    else if(what == "memory")
+        memory();
+    else if(what == "unsupported")
+        say("hipGraphCreate", hipGraphCreate(nullptr, 0));
+    else
+        return 2;
+    return 0;
+}

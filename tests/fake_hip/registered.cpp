@@ -1,0 +1,247 @@
+// Kernels that a program or library registers when it is loaded, and their launch.
+#include "errors.h"
+#include "launch.h"
+#include "streams.h"
+
+#include <algorithm>
+#include <mutex>
+
+using fake_hip::Kernel;
+using fake_hip::record;
+using fake_hip::settings;
+
+namespace {
+
+// What clang emits; hip/amd_detail has no header for it.
+struct FatBinaryWrapper
+{
+    std::uint32_t magic;
+    std::uint32_t version;
+    const void* binary;
+    void* unused;
+};
+constexpr std::uint32_t kWrapperMagic = 0x48495046; // "HIPF"
+
+struct FatBinary
+{
+    const void* image;
+    bool read = false; // on first use: loading a library needs no device
+    std::optional<fake_hip::CodeObject> code_object;
+};
+
+struct Function
+{
+    FatBinary* binary;
+    std::string name;
+};
+
+struct CallConfiguration
+{
+    dim3 grid;
+    dim3 block;
+    std::size_t lds_bytes;
+    hipStream_t stream;
+};
+
+std::mutex mutex;
+// Not destroyed: libraries unregister from their own static destructors.
+auto& functions() { static auto* all = new std::map<const void*, Function>; return *all; }
+thread_local std::vector<CallConfiguration> configurations;
+
+struct Found
+{
+    hipError_t error;
+    const fake_hip::CodeObject* code_object = nullptr;
+    const Kernel* kernel                    = nullptr;
+};
+
+Found find(const void* host_function)
+{
+    const std::scoped_lock lock(mutex);
+    const auto function = functions().find(host_function);
+    if(function == functions().end())
+        return {hipErrorInvalidDeviceFunction};
+    FatBinary& binary = *function->second.binary;
+    if(!binary.read)
+        binary.code_object = fake_hip::load_image(binary.image, settings().arch);
+    binary.read = true;
+    if(!binary.code_object)
+        return {hipErrorNoBinaryForGpu};
+    const auto kernel = binary.code_object->kernels.find(function->second.name);
+    if(kernel == binary.code_object->kernels.end())
+        return {hipErrorInvalidDeviceFunction};
+    return {hipSuccess, &*binary.code_object, &kernel->second};
+}
+
+hipError_t launch(const void* host_function, const CallConfiguration& configuration, void** arguments)
+{
+    const Found found = find(host_function);
+    if(found.error != hipSuccess)
+        return record(found.error);
+    const fake_hip::Launch launch{*found.code_object,
+                                  *found.kernel,
+                                  "fatbin",
+                                  configuration.grid,
+                                  configuration.block,
+                                  configuration.lds_bytes,
+                                  configuration.stream};
+    return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
+}
+
+// gfx9 has 4 SIMDs in a compute unit; each has 512 vector registers for a lane, given out in eights,
+// and holds 8 waves.
+int blocks_per_cu(const Kernel& kernel, int block_size, std::size_t dynamic_lds)
+{
+    const int waves          = (block_size + 63) / 64;
+    const int registers      = std::max(8, static_cast<int>(kernel.vgprs + 7) / 8 * 8);
+    const int waves_per_simd = std::min(8, 512 / registers);
+    const int by_waves       = 4 * waves_per_simd / waves;
+    const std::size_t lds    = kernel.lds_bytes + dynamic_lds;
+    return lds ? std::min<int>(by_waves, settings().arch.lds_bytes / lds) : by_waves;
+}
+
+hipError_t occupancy(int* blocks, const void* host_function, int block_size, std::size_t lds)
+{
+    const Found found = find(host_function);
+    if(found.error != hipSuccess)
+        return record(found.error);
+    if(block_size < 1 || block_size > static_cast<int>(found.kernel->max_block))
+        return record(hipErrorInvalidValue);
+    *blocks = blocks_per_cu(*found.kernel, block_size, lds);
+    return hipSuccess;
+}
+
+} // namespace
+
+extern "C" {
+
+// No header declares what clang calls.
+void** __hipRegisterFatBinary(const void* data);
+void __hipUnregisterFatBinary(void** handle);
+void __hipRegisterFunction(void**, const void*, char*, const char*, unsigned, void*, void*, void*, void*, int*);
+void __hipRegisterVar(void**, void*, char*, const char*, int, std::size_t, int, int);
+hipError_t __hipPushCallConfiguration(dim3, dim3, std::size_t, hipStream_t);
+hipError_t __hipPopCallConfiguration(dim3*, dim3*, std::size_t*, hipStream_t*);
+
+void** __hipRegisterFatBinary(const void* data)
+{
+    const auto* wrapper = static_cast<const FatBinaryWrapper*>(data);
+    if(wrapper->magic != kWrapperMagic || wrapper->version != 1)
+        fake_hip::refuse("__hipRegisterFatBinary: not a fat binary of version 1");
+    return reinterpret_cast<void**>(new FatBinary{wrapper->binary, false, {}});
+}
+
+void __hipUnregisterFatBinary(void** handle)
+{
+    const std::scoped_lock lock(mutex);
+    auto* binary = reinterpret_cast<FatBinary*>(handle);
+    std::erase_if(functions(), [&](const auto& item) { return item.second.binary == binary; });
+    delete binary;
+}
+
+void __hipRegisterFunction(void** handle,
+                           const void* host_function,
+                           char*,
+                           const char* device_name,
+                           unsigned,
+                           void*,
+                           void*,
+                           void*,
+                           void*,
+                           int*)
+{
+    const std::scoped_lock lock(mutex);
+    functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name};
+}
+
+// A __device__ variable: only functions that this runtime refuses could read or write it.
+void __hipRegisterVar(void**, void*, char*, const char*, int, std::size_t, int, int) {}
+
+hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, std::size_t lds, hipStream_t stream)
+{
+    configurations.push_back({grid, block, lds, stream});
+    return hipSuccess;
+}
+
+hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, std::size_t* lds, hipStream_t* stream)
+{
+    if(configurations.empty())
+        return record(hipErrorInvalidConfiguration);
+    const CallConfiguration top = configurations.back();
+    configurations.pop_back();
+    *grid   = top.grid;
+    *block  = top.block;
+    *lds    = top.lds_bytes;
+    *stream = top.stream;
+    return hipSuccess;
+}
+
+hipError_t hipLaunchKernel(const void* function,
+                           dim3 grid,
+                           dim3 block,
+                           void** arguments,
+                           std::size_t lds,
+                           hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return launch(function, {grid, block, lds, stream}, arguments);
+}
+
+hipError_t hipExtLaunchKernel(const void* function,
+                              dim3 grid,
+                              dim3 block,
+                              void** arguments,
+                              std::size_t lds,
+                              hipStream_t stream,
+                              hipEvent_t start,
+                              hipEvent_t stop,
+                              int)
+{
+    FAKE_HIP_ENTER();
+    for(const hipEvent_t event : {start, stop})
+        if(event && !fake_hip::is_event(event))
+            return record(hipErrorInvalidHandle);
+    const hipError_t error = launch(function, {grid, block, lds, stream}, arguments);
+    for(const hipEvent_t event : {start, stop})
+        if(event && error == hipSuccess)
+            fake_hip::stamp(event);
+    return error;
+}
+
+hipError_t hipFuncSetAttribute(const void* function, hipFuncAttribute, int)
+{
+    FAKE_HIP_ENTER();
+    return record(find(function).error);
+}
+
+hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, const void* function)
+{
+    FAKE_HIP_ENTER();
+    const Found found = find(function);
+    if(found.error != hipSuccess)
+        return record(found.error);
+    *attributes                    = {};
+    attributes->sharedSizeBytes    = found.kernel->lds_bytes;
+    attributes->localSizeBytes     = found.kernel->scratch_bytes;
+    attributes->maxThreadsPerBlock = static_cast<int>(found.kernel->max_block);
+    attributes->numRegs            = static_cast<int>(found.kernel->vgprs);
+    return hipSuccess;
+}
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                        const void* function,
+                                                        int block_size,
+                                                        std::size_t lds)
+{
+    FAKE_HIP_ENTER();
+    return occupancy(blocks, function, block_size, lds);
+}
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* function, int block_size, std::size_t lds, unsigned)
+{
+    FAKE_HIP_ENTER();
+    return occupancy(blocks, function, block_size, lds);
+}
+
+} // extern "C"

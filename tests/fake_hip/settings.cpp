@@ -1,0 +1,91 @@
+#include "settings.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+namespace fake_hip {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+constexpr std::array kArchs{
+    Arch{"gfx942", ":sramecc+:xnack-", 0x4c, 304, 64 << 10, 192 * kGiB, 4},
+    Arch{"gfx950", ":sramecc+:xnack-", 0x4f, 256, 160 << 10, 288 * kGiB, 5},
+};
+
+std::string variable(const char* name)
+{
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+int number(const std::string& text, const std::string& place)
+{
+    char* end        = nullptr;
+    const long value = std::strtol(text.c_str(), &end, 10);
+    if(text.empty() || *end != '\0' || value < 1 || value > 100000)
+        refuse(place + ": \"" + text + "\" is not a number of 1 or more");
+    return static_cast<int>(value);
+}
+
+Arch pretended()
+{
+    const std::string name = variable("FAKE_HIP_ARCH");
+    for(Arch arch : kArchs)
+    {
+        if(arch.name != name)
+            continue;
+        if(const std::string count = variable("FAKE_HIP_CU_COUNT"); !count.empty())
+            arch.cu_count = number(count, "FAKE_HIP_CU_COUNT");
+        return arch;
+    }
+    refuse("FAKE_HIP_ARCH: \"" + name + "\" is none of gfx942, gfx950");
+}
+
+// A misspelt name would never fail, and the test that relies on it would test nothing.
+void check_is_exported(const std::string& function)
+{
+    Dl_info self{};
+    dladdr(reinterpret_cast<const void*>(&settings), &self);
+    void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if(!library || !dlsym(library, function.c_str()))
+        refuse("FAKE_HIP_FAIL: there is no function " + function);
+    dlclose(library);
+}
+
+std::map<std::string, int> failures(const std::string& text)
+{
+    std::map<std::string, int> result;
+    for(std::size_t begin = 0; begin < text.size();)
+    {
+        const std::size_t end    = std::min(text.find(',', begin), text.size());
+        const std::string item   = text.substr(begin, end - begin);
+        const std::size_t equals = item.find('=');
+        if(equals == std::string::npos)
+            refuse("FAKE_HIP_FAIL: \"" + item + "\" is not of the form hipFunction=code");
+        const std::string function = item.substr(0, equals);
+        check_is_exported(function);
+        result[function] = number(item.substr(equals + 1), "FAKE_HIP_FAIL: " + function);
+        begin            = end + 1;
+    }
+    return result;
+}
+
+} // namespace
+
+const Settings& settings()
+{
+    static const Settings read{pretended(), variable("FAKE_HIP_LOG"), failures(variable("FAKE_HIP_FAIL"))};
+    return read;
+}
+
+void refuse(const std::string& why)
+{
+    std::fprintf(stderr, "fake_hip: %s\n", why.c_str());
+    std::abort();
+}
+
+} // namespace fake_hip

@@ -1,0 +1,37 @@
+// What the fake runtime pretends to be: the one place that reads the environment.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace fake_hip {
+
+/// A GPU architecture as far as host code can see it.
+struct Arch
+{
+    std::string_view name;       ///< processor, as in --offload-arch
+    std::string_view features;   ///< what gcnArchName has after the processor
+    std::uint32_t elf_mach;      ///< EF_AMDGPU_MACH of its code objects
+    int cu_count;                ///< compute units, unless FAKE_HIP_CU_COUNT says otherwise
+    std::uint32_t lds_bytes;     ///< LDS of one compute unit
+    std::uint64_t memory_bytes;  ///< device memory
+    int minor;                   ///< minor version of the compute capability; the major one is 9
+};
+
+/// The environment of the process, checked.
+struct Settings
+{
+    Arch arch;                        ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT
+    std::string log;                  ///< FAKE_HIP_LOG: where launches are written, empty for nowhere
+    std::map<std::string, int> fail;  ///< FAKE_HIP_FAIL: error code by name of the function
+};
+
+/// Settings of this process, read once. Ends the process where they are wrong.
+const Settings& settings();
+
+/// Says on standard error why the fake cannot go on, and aborts: a test must not pass by accident.
+[[noreturn]] void refuse(const std::string& why);
+
+} // namespace fake_hip

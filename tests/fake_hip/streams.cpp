@@ -1,0 +1,194 @@
+// Streams and events. Nothing is ever pending: what was asked for has happened when a call returns.
+#include "streams.h"
+
+#include "errors.h"
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+
+using fake_hip::is_event;
+using fake_hip::record;
+using fake_hip::stream_number;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::mutex mutex;
+std::uintptr_t created = 0; // handles made; each is its own number, and never used again
+
+// Not destroyed: other static destructors may still destroy streams.
+auto& streams() { static auto* all = new std::map<hipStream_t, int>; return *all; }
+auto& events() { static auto* all = new std::map<hipEvent_t, std::optional<Clock::time_point>>; return *all; }
+int stream_count = 0;
+
+template <class Handle>
+Handle new_handle()
+{
+    // Far from what could be dereferenced by accident, and not the special handles 1 and 2.
+    return reinterpret_cast<Handle>(++created * 16);
+}
+
+hipError_t create_stream(hipStream_t* stream)
+{
+    const std::scoped_lock lock(mutex);
+    *stream            = new_handle<hipStream_t>();
+    streams()[*stream] = ++stream_count;
+    return hipSuccess;
+}
+
+hipError_t create_event(hipEvent_t* event)
+{
+    const std::scoped_lock lock(mutex);
+    *event           = new_handle<hipEvent_t>();
+    events()[*event] = std::nullopt;
+    return hipSuccess;
+}
+
+hipError_t check_stream(hipStream_t stream)
+{
+    return record(stream_number(stream) < 0 ? hipErrorInvalidHandle : hipSuccess);
+}
+
+hipError_t check_event(hipEvent_t event)
+{
+    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+} // namespace
+
+namespace fake_hip {
+
+int stream_number(hipStream_t stream)
+{
+    if(stream == nullptr || stream == hipStreamPerThread)
+        return 0;
+    const std::scoped_lock lock(mutex);
+    const auto found = streams().find(stream);
+    return found == streams().end() ? -1 : found->second;
+}
+
+bool is_event(hipEvent_t event)
+{
+    const std::scoped_lock lock(mutex);
+    return events().contains(event);
+}
+
+void stamp(hipEvent_t event)
+{
+    const std::scoped_lock lock(mutex);
+    events()[event] = Clock::now();
+}
+
+} // namespace fake_hip
+
+extern "C" {
+
+hipError_t hipStreamCreate(hipStream_t* stream)
+{
+    FAKE_HIP_ENTER();
+    return create_stream(stream);
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned)
+{
+    FAKE_HIP_ENTER();
+    return create_stream(stream);
+}
+
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned, int)
+{
+    FAKE_HIP_ENTER();
+    return create_stream(stream);
+}
+
+hipError_t hipStreamDestroy(hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    return record(streams().erase(stream) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+hipError_t hipStreamSynchronize(hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return check_stream(stream);
+}
+
+hipError_t hipStreamQuery(hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return check_stream(stream);
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned)
+{
+    FAKE_HIP_ENTER();
+    const hipError_t error = check_stream(stream);
+    return error == hipSuccess ? check_event(event) : error;
+}
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status)
+{
+    FAKE_HIP_ENTER();
+    *status = hipStreamCaptureStatusNone;
+    return check_stream(stream);
+}
+
+hipError_t hipEventCreate(hipEvent_t* event)
+{
+    FAKE_HIP_ENTER();
+    return create_event(event);
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned)
+{
+    FAKE_HIP_ENTER();
+    return create_event(event);
+}
+
+hipError_t hipEventDestroy(hipEvent_t event)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    return record(events().erase(event) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(const hipError_t error = check_stream(stream); error != hipSuccess)
+        return error;
+    if(!is_event(event))
+        return record(hipErrorInvalidHandle);
+    fake_hip::stamp(event);
+    return hipSuccess;
+}
+
+hipError_t hipEventSynchronize(hipEvent_t event)
+{
+    FAKE_HIP_ENTER();
+    return check_event(event);
+}
+
+hipError_t hipEventQuery(hipEvent_t event)
+{
+    FAKE_HIP_ENTER();
+    return check_event(event);
+}
+
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    const auto from = events().find(start);
+    const auto to   = events().find(stop);
+    if(from == events().end() || to == events().end() || !from->second || !to->second)
+        return record(hipErrorInvalidHandle);
+    *milliseconds = std::chrono::duration<float, std::milli>(*to->second - *from->second).count();
+    return hipSuccess;
+}
+
+} // extern "C"

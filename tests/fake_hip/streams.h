@@ -1,0 +1,18 @@
+// Streams, as far as other parts of the fake runtime ask about them.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+namespace fake_hip {
+
+/// Ordinal of a stream: 0 for the default stream, then 1, 2, ... in order of creation; -1 for a
+/// handle that is no stream of this process.
+int stream_number(hipStream_t stream);
+
+/// Whether a handle is an event of this process.
+bool is_event(hipEvent_t event);
+
+/// Stamps an event with the current time.
+void stamp(hipEvent_t event);
+
+} // namespace fake_hip

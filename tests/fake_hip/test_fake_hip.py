@@ -1,0 +1,220 @@
+"""The fake HIP runtime: programs of the real hipcc, run up to the launch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fake_hip.run_on_fake_hip import RUNTIME, FakeHip, Launch, read_log
+
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+PROBES = {Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_PROBES"].split()}
+AITER = Path(os.environ["QOLA_TEST_AITER_TREE"]) / "aiter_meta"
+ROCM = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
+ARCHS = ("gfx942", "gfx950")
+
+NO_BINARY_FOR_GPU = 209
+SCALE = "_Z5scalePfid"
+FILL = "_Z4fillILi4EEvPi"
+
+
+def probe(
+    name: str, hip: FakeHip, log: Path, *arguments: str | Path
+) -> tuple[list[str], list[Launch]]:
+    """Run a probe that ends well; the lines it printed, and its launches."""
+    result = hip.run([PROBES[name], *arguments], log)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines(), read_log(log)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", ["probe_both", "probe_compressed"])
+def test_launches_are_logged(name: str, arch: str, tmp_path: Path) -> None:
+    """Prevents: a test that believes in a kernel, grid or argument that was never launched."""
+    lines, launches = probe(name, FakeHip(FAKE, arch), tmp_path / "log", "launch")
+    statuses = dict(line.rsplit(" ", 1) for line in lines)
+    assert statuses.pop("fill too large") == "9"
+    assert statuses.pop("hipStreamDestroy again") == "400"
+    assert statuses.pop("elapsed") == "1"
+    assert set(statuses.values()) == {"0"}
+
+    first, second, third = launches
+    assert [launch.kernel for launch in launches] == [SCALE, FILL, SCALE]
+    assert {launch.arch for launch in launches} == {arch}
+    assert {launch.source for launch in launches} == {"fatbin"}
+    assert (first.grid, first.block) == ((3, 2, 1), (64, 1, 1))
+    assert (first.lds_static, first.lds_dynamic, first.stream) == (256, 1024, 1)
+    assert (second.grid, second.block, second.stream) == ((2, 1, 1), (128, 1, 1), 0)
+    # float*, int, (4 bytes of padding), double: the layout of the kernarg segment.
+    assert first.kernarg[:24] == struct.pack("<Qi4xd", 0x1122334455667788, 7, 0.5)
+    assert third.kernarg[:24] == struct.pack("<Qi4xd", 0x1122334455667788, 8, 0.25)
+    assert len(first.kernarg) == first.kernarg_bytes
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_code_object_is_the_arch_s(arch: str, tmp_path: Path) -> None:
+    """Prevents: a launch attributed to the code object of another arch."""
+    _, launches = probe("probe_both", FakeHip(FAKE, arch), tmp_path / "log", "launch")
+    link = tmp_path / "program"
+    link.symlink_to(PROBES["probe_both"])
+    # It writes each code object beside the program.
+    objdump = [f"{ROCM['llvm_bin']}/llvm-objdump", "--offloading", link.name]
+    subprocess.run(objdump, cwd=tmp_path, check=True, capture_output=True)
+    (code_object,) = tmp_path.glob(f"program.*amdhsa--{arch}")
+    digest = hashlib.sha256(code_object.read_bytes()).hexdigest()
+    assert {launch.code_object_sha256 for launch in launches} == {digest}
+
+
+def test_missing_arch(tmp_path: Path) -> None:
+    """Prevents: a library without code for the device that passes as if it had some."""
+    hip = FakeHip(FAKE, "gfx950")
+    lines, launches = probe("probe_gfx942", hip, tmp_path / "log", "launch")
+    assert f"scale {NO_BINARY_FOR_GPU}" in lines
+    assert f"fill {NO_BINARY_FOR_GPU}" in lines
+    assert launches == []
+    # The same program on the arch it has code for.
+    _, launches = probe("probe_gfx942", FakeHip(FAKE, "gfx942"), tmp_path / "log", "launch")
+    assert len(launches) == 3
+
+
+@pytest.mark.parametrize(
+    ("arch", "lds", "cu_count", "shown"),
+    [
+        ("gfx942", 64 << 10, None, 304),
+        ("gfx942", 64 << 10, 80, 80),
+        ("gfx950", 160 << 10, None, 256),
+    ],
+)
+def test_device(arch: str, lds: int, cu_count: int | None, shown: int, tmp_path: Path) -> None:
+    """Prevents: a dispatch by arch or compute units that is tested on the wrong device."""
+    hip = FakeHip(FAKE, arch, cu_count=cu_count)
+    lines, _ = probe("probe_both", hip, tmp_path / "log", "attributes")
+    assert f"gcnArchName {arch}:sramecc+:xnack-" in lines
+    assert f"multiProcessorCount {shown}" in lines
+    assert "sharedSizeBytes 256" in lines
+    # Each block takes 32 KiB of LDS.
+    assert f"blocks {lds // (32 << 10)}" in lines
+    assert "hipSetDevice 1 101" in lines
+
+
+def module_of(arch: str) -> tuple[Path, str]:
+    """A backward assembly kernel that AITER ships for an arch: its file and its name."""
+    path = sorted((AITER / "hsa" / arch / "fmha_v3_bwd").glob("*.co"))[0]
+    notes = subprocess.run(
+        [f"{ROCM['llvm_bin']}/llvm-readelf", "--notes", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return path, re.findall(r"^    \.name: +(\S+)", notes, re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_module(arch: str, tmp_path: Path) -> None:
+    """Prevents: assembly kernels whose launch a test cannot see or identify."""
+    path, name = module_of(arch)
+    hip = FakeHip(FAKE, arch)
+    lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
+    once = [
+        "hipModuleGetFunction 0",
+        "hipModuleGetFunction nobody 500",
+        "hipModuleLaunchKernel null 400",
+        "hipModuleGetFunction 0",
+        "hipModuleLaunchKernel 0",
+        "hipModuleUnload 0",
+    ]
+    assert lines == ["hipModuleLoad 0", *once, "hipModuleLoadData 0", *once]
+    from_file, from_memory = launches
+    assert from_file == from_memory
+    assert (from_file.kernel, from_file.source) == (name, "module")
+    assert (from_file.grid, from_file.block) == ((4, 5, 6), (256, 1, 1))
+    assert from_file.kernarg == bytes(range(1, 9))
+    assert from_file.code_object_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_module_of_another_arch(tmp_path: Path) -> None:
+    """Prevents: a code object that loads on a device it was not built for."""
+    path, name = module_of("gfx942")
+    hip = FakeHip(FAKE, "gfx950")
+    lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
+    assert lines == [
+        f"hipModuleLoad {NO_BINARY_FOR_GPU}",
+        f"hipModuleLoadData {NO_BINARY_FOR_GPU}",
+    ]
+    assert launches == []
+
+
+def test_fail(tmp_path: Path) -> None:
+    """Prevents: a test of an error path in which no error happens."""
+    path, name = module_of("gfx942")
+    hip = FakeHip(FAKE, "gfx942", fail=(("hipModuleLoadData", 2), ("hipModuleLaunchKernel", 719)))
+    lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
+    assert "hipModuleLoad 0" in lines
+    assert "hipModuleLaunchKernel 719" in lines
+    assert lines[-1] == "hipModuleLoadData 2"
+    assert launches == []
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"FAKE_HIP_ARCH": "gfx000"}, 'FAKE_HIP_ARCH: "gfx000" is none of gfx942, gfx950'),
+        ({"FAKE_HIP_FAIL": "hipMaloc=2"}, "FAKE_HIP_FAIL: there is no function hipMaloc"),
+        (
+            {"FAKE_HIP_FAIL": "hipMalloc"},
+            'FAKE_HIP_FAIL: "hipMalloc" is not of the form hipFunction=code',
+        ),
+        ({"FAKE_HIP_CU_COUNT": "many"}, 'FAKE_HIP_CU_COUNT: "many" is not a number of 1 or more'),
+        ({"FAKE_HIP_LOG": "/nowhere/log"}, "FAKE_HIP_LOG: cannot write to /nowhere/log"),
+    ],
+)
+def test_wrong_settings(env: dict[str, str], message: str, tmp_path: Path) -> None:
+    """Prevents: a misspelt setting that silently changes what a test means."""
+    hip = FakeHip(FAKE, "gfx942")
+    result = hip.run([PROBES["probe_both"], "launch"], tmp_path / "log", **env)
+    assert result.returncode < 0
+    assert f"fake_hip: {message}" in result.stderr
+
+
+def test_unsupported_functions_are_refused(tmp_path: Path) -> None:
+    """Prevents: a function that does nothing and reports success."""
+    hip = FakeHip(FAKE, "gfx942")
+    result = hip.run([PROBES["probe_both"], "unsupported"], tmp_path / "log")
+    assert result.returncode < 0
+    assert result.stderr == "fake_hip: hipGraphCreate is not supported\n"
+    assert result.stdout == ""
+
+
+def test_memory(tmp_path: Path) -> None:
+    """Prevents: host code that reads back something else than it wrote."""
+    lines, _ = probe("probe_both", FakeHip(FAKE, "gfx942"), tmp_path / "log", "memory")
+    assert "bytes abxxxxx" in lines
+    assert "hipFree again 1" in lines
+    assert "name hipErrorInvalidValue" in lines
+    assert lines[-1] == "hipMalloc too much 2"
+
+
+def exported(library: Path) -> set[str]:
+    """Functions a library exports, as "<version node> <symbol>"."""
+    text = subprocess.run(
+        [f"{ROCM['llvm_bin']}/llvm-readelf", "--dyn-syms", "--wide", library],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    symbols = re.findall(r" (?:FUNC|IFUNC) +(?:GLOBAL|WEAK) +DEFAULT +\d+ (\S+?)@@(\S+)", text)
+    return {f"{node} {symbol}" for symbol, node in symbols}
+
+
+def test_exports_are_the_real_runtime_s() -> None:
+    """Prevents: a symbol version that the real runtime has otherwise, or does not have."""
+    listed = set(Path(os.environ["QOLA_TEST_EXPORTS"]).read_text(encoding="utf-8").splitlines())
+    assert exported(FAKE) == listed
+    assert listed <= exported(Path(ROCM["library_dir"]) / RUNTIME)

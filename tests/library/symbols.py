@@ -1,0 +1,183 @@
+"""What the mangled name of a CK kernel says, in the words of plan.json.
+
+A kernel instance is one instantiation of CK's templates, and the template arguments are in its
+symbol: reading them back tells which planned kernel instance a symbol is, independently of how the
+source was generated. Serves CK as in AITER's 0.1.7 wheels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: What tells kernel instances apart: role and fields, sorted by name.
+Identity = tuple[tuple[str, Any], ...]
+
+#: CK's enumeration of bias kinds, by its value in a symbol.
+_BIAS = {"0": "no", "1": "bias", "2": "alibi"}
+_DTYPES = {"DF16b": "bf16", "DF16_": "fp16", "f": "fp32"}
+_DTYPE = r"(?P<dtype>DF16b|DF16_|f)"
+_ARCH = re.compile(r"kentryINS_\d+(gfx\w+?)_tE")
+
+
+def _bits(*names: str) -> str:
+    return "".join(rf"Lb(?P<{name}>[01])E" for name in names)
+
+
+def _numbers(*names: str) -> str:
+    return "".join(rf"Li(?P<{name}>\d+)E" for name in names)
+
+
+_MASK = r"NS_\d+SimplifiedGenericAttentionMaskI" + _bits("mask") + "EE"
+_BIAS_KIND = r"LNS_\d+BlockAttentionBiasEnumE(?P<bias>\d)E"
+
+_FWD = re.compile(
+    rf"BlockFmhaPipelineProblemI{_DTYPE}"
+    r".*?TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    + _bits("group")
+    + "NS_17ComposedAttention.*?"
+    + _MASK
+    + _bits("trload")
+    + r"NS_\d+TileFmhaTraitsI"
+    + _bits("spad", "skpad", "dpad", "dvpad", "logits")
+    + _BIAS_KIND
+    + "Lb0E"  # gradient of the bias
+    + _bits("lse", "dropout", "squant")
+    + r"Lin?\d+E"  # blocks per compute unit
+    + _bits("skip")
+)
+
+_DQ_DK_DV = re.compile(
+    rf"BlockFmhaBwdPipelineProblemI{_DTYPE}"
+    r".*?TileFmhaBwdShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    + _numbers("max_seqlen_q")
+    + "EE"
+    + _bits("group", "deterministic")
+    + _MASK
+    + r"NS_\d+BlockDropoutBwdI"
+    + _bits("dropout", "wg32", "store_randval")
+    + "EE"
+    + _bits("trload")
+    + r"NS_\d+TileFmhaBwdTraitsI"
+    + _numbers("dpad", "dvpad")
+    + _BIAS_KIND
+    + _bits("dbias")
+)
+
+_DOT_DO_O = re.compile(
+    rf"BlockFmhaBwdOGradDotOPipelineProblemI{_DTYPE}(?:DF16b|DF16_|f)f"
+    + _numbers("bm0", "hdim_v")
+    + _bits("group")
+    + r"NS_\d+TileFmhaBwdOGradDotOTraitsI"
+    + _bits("spad", "dvpad")
+)
+
+_CONVERT_DQ = re.compile(
+    rf"BlockFmhaBwdConvertQGradPipelineProblemIf{_DTYPE}"
+    + _numbers("block", "bm0", "bn0", "hdim_q")
+    + _bits("group", "deterministic")
+    + r"NS_\d+TileFmhaBwdConvertQGradTraitsI"
+    + _bits("spad", "dpad")
+)
+
+
+def _tile(found: re.Match[str]) -> str:
+    return "b" + "x".join(re.findall(r"Li(\d+)E", found["tile"]))
+
+
+def _dropout_kind(found: re.Match[str]) -> str:
+    if found["dropout"] == "0":
+        return "no"
+    size = "wg32" if found["wg32"] == "1" else "wg16"
+    return f"dropout_{size}" + ("_storerandval" if found["store_randval"] == "1" else "")
+
+
+def _common(found: re.Match[str], bits: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "dtype": _DTYPES[found["dtype"]],
+        "mode": "group" if found["group"] == "1" else "batch",
+        **{bit: found[bit] == "1" for bit in bits},
+    }
+
+
+_FWD_BITS = (
+    *("spad", "skpad", "dpad", "dvpad", "logits", "mask", "trload"),
+    *("lse", "dropout", "squant", "skip"),
+)
+_DQ_DK_DV_BITS = ("deterministic", "mask", "dropout", "store_randval", "trload", "dbias")
+
+
+def _fwd(found: re.Match[str]) -> dict[str, Any]:
+    return _common(found, _FWD_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
+
+
+def _dq_dk_dv(found: re.Match[str]) -> dict[str, Any]:
+    numbers = {name: int(found[name]) for name in ("max_seqlen_q", "dpad", "dvpad")}
+    return (
+        _common(found, _DQ_DK_DV_BITS)
+        | numbers
+        | {
+            "tile": _tile(found),
+            "bias": _BIAS[found["bias"]],
+            "dropout_kind": _dropout_kind(found),
+        }
+    )
+
+
+def _dot_do_o(found: re.Match[str]) -> dict[str, Any]:
+    own = {"tile": f"b{found['bm0']}", "hdim_v": int(found["hdim_v"])}
+    return _common(found, ("spad", "dvpad")) | own
+
+
+def _convert_dq(found: re.Match[str]) -> dict[str, Any]:
+    own = {"tile": f"b{found['bm0']}x{found['bn0']}", "hdim_q": int(found["hdim_q"])}
+    return _common(found, ("spad", "dpad", "deterministic")) | own
+
+
+_ROLES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
+    ("fwd", _FWD, _fwd),
+    ("dq_dk_dv", _DQ_DK_DV, _dq_dk_dv),
+    ("dot_do_o", _DOT_DO_O, _dot_do_o),
+    ("convert_dq", _CONVERT_DQ, _convert_dq),
+)
+
+#: The fields that a symbol of each role shows.
+_SHOWN: Mapping[str, tuple[str, ...]] = {
+    "fwd": ("dtype", "mode", "tile", "bias", *_FWD_BITS),
+    "dq_dk_dv": (
+        *("dtype", "mode", "tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind"),
+        *_DQ_DK_DV_BITS,
+    ),
+    "dot_do_o": ("dtype", "mode", "tile", "hdim_v", "spad", "dvpad"),
+    "convert_dq": ("dtype", "mode", "tile", "hdim_q", "spad", "dpad", "deterministic"),
+}
+
+
+def _identity(role: str, arch_tag: str, fields: Mapping[str, Any]) -> Identity:
+    return tuple(sorted({**fields, "role": role, "arch_tag": arch_tag}.items()))
+
+
+def of_symbol(symbol: str) -> Identity:
+    """What a kernel's mangled name says.
+
+    Args:
+        symbol: name of a kernel, or of its descriptor (".kd").
+
+    Raises:
+        ValueError: the symbol is none of the attention kernels this module knows.
+    """
+    arch = _ARCH.search(symbol)
+    for role, pattern, fields in _ROLES:
+        if arch and (found := pattern.search(symbol)):
+            return _identity(role, arch[1], fields(found))
+    raise ValueError(f"not an attention kernel as CK names them: {symbol}")
+
+
+def of_plan(kernel: Mapping[str, Any]) -> Identity:
+    """The same of a kernel instance in plan.json."""
+    fields, role = kernel["fields"], kernel["role"]
+    shown = {name: fields[name] for name in _SHOWN[role]}
+    # A symbol has warps and occupancy too, but in forms that differ between roles.
+    shown["tile"] = shown["tile"].split("_")[0]
+    return _identity(role, fields["arch_tag"], shown)
