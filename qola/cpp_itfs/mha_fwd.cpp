@@ -25,15 +25,17 @@ float mha_fwd(aiter::mha_fwd_args args,
               bool is_v3_api_check)
 {
 #ifdef QOLA_ASM
-    // AITER's table covers more than a manifest may ask for.
-    use_ext_asm = use_ext_asm && qola_asm_serves(q_dtype_str,
-                                                 args.hdim_q,
-                                                 args.hdim_v,
-                                                 is_group_mode,
-                                                 mask_type != mask_enum::no_mask,
-                                                 bias_type != bias_enum::no_bias,
-                                                 has_lse,
-                                                 args.p_drop > 0.f);
+    // AITER's table covers more than a manifest may ask for, and its assembly kernels pass over a
+    // soft cap and over skipped sequences without a word.
+    use_ext_asm = use_ext_asm && args.logits_soft_cap == 0.f && args.min_seqlen_q == 0 &&
+                  qola_asm_serves(q_dtype_str,
+                                  args.hdim_q,
+                                  args.hdim_v,
+                                  is_group_mode,
+                                  mask_type != mask_enum::no_mask,
+                                  bias_type != bias_enum::no_bias,
+                                  has_lse,
+                                  args.p_drop > 0.f);
 #endif
     return qola_entry::answer("mha_fwd", use_ext_asm, [&](bool use_asm) {
         return aiter::mha_fwd(args,

@@ -1,7 +1,8 @@
-"""What the quickstart library holds, exports and needs: read from the file that was built."""
+"""What a library holds, exports and needs: read from the file that was built, against its plan."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,13 @@ from tests.library.symbols import of_plan, of_symbol
 
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(encoding="utf-8"))
+MODULE: dict[str, Any] = next(
+    module for module in PLAN["modules"] if module["name"] == os.environ["QOLA_TEST_MODULE"]
+)
+KERNELS: list[dict[str, Any]] = [PLAN["kernels"][index] for index in MODULE["kernels"]]
+#: The archs it was restricted to, else the manifest's.
+ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
+TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
 ROCM: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
 
 ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s"}
@@ -39,10 +47,9 @@ def symbols(*options: str) -> list[str]:
 def test_exports_only_the_namespace() -> None:
     """Prevents: a symbol that collides with another AITER in the same process."""
     names = symbols("--defined-only")
-    assert names
-    prefix = f"qola::{PLAN['namespace']}::"
-    assert [name for name in names if not name.split("(")[0].startswith(prefix)] == []
-    assert any(name.startswith(f"{prefix}mha_fwd(") for name in names)
+    entries = [f"qola::{PLAN['namespace']}::{entry['name']}" for entry in MODULE["entries"]]
+    assert sorted(name.split("(")[0] for name in names) == sorted(entries)
+    assert entries
 
 
 def dynamic(tag: str) -> list[str]:
@@ -98,16 +105,35 @@ def descriptors(arch: str, directory: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-@pytest.mark.parametrize("arch", PLAN["archs"])
+def test_nothing_ends_the_process_or_asks_where_kernels_are() -> None:
+    """Prevents: AITER's exit(0) on a failing HIP call, or AITER_ASM_DIR obeyed."""
+    ending = {"exit", "_exit", "_Exit", "quick_exit", "getenv", "secure_getenv"}
+    assert ending & set(symbols("--undefined-only")) == set()
+    assert b"AITER_ASM_DIR" not in LIBRARY.read_bytes()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
 def test_code_objects_hold_the_planned_kernels(arch: str, tmp_path: Path) -> None:
     """Prevents: a library that misses a planned kernel instance, or holds one nobody planned."""
     found = [of_symbol(name) for name in descriptors(arch, tmp_path)]
-    planned = [of_plan(kernel) for kernel in PLAN["kernels"] if arch in kernel["archs"]]
-    assert len(planned) == 18
+    planned = [of_plan(kernel) for kernel in KERNELS if arch in kernel["archs"]]
+    assert planned
     assert sorted(found) == sorted(planned)
+
+
+def test_code_objects_are_embedded_as_they_are() -> None:
+    """Prevents: an assembly kernel that is missing, altered, or of an arch that is left out."""
+    data = LIBRARY.read_bytes()
+    for planned in MODULE["code_objects"]:
+        content = (TREE / planned["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == planned["sha256"]
+        position = data.find(content)
+        assert (position >= 0) == (planned["arch"] in ARCHS), planned["key"]
+        assert position < 0 or position % 4096 == 0, planned["key"]
+        assert (planned["key"].encode() + b"\0" in data) == (planned["arch"] in ARCHS)
 
 
 def test_no_code_for_other_archs(tmp_path: Path) -> None:
     """Prevents: kernels compiled for archs that the manifest does not name."""
     text = extract_code_objects(tmp_path)
-    assert set(re.findall(r"amdhsa--(gfx\w+)", text)) == set(PLAN["archs"])
+    assert set(re.findall(r"amdhsa--(gfx\w+)", text)) == set(ARCHS)

@@ -153,18 +153,18 @@ def test_a_prepared_tree_is_taken_as_it_is(wheel: WheelSource, tmp_path: Path) -
 
 
 def test_another_tree_is_replaced_only_on_request(
-    wheel: WheelSource, patch: Path, tmp_path: Path
+    local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
     """Prevents: libraries built with yesterday's patches; work of a user's deleted unasked."""
-    tree = prepare_tree(wheel, tmp_path / "tree")
+    tree = prepare_tree(local, tmp_path / "tree")
     with pytest.raises(AiterError, match="another AITER tree"):
-        prepare_tree(wheel, tree, [patch])
-    prepare_tree(wheel, tree, [patch], replace_existing=True)
-    assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// two\n"
+        prepare_tree(local, tree, [patch])
+    prepare_tree(local, tree, [patch], replace_existing=True)
+    assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
     (tree / "AITER.json").unlink()
     with pytest.raises(AiterError, match="something that is no prepared AITER tree"):
-        prepare_tree(wheel, tree, replace_existing=True)
-    assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// two\n"
+        prepare_tree(local, tree, replace_existing=True)
+    assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
 
 
 def test_a_tampered_wheel_leaves_nothing(wheel: WheelSource, tmp_path: Path) -> None:
@@ -176,15 +176,15 @@ def test_a_tampered_wheel_leaves_nothing(wheel: WheelSource, tmp_path: Path) -> 
 
 
 def test_a_patch_that_fails_leaves_what_was_there(
-    wheel: WheelSource, patch: Path, tmp_path: Path
+    local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
     """Prevents: a good tree lost to a patch that does not fit, or one half patched."""
-    tree = prepare_tree(wheel, tmp_path / "trees/tree")
+    tree = prepare_tree(local, tmp_path / "trees/tree")
     patch.write_text(PATCH.replace("// one", "// once"))
     with pytest.raises(AiterError) as error:
-        prepare_tree(wheel, tree, [patch], replace_existing=True)
+        prepare_tree(local, tree, [patch], replace_existing=True)
     assert "-// once" in str(error.value)
-    assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// one\n"
+    assert (tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     assert beside(tree) == ["tree"]
 
 
@@ -228,10 +228,11 @@ def test_a_copy_of_a_directory(local: LocalSource, patch: Path, tmp_path: Path) 
 
 
 def test_a_copy_of_a_prepared_tree_keeps_its_pin(
-    wheel: WheelSource, patch: Path, tmp_path: Path
+    local: LocalSource, patch: Path, tmp_path: Path
 ) -> None:
     """Prevents: a patched tree that counts as unpatched once it was copied."""
-    first = prepare_tree(wheel, tmp_path / "first", [patch])
+    (local.path / "AITER.json").write_text('{"kind": "wheel", "version": "1.0", "patches": []}')
+    first = prepare_tree(local, tmp_path / "first", [patch])
     more = write(tmp_path, {"2.patch": PATCH.replace("two", "3").replace("one", "two")}) / "2.patch"
     second = prepare_tree(LocalSource(first), tmp_path / "second", [more])
     assert pinned_id(second) == "1.0"
