@@ -104,11 +104,10 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
             for path in (QOLA / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
-    assert {
-        name.removeprefix("qola/_ruleset/") for name in names if "_ruleset/" in name
-    } == expected
+    ruleset = {name for name in names if name.startswith("qola/_ruleset/")}
+    assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
     # Beside it there is Python, and what it reads.
-    rest = {name for name in names if "_ruleset/" not in name and ".dist-info/" not in name}
+    rest = {name for name in names - ruleset if ".dist-info/" not in name}
     assert {Path(name).suffix for name in rest} <= {".py", ".json"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
