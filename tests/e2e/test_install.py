@@ -85,6 +85,7 @@ def test_commands(installed: Installed) -> None:
     """Prevents: a pip install without the command, or one that needs the checkout."""
     assert installed.run("--version").stdout == f"qola {__version__}\n"
     text = installed.run("build", "--help").stdout
+    assert "usage: qola checkout" in installed.run("checkout", "--help").stdout
     for option in (
         *("--manifest", "--output-dir", "--aiter-root", "--aiter-commit", "--patches-dir"),
         *("--arch", "--mode", "--skip-checkout", "--verbose", "--group"),
