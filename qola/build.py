@@ -127,7 +127,9 @@ def build_kernels(
         aiter=aiter,
         archs=chosen_archs,
         mode=build_mode,
+        # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
         override_aiter_commit=skip_checkout
+        or manifest.patches_dir is not None
         or (request.commit_asked and manifest.aiter_commit not in (None, request.commit)),
         disk_cache=cache / "disk",
     )

@@ -34,7 +34,8 @@ EXIT_UNEXPECTED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 1, 2
 
 _EXIT_CODES = """\
 exit codes: 0 done; 1 an error of qola's own; 2 wrong usage, an invalid manifest, or a query that
-finds nothing; 3 the AITER tree, 4 a generator, 6 the plan: what is wrong is on standard error"""
+finds nothing; 3 the AITER tree, 4 a generator, 6 the plan: what is wrong is on standard error;
+qola build has more: qola build --help"""
 
 _QUERY = """\
 A query is any number of
@@ -448,3 +449,8 @@ def _print_summary(found: Sequence[Verdict], as_json: bool, console: Console) ->
             numbers=1,
         )
     )
+
+
+if __name__ == "__main__":
+    # As ROCm/QoLA's CMake functions call it: python -m qola.cli.
+    sys.exit(main())

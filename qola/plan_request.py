@@ -148,7 +148,7 @@ def check(request: Request) -> list[Finding]:
 def _unpatched(request: Request) -> Iterator[Finding]:
     """Finds patches the manifest asks for that the tree does not have, just these in this order."""
     manifest = request.manifest
-    if not manifest.patches_dir or request.patches == request.aiter_patches:
+    if not manifest.patches_dir or request.overridden or request.patches == request.aiter_patches:
         return
     have, want = (
         {pin.name: pin.sha256 for pin in pins} for pins in (request.aiter_patches, request.patches)

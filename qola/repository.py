@@ -39,7 +39,10 @@ def manifest_repository(args: argparse.Namespace) -> None:
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
     # Before anything can fail: a directory that is corrected has to be looked at again.
-    write_if_changed(output / "patches_dir.txt", manifest.patches_dir or "")
+    own_patches = not args.override_aiter_commit
+    write_if_changed(
+        output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
+    )
     request = Request(
         name=args.name,
         manifest=manifest,
@@ -48,7 +51,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         aiter_id=pinned_id(args.aiter),
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(args.aiter),
-        patches=manifest_patches(manifest, args.manifest),
+        patches=manifest_patches(manifest, args.manifest) if own_patches else (),
         archs=tuple(args.arch),
         default_archs=split_archs(args.gpu_archs),
         mode=args.mode,

@@ -237,7 +237,7 @@ _manifest = tag_class(
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
         "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's; cpp_itfs is what can be planned.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
-        "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another; a warning says so."),
+        "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
     },
     doc = "A manifest: becomes @qola_<name> with one target per module.",
 )

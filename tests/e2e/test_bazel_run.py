@@ -41,7 +41,7 @@ def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     (root / "MODULE.bazel").write_text('module(name = "probe")\n')
     (root / "BUILD.bazel").write_text(BUILD)
     (root / "planned/BUILD.bazel").write_text(FAILING)
-    rc = f"startup --output_base={directory / 'base'} --max_idle_secs=60\n"
+    rc = f"startup --output_base={directory / 'base'} --max_idle_secs=30\n"
     (root / ".bazelrc").write_text(rc + "common --lockfile_mode=off\n")
     instance = Bazel(root, directory / "base", directory / "disk")
     yield instance
@@ -129,7 +129,8 @@ except KeyboardInterrupt:
     assert process.returncode == code
     assert out == "stopping Bazel\n"
     # Nobody holds the lock any more: this one does not wait.
-    bazel.run("info", "--noblock_for_lock", "release")
+    command = [bazel_program(), "--noblock_for_lock", "info", "release"]
+    subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
 
 
 def test_no_bazel(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def test_commands(installed: Installed) -> None:
     """Prevents: a pip install without the command, or one that needs the checkout."""
     assert installed.run("--version").stdout == f"qola {__version__}\n"
     text = installed.run("build", "--help").stdout
+    assert "usage: qola checkout" in installed.run("checkout", "--help").stdout
     for option in (
         *("--manifest", "--output-dir", "--aiter-root", "--aiter-commit", "--patches-dir"),
         *("--arch", "--mode", "--skip-checkout", "--verbose", "--group"),
@@ -104,11 +105,10 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
             for path in (QOLA / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
-    assert {
-        name.removeprefix("qola/_ruleset/") for name in names if "_ruleset/" in name
-    } == expected
+    ruleset = {name for name in names if name.startswith("qola/_ruleset/")}
+    assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
     # Beside it there is Python, and what it reads.
-    rest = {name for name in names if "_ruleset/" not in name and ".dist-info/" not in name}
+    rest = {name for name in names - ruleset if ".dist-info/" not in name}
     assert {Path(name).suffix for name in rest} <= {".py", ".json"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
