@@ -12,6 +12,7 @@ from typing import Any
 
 from qola import __version__
 from qola.errors import Finding
+from qola.python_module import PythonModule
 
 SCHEMA_VERSION = 1
 """Raised with every change that an existing reader of plan.json would misread."""
@@ -116,9 +117,10 @@ class Plan:
         packages: compiler flags and header set of each package of kernels.
         header_sets: the header sets, by name.
         kernels: kernel instances of all modules, sorted by package, in dispatch order.
-        modules: the libraries.
+        modules: the attention libraries.
         warnings: what a user should know although it builds.
         inputs: files of the tree the plan depends on, relative, sorted.
+        python_modules: the modules that Python imports.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Plan:
     modules: tuple[PlannedModule, ...]
     warnings: tuple[Finding, ...]
     inputs: tuple[str, ...]
+    python_modules: tuple[PythonModule, ...] = ()
 
 
 @dataclass(frozen=True)

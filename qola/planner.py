@@ -25,6 +25,7 @@ from qola.plan import (
     library_file,
 )
 from qola.plan_request import ENTRY_POINTS, Request, check, configure, resolve_archs
+from qola.python_module import plan_python_module
 
 __all__ = ["ENTRY_POINTS", "Request", "build_plan", "explain", "include_dirs"]
 
@@ -69,10 +70,21 @@ def build_plan(
     with ThreadPoolExecutor(max_workers=2) as pool:
         # Each module's generators run in processes of their own.
         generated = list(
-            pool.map(lambda spec: _generate(request, spec, archs, output), request.manifest.modules)
+            pool.map(lambda spec: _generate(request, spec, archs, output), _attention(request))
         )
     warnings += [w for module in generated for w in module.kernels.warnings]
     header_sets, packages, kernels, modules = _assemble(request, archs, generated, output)
+    python_modules = tuple(
+        plan_python_module(
+            request.tree,
+            configure(request, spec),
+            spec.drop_srcs,
+            output,
+            request.manifest.place("modules", spec.index, "name"),
+        )
+        for spec in request.manifest.modules
+        if spec.name not in ENTRY_POINTS
+    )
     return Plan(
         name=request.name,
         namespace=request.manifest.namespace,
@@ -87,16 +99,20 @@ def build_plan(
         header_sets=header_sets,
         kernels=kernels,
         modules=modules,
+        python_modules=python_modules,
         warnings=tuple(warnings),
         inputs=_inputs(
             request.tree,
             header_sets,
-            (
-                src
-                for m in generated
-                for src in m.config.srcs
-                if (request.tree.root / src).is_file()
-            ),
+            [
+                *(
+                    src
+                    for m in generated
+                    for src in m.config.srcs
+                    if (request.tree.root / src).is_file()
+                ),
+                *(file for m in python_modules for file in m.inputs),
+            ],
         ),
     )
 
@@ -122,8 +138,12 @@ def explain(
     progress(f"{request.name}: comparing with every kernel of the receipts in use")
     return tuple(
         (spec, _generate(request, spec, archs, output, explain=True).kernels.explanations)
-        for spec in request.manifest.modules
+        for spec in _attention(request)
     )
+
+
+def _attention(request: Request) -> list[ModuleSpec]:
+    return [spec for spec in request.manifest.modules if spec.name in ENTRY_POINTS]
 
 
 def _generate(
