@@ -354,6 +354,9 @@ def _print_plan(plan: Plan, console: Console) -> None:
                 numbers=len(dtypes) + len(modes) + 1,
             )
         )
+    for python in plan.python_modules:
+        console.line()
+        console.line(f"{python.name}: {python.library}, a Python module")
 
 
 def _list(args: argparse.Namespace, around: Surroundings) -> None:

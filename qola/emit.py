@@ -13,9 +13,11 @@ from qola.codegen.types import arch_sets
 from qola.starlark import call as _call
 from qola.starlark import inline_list as _inline
 from qola.starlark import string as _string
+from qola.starlark import string_dict as _string_dict
 from qola.starlark import string_list as _list
 
 _ENTRY_LABEL = "@qola//qola/cpp_itfs:{entry}.cpp"
+_PYTHON_HEADERS = ("@qola_pip_pybind11//:headers", "@qola_python//:headers")
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"
 
@@ -98,7 +100,42 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                 },
             )
         )
-    return _file(source, ["bundle_files", "header_set", "module_library", "public_headers"], calls)
+    python_modules = plan.get("python_modules", ())
+    calls += [call for module in python_modules for call in _python_module(plan, module, aiter)]
+    symbols = ["bundle_files", "header_set"]
+    symbols += ["module_library", "public_headers"] if plan["modules"] else []
+    symbols += ["python_module"] if python_modules else []
+    return _file(source, symbols, calls)
+
+
+def _python_module(plan: Mapping[str, Any], module: Mapping[str, Any], aiter: str) -> list[str]:
+    name = module["name"]
+    return [
+        _call(
+            "header_set",
+            {
+                "name": _string(f"{name}.headers"),
+                "headers": _list((f"@{aiter}//:{file}" for file in module["headers"]), 4),
+                "include_dirs": _list(module["include_dirs"], 4),
+                "tree": _string(_TREE_LABEL.format(repository=aiter)),
+            },
+        ),
+        _call(
+            "python_module",
+            {
+                "name": _string(name),
+                "archs": _inline(plan["archs"]),
+                "bundle_files": _string(":bundle_files"),
+                "copts": _list(module["copts"], 4),
+                "export_list": _string(f"{name}.exports"),
+                "file": _string(module["library"]),
+                "headers": _string(f":{name}.headers"),
+                "plan": _string("plan.json"),
+                "sources": _string_dict({s["name"]: s["file"] for s in module["sources"]}),
+                "deps": _list(_PYTHON_HEADERS, 4),
+            },
+        ),
+    ]
 
 
 def _asm_domain(module: Mapping[str, Any]) -> dict[str, str]:

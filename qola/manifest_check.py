@@ -130,7 +130,7 @@ def _check_modes(
             yield Finding(
                 manifest.place("modules", module.index, "mode"),
                 f"{module.name} in mode pybind{'' if module.mode else ' (by default)'}",
-                "mode cpp_itfs: planning pybind modules is not available yet",
+                "mode cpp_itfs: it has a C++ interface alone",
                 f'write mode = "cpp_itfs" in the [[modules]] table of {module.name}',
             )
 

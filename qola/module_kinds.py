@@ -83,8 +83,7 @@ def classify(
     """
     if name in ATTENTION:
         return ModuleKind("attention")
-    own = [(key, value) for key, value in overrides if key in _DECIDING]
-    config = tree.module(name, overrides=[*((key, ()) for key in _IRRELEVANT), *own])
+    config = deciding_config(tree, name, overrides)
     python = None
     for found in _includes(tree, config, frozenset(drop_srcs)):
         if _TORCH.match(found.name) and not config.torch_exclude:
@@ -92,6 +91,23 @@ def classify(
         if python is None and _PYTHON.match(found.name):
             python = found
     return ModuleKind("torch_free", python=python)
+
+
+def deciding_config(
+    tree: AiterTree, name: str, overrides: Iterable[tuple[str, object]] = ()
+) -> ModuleConfig:
+    """Evaluate of an entry what decides the kind: sources, include directories, what it is.
+
+    Args:
+        tree: the AITER tree.
+        name: one of its modules.
+        overrides: the manifest's values instead of the entry's.
+
+    Raises:
+        AiterError: these cannot be read.
+    """
+    own = [(key, value) for key, value in overrides if key in _DECIDING]
+    return tree.module(name, overrides=[*((key, ()) for key in _IRRELEVANT), *own])
 
 
 def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> Iterator[str]:

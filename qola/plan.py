@@ -12,6 +12,7 @@ from typing import Any
 
 from qola import __version__
 from qola.errors import Finding
+from qola.python_module import PythonModule
 
 SCHEMA_VERSION = 2
 """Raised with every change that an existing reader of plan.json would misread."""
@@ -152,11 +153,12 @@ class Plan:
         packages: compiler flags and header set of each package of kernels.
         header_sets: the header sets, by name.
         kernels: kernel instances of all modules, sorted by package, in dispatch order.
-        modules: the libraries.
+        modules: the attention libraries.
         warnings: what a user should know although it builds.
         inputs: files of the tree the plan depends on, relative, sorted.
         configs: tuning data for a bundle, files of the tree, relative, sorted.
         licenses: license texts for a bundle, files of the tree, relative, sorted.
+        python_modules: the modules that Python imports.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Plan:
     inputs: tuple[str, ...]
     configs: tuple[str, ...]
     licenses: tuple[str, ...]
+    python_modules: tuple[PythonModule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,13 @@ def check(request: Request) -> list[Finding]:
         modules=tree.module_names(),
         receipts=lambda module: codegen.known_receipts(tree, module),
         aiter_id=request.aiter_id or tree.version,
-        # Other modules are refused below; their entries may not even be evaluable.
+        # Of modules that need PyTorch, not every key can be evaluated.
         srcs_of=lambda module: (
-            configure(request, specs[module]).srcs if module in MODULE_ENTRIES else ()
+            (
+                configure(request, specs[module])
+                if module in MODULE_ENTRIES
+                else module_kinds.deciding_config(tree, module, specs[module].overrides)
+            ).srcs
         ),
         rocm_version=request.rocm_version or None,
         overridden=request.overridden,
@@ -175,7 +179,7 @@ def _unpatched(request: Request) -> Iterator[Finding]:
 
 
 def _unplannable(request: Request) -> Iterator[Finding]:
-    """Finds modules that are none of MODULE_ENTRIES, and says why each cannot be built."""
+    """Finds modules beside MODULE_ENTRIES that cannot be built, and says why."""
     manifest, known = request.manifest, request.tree.module_names()
     for spec in manifest.modules:
         if spec.name in MODULE_ENTRIES or spec.name not in known:
@@ -186,12 +190,12 @@ def _unplannable(request: Request) -> Iterator[Finding]:
         )
         if kind.kind == "needs_torch":
             yield module_kinds.torch_finding(place, spec.name, kind)
-        else:
+        elif manifest.module_mode(spec, request.mode) != "pybind":
             yield Finding(
-                place,
-                f"{spec.name}, which cannot be planned yet",
-                f"a module out of {', '.join(MODULE_ENTRIES)}",
-                "remove it from the manifest",
+                manifest.place("modules", spec.index, "mode"),
+                f"{spec.name} in mode cpp_itfs",
+                f"mode pybind: only {' and '.join(MODULE_ENTRIES)} have a C++ interface",
+                f'write mode = "pybind" in the [[modules]] table of {spec.name}',
             )
 
 

@@ -29,6 +29,7 @@ from qola.plan import (
     library_file,
 )
 from qola.plan_request import Request, check, configure, resolve_archs
+from qola.python_module import plan_python_module
 
 __all__ = ["Request", "build_plan", "explain", "include_dirs"]
 
@@ -73,10 +74,21 @@ def build_plan(
     with ThreadPoolExecutor(max_workers=2) as pool:
         # Each module's generators run in processes of their own.
         generated = list(
-            pool.map(lambda spec: _generate(request, spec, archs, output), request.manifest.modules)
+            pool.map(lambda spec: _generate(request, spec, archs, output), _attention(request))
         )
     warnings += [w for module in generated for w in module.kernels.warnings]
     header_sets, packages, kernels, modules = _assemble(request, archs, generated, output)
+    python_modules = tuple(
+        plan_python_module(
+            request.tree,
+            configure(request, spec),
+            spec.drop_srcs,
+            output,
+            request.manifest.place("modules", spec.index, "name"),
+        )
+        for spec in request.manifest.modules
+        if spec.name not in MODULE_ENTRIES
+    )
     return Plan(
         name=request.name,
         namespace=request.manifest.namespace,
@@ -92,16 +104,20 @@ def build_plan(
         header_sets=header_sets,
         kernels=kernels,
         modules=modules,
+        python_modules=python_modules,
         warnings=tuple(warnings),
         inputs=_inputs(
             request.tree,
             header_sets,
-            (
-                src
-                for m in generated
-                for src in (*m.config.srcs, *(c.file for c in m.kernels.code_objects))
-                if (request.tree.root / src).is_file()
-            ),
+            [
+                *(
+                    src
+                    for m in generated
+                    for src in (*m.config.srcs, *(c.file for c in m.kernels.code_objects))
+                    if (request.tree.root / src).is_file()
+                ),
+                *(file for m in python_modules for file in m.inputs),
+            ],
         ),
         configs=bundle_files.configs(request.tree),
         licenses=bundle_files.licenses(request.tree),
@@ -129,8 +145,12 @@ def explain(
     progress(f"{request.name}: comparing with every kernel of the receipts in use")
     return tuple(
         (spec, _generate(request, spec, archs, output, explain=True).kernels.explanations)
-        for spec in request.manifest.modules
+        for spec in _attention(request)
     )
+
+
+def _attention(request: Request) -> list[ModuleSpec]:
+    return [spec for spec in request.manifest.modules if spec.name in MODULE_ENTRIES]
 
 
 def _generate(

@@ -18,6 +18,7 @@ from qola.patch_pins import manifest_patches, recorded_patches
 from qola.plan import from_json, to_json
 from qola.plan_request import split_archs
 from qola.planner import Request, build_plan
+from qola.python_module import export_list
 from qola.schema import BUILD_MODES
 
 
@@ -70,6 +71,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     )
     for module in plan.modules:
         write_if_changed(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+    for python in plan.python_modules:
+        write_if_changed(output / f"{python.name}.exports", export_list(python.symbol))
     if plan.warnings:
         count = f"{len(plan.warnings)} warning{'s' if len(plan.warnings) > 1 else ''}"
         print(f"{args.display} is planned, with {count}", file=sys.stderr)

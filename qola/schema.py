@@ -283,7 +283,7 @@ BUILD = Table(
         Field(
             "mode",
             Kind.TEXT,
-            "pybind: Python modules on PyTorch; cpp_itfs: C++ libraries without it",
+            "pybind: Python modules; cpp_itfs: C++ libraries",
             "`pybind`",
             allowed=BUILD_MODES,
             aliases=(("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind")),

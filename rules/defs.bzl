@@ -12,6 +12,7 @@ load("//rules/private:kernel_instances.bzl", _kernel_instances = "kernel_instanc
 load("//rules/private:module_library.bzl", _module_library = "module_library")
 load("//rules/private:providers.bzl", _QolaLibraryInfo = "QolaLibraryInfo")
 load("//rules/private:public_headers.bzl", _public_headers = "public_headers")
+load("//rules/private:python_module.bzl", _python_module = "python_module")
 load("//rules/private:qola_bundle.bzl", _qola_bundle = "qola_bundle")
 load("//rules/private:qola_library.bzl", _qola_library = "qola_library")
 
@@ -25,3 +26,4 @@ header_set = _header_set
 kernel_instances = _kernel_instances
 module_library = _module_library
 public_headers = _public_headers
+python_module = _python_module

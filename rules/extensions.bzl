@@ -12,6 +12,7 @@ load("//rules/private:aiter_wheel.bzl", "aiter_wheel")
 load("//rules/private:kernel_repository.bzl", "kernel_repository")
 load("//rules/private:manifest_repository.bzl", "manifest_repository")
 load("//rules/private:pip_repository.bzl", "pip_repository")
+load("//rules/private:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
 
 _DEFAULT_AITER = "aiter"
@@ -145,13 +146,13 @@ qola: two ROCm installations
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "pip_bundle", "pip_runtime"] or name.startswith("kernels_")
+    taken = name in ["rocm", "python"] or name.startswith("kernels_") or name.startswith("pip_")
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail("""
 qola: a manifest's name becomes the repository @qola_<name>
   place:    {place}
   found:    name = "{name}"
-  expected: small letters, digits and _, a letter first; not rocm, pip_bundle, pip_runtime or kernels_...
+  expected: small letters, digits and _, a letter first; not rocm, python, kernels_... or pip_...
   fix:      rename it""".format(name = name, place = place))
 
 def _qola_impl(mctx):
@@ -159,6 +160,14 @@ def _qola_impl(mctx):
     _declare_rocm(mctx)
     for name in ["bundle", "runtime"]:
         pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
+
+    # For modules that Python imports; fetched when one is built.
+    pip_repository(
+        name = "qola_pip_pybind11",
+        headers = "pybind11/include",
+        requirements = Label("//third_party/python:pybind11.txt"),
+    )
+    python_headers(name = "qola_python")
 
     plans = {name: [] for name in trees}
     for name, entry in _collect(mctx, "manifest").items():

@@ -22,6 +22,16 @@ py_library(
 )
 '''
 
+_HEADERS = '''
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["site/{headers}/**/*.h"]),
+    includes = ["site/{headers}"],
+)
+'''
+
 def _pip_repository_impl(rctx):
     python = host_python(rctx)
     requirements = rctx.path(rctx.attr.requirements)
@@ -59,11 +69,13 @@ qola: ToolchainError: pip could not install qola's Python packages
             python = python,
         ))
     rctx.symlink(requirements, "requirements.txt")
-    rctx.file("BUILD.bazel", _BUILD, executable = False)
+    headers = _HEADERS.format(headers = rctx.attr.headers) if rctx.attr.headers else ""
+    rctx.file("BUILD.bazel", _BUILD + headers, executable = False)
 
 pip_repository = repository_rule(
     implementation = _pip_repository_impl,
     attrs = {
+        "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
         "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
     },
     doc = "Installs pinned wheels and offers them as //:packages. An index, mirror or certificate comes from pip's own configuration.",

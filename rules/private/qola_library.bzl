@@ -67,7 +67,7 @@ qola_library = rule(
     },
     doc = """The shared library of one module of a manifest.
 
-Builds `<namespace>_<module>.so` under the kernel transition: optimised, for
+Builds `<namespace>_<module>.so` (of a Python module, `<module>.so`) under the kernel transition: optimised, for
 ROCm, untouched by the --copt, --features or -c of the surrounding build. As a
 dependency of cc_binary or cc_library it brings the public headers and links
 the library dynamically. The output group `plan` is plan.json.

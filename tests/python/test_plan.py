@@ -39,6 +39,9 @@ mode = "cpp_itfs"
 name = "libmha_fwd"
 [[modules]]
 name = "libmha_bwd"
+[[modules]]
+name = "module_aiter_enum"
+mode = "pybind"
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = [128, [192, 128]]

@@ -1,0 +1,40 @@
+"""python_headers: Python.h of the Python that repository rules run."""
+
+load(":host_python.bzl", "host_python")
+
+_BUILD = '''# Written by @qola//rules/private:python_headers.bzl.
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**/*.h"]),
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+'''
+
+def _python_headers_impl(rctx):
+    python = host_python(rctx)
+    result = rctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+    include = rctx.path(result.stdout.strip())
+    if result.return_code != 0 or not include.get_child("Python.h").exists:
+        fail("""
+qola: ToolchainError: no headers of Python
+  place:    {place}
+  found:    no Python.h in {include}
+  expected: the headers of {python}: a manifest asks for a module that Python imports
+  fix:      install them (Debian: apt-get install python3-dev), or set QOLA_PYTHON to a Python that has them""".format(
+            include = include,
+            place = "QOLA_PYTHON" if rctx.getenv("QOLA_PYTHON") else "python3 on PATH",
+            python = python,
+        ))
+    rctx.watch(include.get_child("patchlevel.h"))
+    rctx.symlink(include, "include")
+    rctx.file("BUILD.bazel", _BUILD, executable = False)
+
+python_headers = repository_rule(
+    implementation = _python_headers_impl,
+    doc = "Offers Python's headers as //:headers. Fetched only for manifests with a Python module.",
+    environ = ["QOLA_PYTHON"],
+)

@@ -1,0 +1,72 @@
+"""A module that Python imports, built from a manifest: what Python finds in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
+HEADER = Path(os.environ["QOLA_TEST_AITER_TREE"]) / "aiter_meta/csrc/include/aiter_enum.h"
+
+PRINT_ENUMS = """\
+import json, module_aiter_enum as m
+enums = {k: v for k, v in vars(m).items() if isinstance(v, type)}
+found = {name: {k: int(v) for k, v in e.__members__.items()} for name, e in enums.items()}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, dict[str, int]]:
+    """Return the enums of the module, as a plain Python with nothing else on its path has them."""
+    run = subprocess.run(
+        [os.environ.get("QOLA_PYTHON") or "python3", "-S", "-c", PRINT_ENUMS],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(LIBRARY.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found: dict[str, dict[str, int]] = json.loads(run.stdout)
+    return found
+
+
+def header_enums() -> dict[str, dict[str, int]]:
+    """Return the enums that AITER's header declares."""
+    enums = {}
+    for name, body in re.findall(r"enum class (\w+)[^{]*\{(.*?)\}", HEADER.read_text(), re.DOTALL):
+        value, members = -1, {}
+        for member, given in re.findall(r"(\w+)(?:\s*=\s*(-?\d+))?,", body):
+            value = int(given) if given else value + 1
+            members[member] = value
+        enums[name] = members
+    return enums
+
+
+def test_python_imports_it(imported: dict[str, dict[str, int]]) -> None:
+    """Prevents: a module that links and that no Python can import, or that needs PyTorch."""
+    declared = header_enums()
+    assert {"ActivationType", "QuantType"} <= set(declared)
+    assert imported == {name: declared[name] for name in imported}
+    assert {"ActivationType", "QuantType"} <= set(imported)
+
+
+def test_one_symbol_leaves_it() -> None:
+    """Prevents: pybind11's symbols mixed up with those of another module in the process."""
+    names = subprocess.run(
+        ["nm", "--dynamic", "--defined-only", "--format=just-symbols", LIBRARY],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert names == ["PyInit_module_aiter_enum"]
+
+
+def test_its_name_is_the_one_python_looks_for() -> None:
+    """Prevents: a prefix in the file's name, with which `import` does not find it."""
+    assert LIBRARY.name == "module_aiter_enum.so"
