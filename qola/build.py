@@ -47,6 +47,8 @@ Progress = Callable[[str], None]
 _SHOWN_FAILURES = 3
 """Different errors of a module that are shown; the targets of others are counted."""
 
+_NO_ROCM = "qola: ToolchainError: "
+
 _CLASSES = {
     error.__name__: error
     for error in (AiterError, CodegenError, ManifestError, PlanError, ToolchainError)
@@ -263,7 +265,8 @@ def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetRes
     """Returns each module's result.
 
     Raises:
-        QolaError: not one was tried: Bazel could not make the plan or load the targets.
+        QolaError: not one was tried: Bazel could not make the plan or load the targets, or
+            there is no compiler.
     """
     results = {
         module: events.targets[label]
@@ -273,8 +276,13 @@ def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetRes
     tried = any(result.success or result.failures for result in results.values())
     if not tried and events.exit_code:
         raise _as_error(events.errors())
-    missing = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
-    return {module: results.get(module, missing) for module in modules}
+    if not any(result.success for result in results.values()):
+        # What stands in for the compiler on a machine without ROCm fails every action alike.
+        said = map(_said, events.failed.values())
+        if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
+            raise _as_error([missing_rocm])
+    untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
+    return {module: results.get(module, untried) for module in modules}
 
 
 def _as_error(messages: Sequence[str]) -> QolaError:

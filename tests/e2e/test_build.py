@@ -167,6 +167,9 @@ def test_errors_before_anything_is_built(user: User) -> None:
     assert user.build("--arch", "gfx90a").returncode == 2
     assert user.build("--arch", "native").returncode == 5
     assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
+    rocm = user.build("--bazel-arg=--repo_env=ROCM_PATH=/no/rocm/here")
+    assert rocm.returncode == 5
+    assert "no ROCm compiler on this machine" in rocm.stderr
     (user.directory / "wrong.toml").write_text("[[module]]\n")
     wrong = user.run("build", "--manifest", "wrong.toml", "--output-dir", "out")
     assert wrong.returncode == 2
