@@ -44,6 +44,7 @@ class BundleInputs:
 
     Attributes:
         name: the bundle's name.
+        archs: what the libraries are built for: all of the plan's, or some.
         libraries: libraries of one manifest.
         headers: the headers that may be read.
         plan: plan.json of the manifest.
@@ -56,6 +57,7 @@ class BundleInputs:
     """
 
     name: str
+    archs: tuple[str, ...]
     libraries: tuple[LibraryInput, ...]
     headers: tuple[str, ...]
     plan: str
@@ -74,7 +76,9 @@ class BundleInputs:
             LibraryInput(library["path"], tuple(library["include_dirs"]))
             for library in data.pop("libraries")
         )
-        lists = {key: tuple(data.pop(key)) for key in ("headers", "configs", "license_files")}
+        lists = {
+            key: tuple(data.pop(key)) for key in ("archs", "headers", "configs", "license_files")
+        }
         return BundleInputs(**{**data, **lists, "libraries": libraries})
 
 
@@ -114,6 +118,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
     record = manifest_record(
         plan,
         facts,
+        archs=inputs.archs,
         plan_sha256=sha256_of(Path(inputs.plan)),
         origin=json.loads(_text(posixpath.join(inputs.tree, "AITER.json"))),
         toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},

@@ -36,6 +36,7 @@ def manifest_record(
     plan: Mapping[str, Any],
     libraries: Mapping[str, LibraryFacts],
     *,
+    archs: Sequence[str],
     plan_sha256: str,
     origin: Mapping[str, Any],
     toolchain: Mapping[str, str],
@@ -46,13 +47,14 @@ def manifest_record(
     Args:
         plan: plan.json as data.
         libraries: the bundle's libraries by file name; modules without one are left out.
+        archs: what the libraries are built for.
         plan_sha256: digest of plan.json.
         origin: AITER.json of the tree.
         toolchain: versions of what compiled.
         generated_at: a time to state; None for none, which is what makes bundles comparable.
     """
     modules = [
-        _module(plan, module, libraries[module["library"]])
+        _module(plan, module, libraries[module["library"]], frozenset(archs))
         for module in plan["modules"]
         if module["library"] in libraries
     ]
@@ -61,7 +63,7 @@ def manifest_record(
         "qola": plan["qola"],
         "name": plan["name"],
         "namespace": plan["namespace"],
-        "archs": list(plan["archs"]),
+        "archs": list(archs),
         "inputs": {
             "aiter": {
                 **plan["aiter"],
@@ -76,7 +78,7 @@ def manifest_record(
         "summary": {"total": len(modules), "success": len(modules), "failed": 0},
         # What ROCm/QoLA's manifest.json has besides, in its form.
         "generated_at": generated_at,
-        "gpu_archs": ";".join(plan["archs"]),
+        "gpu_archs": ";".join(archs),
         "aiter_root": None,
         "manifest_src": None,
     }
@@ -100,12 +102,16 @@ def public_url(url: str) -> str:
 
 
 def _module(
-    plan: Mapping[str, Any], module: Mapping[str, Any], library: LibraryFacts
+    plan: Mapping[str, Any],
+    module: Mapping[str, Any],
+    library: LibraryFacts,
+    archs: frozenset[str],
 ) -> dict[str, Any]:
     kernels: dict[str, list[str]] = {}
     for index in module["kernels"]:
         kernel = plan["kernels"][index]
-        kernels.setdefault(kernel["direction"], []).append(kernel["name"])
+        if not archs.isdisjoint(kernel["archs"]):
+            kernels.setdefault(kernel["direction"], []).append(kernel["name"])
     namespace = plan["namespace"]
     scope = f"qola::{namespace}::" if namespace else "qola::"
     record = {
@@ -127,8 +133,9 @@ def _module(
         "so_path": library.path,
         "duration_s": None,
     }
-    if "code_objects" in module:
-        record["code_objects"] = [dict(entry) for entry in module["code_objects"]]
+    record["code_objects"] = [
+        dict(entry) for entry in module["code_objects"] if entry["arch"] in archs
+    ]
     return record
 
 

@@ -39,6 +39,7 @@ def _qola_bundle_directory_impl(ctx):
     directory = ctx.actions.declare_directory(ctx.label.name)
     inputs = ctx.actions.declare_file(ctx.label.name + ".inputs.json")
     ctx.actions.write(inputs, json.encode_indent({
+        "archs": info.archs,
         "configs": [file.path for file in info.bundle_files.configs],
         "generated_at": ctx.attr.generated_at,
         "headers": [file.path for file in headers.to_list()],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -183,10 +184,10 @@ def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
 
 
 KERNELS = [
-    {"name": "k2", "direction": "fwd"},
-    {"name": "s1", "direction": "fwd_splitkv"},
-    {"name": "k1", "direction": "fwd"},
-    {"name": "other", "direction": "bwd"},
+    {"name": "k2", "direction": "fwd", "archs": ["gfx942"]},
+    {"name": "s1", "direction": "fwd_splitkv", "archs": ["gfx942", "gfx950"]},
+    {"name": "k1", "direction": "fwd", "archs": ["gfx950"]},
+    {"name": "other", "direction": "bwd", "archs": ["gfx950"]},
 ]
 CODE_OBJECT = {"key": "a", "file": "hsa/a.co", "arch": "gfx942", "sha256": "0" * 64, "size": 1}
 PLAN: dict[str, Any] = {
@@ -201,21 +202,21 @@ PLAN: dict[str, Any] = {
         {
             "name": "libmha_fwd",
             "library": "ns_libmha_fwd.so",
-            "entry": "mha_fwd",
             "kernels": [0, 1, 2],
             "code_objects": [CODE_OBJECT],
         },
-        {"name": "libmha_bwd", "library": "ns_libmha_bwd.so", "entry": "mha_bwd", "kernels": [3]},
+        {"name": "libmha_bwd", "library": "ns_libmha_bwd.so", "kernels": [3]},
     ],
 }
 SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
 VERSIONS = {"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"}
 
 
-def record(**origin: Any) -> dict[str, Any]:
+def record(archs: Sequence[str] = ("gfx942", "gfx950"), **origin: Any) -> dict[str, Any]:
     return manifest_record(
         PLAN,
         {"ns_libmha_fwd.so": LibraryFacts("lib/ns_libmha_fwd.so", 5, "1" * 64, SYMBOLS)},
+        archs=archs,
         plan_sha256="2" * 64,
         origin={"kind": "local", "path": "/home/someone/aiter", **origin},
         toolchain=VERSIONS,
@@ -237,6 +238,16 @@ def test_manifest_json_tells_libraries_apart() -> None:
     assert "/home" not in json.dumps(found)
     source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
     assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
+
+
+def test_manifest_json_of_a_restricted_build() -> None:
+    """Prevents: kernels and archs listed that --@qola//:archs left out of the library."""
+    found = record(("gfx950",))
+    assert (found["archs"], found["gpu_archs"]) == (["gfx950"], "gfx950")
+    (module,) = found["modules"]
+    assert module["kernels"]["fwd"]["names"] == ["k1"]
+    assert module["kernels"]["fwd_splitkv"]["count"] == 1
+    assert module["code_objects"] == []
 
 
 def test_manifest_json_has_what_rocm_qola_s_has() -> None:
@@ -320,6 +331,7 @@ def test_inputs_that_do_not_fit_are_errors(tmp_path: Path) -> None:
     def make(library: str, generated_at: str) -> None:
         inputs = BundleInputs(
             name="small",
+            archs=("gfx950",),
             libraries=(LibraryInput(library, ()),),
             headers=(),
             plan=str(plan),
