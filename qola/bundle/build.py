@@ -178,8 +178,8 @@ def _created(generated_at: str) -> datetime:
 
 
 def _entries(plan: Mapping[str, Any], inputs: BundleInputs) -> dict[str, str]:
-    """Return the entry point of each library, by its path."""
-    known = {module["library"]: module["entry"] for module in plan["modules"]}
+    """Return the name that the public header of each library has, by the library's path."""
+    known = {module["library"]: module["entry_source"] for module in plan["modules"]}
     findings = [
         Finding(library.path, f"no library of {inputs.plan}", f"one of {', '.join(sorted(known))}")
         for library in inputs.libraries

@@ -202,10 +202,16 @@ PLAN: dict[str, Any] = {
         {
             "name": "libmha_fwd",
             "library": "ns_libmha_fwd.so",
+            "entry_source": "mha_fwd",
             "kernels": [0, 1, 2],
             "code_objects": [CODE_OBJECT],
         },
-        {"name": "libmha_bwd", "library": "ns_libmha_bwd.so", "kernels": [3]},
+        {
+            "name": "libmha_bwd",
+            "library": "ns_libmha_bwd.so",
+            "entry_source": "mha_bwd",
+            "kernels": [3],
+        },
     ],
 }
 SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
