@@ -330,7 +330,7 @@ _MODULE_OWN = (
     Field(
         "drop_directions",
         Kind.TEXT_LIST,
-        "CK directions to leave out",
+        "CK directions to leave out; assembly kernels stay, see `hsa_subdirs`",
         "none",
         allowed=DIRECTIONS,
         may_be_empty=True,

@@ -31,6 +31,7 @@ class AsmSet:
         kernels: helper kernels that the variants' problems need, by name.
         stubs: one source that defines the other helpers a dispatch names, or none.
         code_objects: what to embed, by key.
+        kept_by: `index` of each variant that v3 serves problems of.
         findings: warnings: why v3 is off, what the tables and the files lack on either side.
     """
 
@@ -39,6 +40,7 @@ class AsmSet:
     kernels: tuple[KernelInstance, ...] = ()
     stubs: tuple[GeneratedSource, ...] = ()
     code_objects: tuple[CodeObject, ...] = ()
+    kept_by: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
 
 
@@ -104,6 +106,7 @@ def generate_asm(
         kernels=kernels,
         stubs=stubs,
         code_objects=objects,
+        kept_by=frozenset(i for launch in wanted for i in _keepers(launch, variants)),
         findings=(*findings, *missing),
     )
 
