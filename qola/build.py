@@ -124,11 +124,12 @@ def build_kernels(
     made = workspace.Workspace(
         name=workspace.repository_name(file),
         manifest=file.read_text(encoding="utf-8"),
-        modules=tuple(module.name for module in modules),
+        # All of them, so that builds of different groups have one workspace in common.
+        modules=tuple(module.name for module in manifest.modules),
         ruleset=ruleset,
         aiter=aiter,
         archs=chosen_archs,
-        mode=build_mode,
+        mode=None if build_mode == manifest.mode else build_mode,
         # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
         override_aiter_commit=skip_checkout
         or manifest.patches_dir is not None
@@ -145,11 +146,10 @@ def build_kernels(
     )
     with _locked(directory, progress):
         workspace.write(directory, made.files(version, directory))
-        progress(f"{manifest.file}: {_words(modules)}, AITER {aiter.describe()}")
-        events = build(
-            bazel, directory, workspace.targets(made.modules), options, environ, note=progress
-        )
-        built = _results(events, made.modules)
+        names = [module.name for module in modules]
+        progress(f"{manifest.file}: {', '.join(names)}, AITER {aiter.describe()}")
+        events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
+        built = _results(events, names)
         return _install(
             _Built(manifest, file, modules, aiter, chosen_archs, ruleset),
             events,
@@ -243,10 +243,6 @@ def _locked(directory: Path, progress: Progress) -> Iterator[None]:
             progress("waiting for another build of this manifest")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _words(modules: Sequence[ModuleSpec]) -> str:
-    return ", ".join(module.name for module in modules)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _quickstart() -> Iterator[Row]:
         yield Row(Problem("fwd", "bf16", 128, 128, mode=mode, mask=mask, nhead_k=1))
     # Head dimensions below the bucket's are padded, multiples of 8 only where the kernel needs it.
     for hdim_q, hdim_v in ((120, 120), (64, 64), (128, 64), (72, 128), (40, 40)):
-        for mask, seqlen_q in (("no", 16), ("top_left", 32), ("no", 500)):
+        for mask, seqlen_q in product(("no", "top_left"), (16, 32, 500)):
             yield Row(Problem("fwd", "bf16", hdim_q, hdim_v, mask=mask, seqlen_q=seqlen_q))
         yield Row(Problem("fwd", "bf16", hdim_q, hdim_v, mode="group"))
     yield Row(Problem("fwd", "bf16", 100, 100))
@@ -83,7 +83,8 @@ def _quickstart() -> Iterator[Row]:
 def _ci() -> Iterator[Row]:
     """fp16, head dimension 32, batch, gfx942 and gfx950: no mask, bias or dropout."""
     for arch in ("gfx942", "gfx950"):
-        for hdim_q, hdim_v in ((32, 32), (32, 24), (24, 24), (24, 32), (20, 20)):
+        # Backward kernels are made for whole head dimensions, multiples of 8, and any.
+        for hdim_q, hdim_v in (*product((32, 20), (32, 24, 20)), (24, 24), (24, 32)):
             for seqlen_q, seqlen_k in ((128, 128), (100, 128), (16, 300), (1, 1)):
                 forward = Problem(
                     "fwd", "fp16", hdim_q, hdim_v, seqlen_q=seqlen_q, seqlen_k=seqlen_k

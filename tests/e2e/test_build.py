@@ -17,7 +17,8 @@ from tests.e2e.nested_bazel import find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
-GOOD = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+LEFT = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
 # A module whose kernels do not compile, and fail fast: the header is not there.
 BROKEN = """
@@ -133,13 +134,10 @@ def tree(user: User) -> Path:
 
 def test_called_from_python(user: User) -> None:
     """Prevents: ROCm/QoLA's Python callers broken; a group that builds other modules."""
-    (user.directory / "grouped.toml").write_text(
-        GOOD.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"') + BROKEN
-    )
     program = f"""
 import json, sys
 from qola.build_tools import build_kernels
-result = build_kernels(manifest_path="grouped.toml", output_dir="from_python", archs=["gfx950"],
+result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs=["gfx950"],
                        verbose=False, build_mode="cpp_itfs", groups=["good"],
                        bazel_args=["--disk_cache={user_disk_cache()}"])
 json.dump(result, sys.stdout)

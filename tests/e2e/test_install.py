@@ -56,8 +56,8 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def pip(*args: str | Path) -> None:
-    """Run pip, with the packages that this Python imports it from."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    """Run pip; without this test's import path, in which pip would find what is to be installed."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
     run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
