@@ -6,15 +6,30 @@ load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 # As SUPPORTED_ARCHS in qola/schema.py; tests/python/test_emit.py compares them.
 SUPPORTED_ARCHS = ["gfx942", "gfx950"]
 
-def _arch_enabled_impl(ctx):
-    asked = ctx.attr.archs[BuildSettingInfo].value
+def _archs_flag_impl(ctx):
+    asked = ctx.build_setting_value
     unknown = [arch for arch in asked if arch not in SUPPORTED_ARCHS]
     if unknown:
         fail("""
 qola: unknown arch
   place:    --@qola//:archs
   found:    {}
-  expected: archs out of {}, separated by commas""".format(", ".join(unknown), ", ".join(SUPPORTED_ARCHS)))
+  expected: archs out of {}
+  fix:      --@qola//:archs={}, or none of it for all archs of the manifest""".format(
+            ", ".join(unknown),
+            ", ".join(SUPPORTED_ARCHS),
+            ",".join(SUPPORTED_ARCHS),
+        ))
+    return [BuildSettingInfo(value = asked)]
+
+archs_flag = rule(
+    implementation = _archs_flag_impl,
+    build_setting = config.string_list(flag = True),
+    doc = "The archs to build for, out of those a manifest names; empty: all of these.",
+)
+
+def _arch_enabled_impl(ctx):
+    asked = ctx.attr.archs[BuildSettingInfo].value
     enabled = not asked or ctx.attr.arch in asked
     return [config_common.FeatureFlagInfo(value = "yes" if enabled else "no")]
 
@@ -34,15 +49,16 @@ def _subsets(archs):
         found = found + [subset + [arch] for subset in found]
     return [subset for subset in found if subset]
 
-def _setting(archs, on):
+def _setting(name, archs, on):
     off = [arch for arch in archs if arch not in on]
-    return "archs_" + "_".join(on) + ("_without_" + "_".join(off) if off else "")
+    return name + "_" + "_".join(on) + ("_without_" + "_".join(off) if off else "")
 
-def arch_settings(archs):
+def arch_settings(name, archs):
     """Declares the conditions that by_archs selects on.
 
     Args:
-      archs: label of the string_list_flag with the archs to build for.
+      name: what their names begin with: archs, which is what by_archs expects.
+      archs: label of the archs_flag.
     """
     for arch in SUPPORTED_ARCHS:
         _arch_enabled(name = arch + "_enabled", arch = arch, archs = archs)
@@ -54,7 +70,7 @@ def arch_settings(archs):
     for manifest in _subsets(SUPPORTED_ARCHS):
         for on in _subsets(manifest):
             selects.config_setting_group(
-                name = _setting(manifest, on),
+                name = _setting(name, manifest, on),
                 match_all = [
                     ":{}_{}".format(arch, "on" if arch in on else "off")
                     for arch in manifest
@@ -74,7 +90,7 @@ def by_archs(archs, value_of):
     """
     return select(
         {
-            Label("//rules/private:" + _setting(archs, on)): value_of(on)
+            Label("//rules/private:" + _setting("archs", archs, on)): value_of(on)
             for on in _subsets(archs)
         },
         no_match_error = "qola: --@qola//:archs names none of the archs that the manifest has: " + ", ".join(archs),

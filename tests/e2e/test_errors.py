@@ -96,6 +96,16 @@ def test_unknown_aiter_source(workspace: Bazel) -> None:
     assert "one of aiter" in text
 
 
+def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
+    """Prevents: a misspelt arch, or one the manifest does not have, that builds nothing quietly."""
+    declare(workspace)
+    text = failure(workspace, "--nobuild", "--@qola//:archs=gfx95")
+    assert "qola: unknown arch" in text
+    assert "archs out of gfx942, gfx950" in text
+    text = failure(workspace, "--nobuild", "--@qola//:archs=gfx942")
+    assert "--@qola//:archs names none of the archs that the manifest has: gfx950" in text
+
+
 def test_one_name_twice(workspace: Bazel) -> None:
     """Prevents: the second of two sources silently taking the place of the first."""
     pin = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
