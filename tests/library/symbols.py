@@ -32,7 +32,30 @@ def _numbers(*names: str) -> str:
 _MASK = r"NS_\d+SimplifiedGenericAttentionMaskI" + _bits("mask") + "EE"
 _BIAS_KIND = r"LNS_\d+BlockAttentionBiasEnumE(?P<bias>\d)E"
 
-_FWD = re.compile(
+_SPLITKV = re.compile(
+    rf"BlockFmhaFwdSplitKVPipelineProblemI{_DTYPE}"
+    r".*?TileFmhaShapeINS_\d+sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    + _bits("group")
+    + "NS_17ComposedAttention.*?"
+    + _MASK
+    + r"NS_\d+TileFmhaFwdSplitKVTraitsI"
+    + _bits("spad", "skpad", "dpad", "dvpad", "logits")
+    + _BIAS_KIND
+    + "Lb0E"  # gradient of the bias
+    + "Lb1E"  # the log-sum-exp, which the combine step needs
+    + _bits("squant", "pagedkv")
+)
+
+_SPLITKV_COMBINE = re.compile(
+    rf"BlockFmhaSplitKVCombinePipelineProblemIff{_DTYPE}"
+    + _numbers("hdim_v")
+    + _bits("group")
+    + _numbers("bn1")
+    + r"NS_\d+TileFmhaFwdSplitKVCombineTraitsI"
+    + _bits("spad", "dvpad", "lse", "squant")
+)
+
+_FORWARD = (
     rf"BlockFmhaPipelineProblemI{_DTYPE}"
     r".*?TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
     + _bits("group")
@@ -47,6 +70,8 @@ _FWD = re.compile(
     + r"Lin?\d+E"  # blocks per compute unit
     + _bits("skip")
 )
+_BATCH_PREFILL = re.compile(r"FmhaBatchPrefillWithPagedKVCacheKernel.*?" + _FORWARD)
+_FWD = re.compile(r"FmhaFwdKernel.*?" + _FORWARD)
 
 _DQ_DK_DV = re.compile(
     rf"BlockFmhaBwdPipelineProblemI{_DTYPE}"
@@ -105,11 +130,31 @@ _FWD_BITS = (
     *("spad", "skpad", "dpad", "dvpad", "logits", "mask", "trload"),
     *("lse", "dropout", "squant", "skip"),
 )
+_BATCH_PREFILL_BITS = tuple(bit for bit in _FWD_BITS if bit not in ("trload", "skip"))
+_SPLITKV_BITS = (
+    *("spad", "skpad", "dpad", "dvpad", "logits", "mask"),
+    *("squant", "pagedkv"),
+)
+_SPLITKV_COMBINE_BITS = ("spad", "dvpad", "lse", "squant")
 _DQ_DK_DV_BITS = ("deterministic", "mask", "dropout", "store_randval", "trload", "dbias")
 
 
 def _fwd(found: re.Match[str]) -> dict[str, Any]:
     return _common(found, _FWD_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
+
+
+def _batch_prefill(found: re.Match[str]) -> dict[str, Any]:
+    own = {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
+    return _common(found, _BATCH_PREFILL_BITS) | own
+
+
+def _splitkv(found: re.Match[str]) -> dict[str, Any]:
+    return _common(found, _SPLITKV_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
+
+
+def _splitkv_combine(found: re.Match[str]) -> dict[str, Any]:
+    own = {"tile": f"b{found['bn1']}", "hdim_v": int(found["hdim_v"])}
+    return _common(found, _SPLITKV_COMBINE_BITS) | own
 
 
 def _dq_dk_dv(found: re.Match[str]) -> dict[str, Any]:
@@ -137,6 +182,9 @@ def _convert_dq(found: re.Match[str]) -> dict[str, Any]:
 
 _ROLES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
     ("fwd", _FWD, _fwd),
+    ("splitkv", _SPLITKV, _splitkv),
+    ("splitkv_combine", _SPLITKV_COMBINE, _splitkv_combine),
+    ("batch_prefill", _BATCH_PREFILL, _batch_prefill),
     ("dq_dk_dv", _DQ_DK_DV, _dq_dk_dv),
     ("dot_do_o", _DOT_DO_O, _dot_do_o),
     ("convert_dq", _CONVERT_DQ, _convert_dq),
@@ -145,6 +193,9 @@ _ROLES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, An
 #: The fields that a symbol of each role shows.
 _SHOWN: Mapping[str, tuple[str, ...]] = {
     "fwd": ("dtype", "mode", "tile", "bias", *_FWD_BITS),
+    "splitkv": ("dtype", "mode", "tile", "bias", *_SPLITKV_BITS),
+    "splitkv_combine": ("dtype", "mode", "tile", "hdim_v", *_SPLITKV_COMBINE_BITS),
+    "batch_prefill": ("dtype", "mode", "tile", "bias", *_BATCH_PREFILL_BITS),
     "dq_dk_dv": (
         *("dtype", "mode", "tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind"),
         *_DQ_DK_DV_BITS,
@@ -154,7 +205,7 @@ _SHOWN: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _identity(role: str, arch_tag: str, fields: Mapping[str, Any]) -> Identity:
+def _identity(role: str, arch_tag: str | None, fields: Mapping[str, Any]) -> Identity:
     return tuple(sorted({**fields, "role": role, "arch_tag": arch_tag}.items()))
 
 
@@ -169,8 +220,8 @@ def of_symbol(symbol: str) -> Identity:
     """
     arch = _ARCH.search(symbol)
     for role, pattern, fields in _ROLES:
-        if arch and (found := pattern.search(symbol)):
-            return _identity(role, arch[1], fields(found))
+        if found := pattern.search(symbol):
+            return _identity(role, arch[1] if arch else None, fields(found))
     raise ValueError(f"not an attention kernel as CK names them: {symbol}")
 
 
