@@ -258,7 +258,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "qola_license": "LICENSE",
         "rocm": "rocm.json",
         "generated_at": "",
-        "archs": json.loads((BUNDLE / "manifest.json").read_text())["archs"],
+        "archs": RECORD["archs"],
     }
     (root / "inputs.json").write_text(json.dumps(inputs))
     for path in root.rglob("*"):

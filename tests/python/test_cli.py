@@ -28,7 +28,7 @@ mode = "cpp_itfs"
 [[modules]]
 name = "libmha_fwd"
 receipt = 700
-hsa_subdirs = ["fmha_v3_fwd"]
+drop_srcs = ["gone.cu"]
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = 128
@@ -86,7 +86,7 @@ def test_plan_counts_kernels(run: Run) -> None:
         "fwd        fwd   gfx950  128x128    18     16      2     18",
         "total                               18     16      2     18",
     ]
-    assert "warning: manifests/mine.toml:7 [[modules]].hsa_subdirs" in lines
+    assert "warning: manifests/mine.toml:7 [[modules]].drop_srcs" in lines
     assert "\x1b" not in found.out + found.err
 
 
@@ -249,7 +249,7 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
     ("words", "message"),
     [
         ([], "the following arguments are required: COMMAND"),
-        (["build"], "invalid choice"),
+        (["make"], "invalid choice"),
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
         (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
@@ -296,7 +296,7 @@ def test_paths_are_those_of_the_user_under_bazel_run(
     environ = {"BUILD_WORKING_DIRECTORY": str(here)}
     words = ["plan", "-q", "manifests/mine.toml", "--aiter", str(aiter_tree)]
     assert cli.main(words, environ) == 0
-    assert "manifests/mine.toml:7 [[modules]].hsa_subdirs" in capsys.readouterr().out
+    assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
 
 
 RUNFILES_LIBRARY = """\

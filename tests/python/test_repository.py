@@ -274,7 +274,7 @@ def test_warnings_reach_the_user(
     """Prevents: warnings that only plan.json knows."""
     manifest = tmp_path / "w.toml"
     name = 'name = "libmha_fwd"'
-    manifest.write_text(FWD.replace(name, f'{name}\nhsa_subdirs = ["fmha_v3_fwd"]'))
+    manifest.write_text(FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu"]\nhsa_subdirs = []'))
     words = ["manifest", "--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(words) == 0
