@@ -290,7 +290,8 @@ def _as_error(messages: Sequence[str]) -> QolaError:
     kinds = [_CLASSES[name] for name in re.findall(r"qola: (\w+Error): ", text) if name in _CLASSES]
     kind = kinds[0] if kinds else QolaError
     return kind(
-        Finding("bazel build", text or "an error that is told above", "a manifest that builds"),
+        # The text says itself what is expected, and what helps.
+        Finding("bazel build", text or "an error that is told above", ""),
         "nothing could be built",
     )
 

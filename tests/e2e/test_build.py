@@ -162,7 +162,7 @@ def test_second_build_does_nothing(user: User) -> None:
 def test_errors_before_anything_is_built(user: User) -> None:
     """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
     before = (user.directory / "out/manifest.json").read_text()
-    assert user.build("--arch", "gfx90a").returncode == 2
+    assert user.build("--arch", "gfx90a").returncode == 6
     assert user.build("--arch", "native").returncode == 5
     assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
     rocm = user.build("--bazel-arg=--repo_env=ROCM_PATH=/no/rocm/here")
