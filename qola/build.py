@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from qola import emit, workspace
+from qola import workspace
 from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
 from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, FailedAction, TargetResult
 from qola.bazel_run import BuildOptions, build, find_bazel
@@ -25,6 +25,8 @@ from qola.choices import (
     choose_patches,
 )
 from qola.diagnostics import first_errors
+from qola.digest import write_if_changed
+from qola.entry_points import MODULE_ENTRIES
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -34,11 +36,11 @@ from qola.errors import (
     QolaError,
     ToolchainError,
 )
-from qola.install import BuildResult, ModuleRecord, install, summarize
+from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import Manifest, ModuleSpec, load
 from qola.manifest_types import BuildMode
 from qola.native import native_archs
-from qola.plan import from_json, library_file
+from qola.plan import library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
 
@@ -80,7 +82,8 @@ def build_kernels(
 
     Args:
         manifest_path: the manifest.
-        output_dir: where to install: lib/, include/ and manifest.json.
+        output_dir: where to install: lib/, include/, configs/, licenses/, manifest.json and an
+            SBOM: a bundle (docs/bundle.md) of the modules that could be built.
         aiter_root: directory of the AITER tree. By default Bazel fetches and keeps it.
         archs: archs instead of the manifest's; an item may be a list with ; between.
         verbose: show every command.
@@ -149,11 +152,18 @@ def build_kernels(
         names = [module.name for module in modules]
         progress(f"{manifest.file}: {', '.join(names)}, AITER {aiter.describe()}")
         events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
-        built = _results(events, names)
+        results = _results(events, names)
+        good = [name for name in names if name in MODULE_ENTRIES and results[name].success]
+        bundle = None
+        if good:
+            write_if_changed(directory / workspace.BUNDLE_FILE, made.bundle_file(good))
+            progress(f"{manifest.file}: bundle of {', '.join(good)}")
+            bundle = _bundle(build(bazel, directory, [workspace.BUNDLE], options, environ))
         return _install(
-            _Built(manifest, file, modules, aiter, chosen_archs, ruleset),
+            _Built(manifest, file, modules, aiter, chosen_archs),
             events,
-            built,
+            results,
+            bundle,
             Path(output_dir).absolute(),
         )
 
@@ -254,7 +264,6 @@ class _Built:
     modules: tuple[ModuleSpec, ...]
     aiter: AiterSource
     archs: tuple[str, ...]
-    ruleset: Path
 
 
 def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetResult]:
@@ -296,25 +305,53 @@ def _as_error(messages: Sequence[str]) -> QolaError:
     )
 
 
+def _bundle(events: EventReader) -> Path:
+    """Returns the directory of the bundle.
+
+    Raises:
+        QolaError: it could not be made.
+    """
+    result = events.targets.get(workspace.BUNDLE)
+    # Bazel names the files in a directory, not the directory.
+    records = (
+        [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.name == RECORD] if result else []
+    )
+    if not records:
+        raise _as_error(events.errors())
+    return min(records, key=lambda path: len(path.parts)).parent
+
+
 def _install(
-    built: _Built, events: EventReader, results: Mapping[str, TargetResult], output: Path
+    built: _Built,
+    events: EventReader,
+    results: Mapping[str, TargetResult],
+    bundle: Path | None,
+    output: Path,
 ) -> BuildResult:
-    files: dict[str, Path | str] = {}
+    files: dict[str, Path] = {}
     failed: list[str] = []
     records: list[ModuleRecord] = []
-    plan: Mapping[str, Any] | None = None
+    bundled: dict[str, Any] = {"modules": []}
+    if bundle:
+        paths = sorted(path for path in bundle.rglob("*") if path.is_file())
+        files = {path.relative_to(bundle).as_posix(): path for path in paths}
+        bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
+    known = {module["name"]: module for module in bundled["modules"]}
+    archs = bundled.get("archs") or built.archs or built.manifest.architectures
     for module in built.modules:
         result = results[module.name]
         name = f"lib/{library_file(built.manifest.namespace, module.name)}"
         libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
         success = result.success and bool(libraries)
         if success:
-            files[name] = libraries[0]
-            plan = from_json(result.outputs["plan"][0].read_text(encoding="utf-8"))
+            # Python finds a module by its own name, which has no namespace in front.
+            name = f"lib/{libraries[0].name}"
+            files.setdefault(name, libraries[0])
         else:
             failed.append(name)
         records.append(
-            ModuleRecord(
+            _module_record(
+                known.get(module.name, {}),
                 name=module.name,
                 md_name=Path(name).stem,
                 success=success,
@@ -325,9 +362,6 @@ def _install(
                 failed=sorted(events.failed[f].name for f in result.failures if f in events.failed),
             )
         )
-    if plan is not None:
-        files.update(_headers(plan, built))
-    archs = plan["archs"] if plan else built.archs or built.manifest.architectures
     record = BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
         aiter=built.aiter.describe(),
@@ -337,18 +371,14 @@ def _install(
         modules=records,
         summary=summarize(records),
     )
-    install(output, files, failed, record)
-    return record
+    whole = cast(BuildResult, {**bundled, **record})
+    install(output, files, failed, whole)
+    return whole
 
 
-def _headers(plan: Mapping[str, Any], built: _Built) -> dict[str, Path | str]:
-    """Returns the public headers, by their place in the output directory."""
-    found: dict[str, Path | str] = {
-        f"include/{header.name}": header
-        for header in sorted((built.ruleset / "qola" / "cpp_itfs").glob("qola_*.h"))
-    }
-    found["include/qola_config.h"] = emit.config_header(plan, source=built.file.name)
-    return found
+def _module_record(bundled: Mapping[str, Any], **own: Any) -> ModuleRecord:
+    """Returns what the bundle and the build know of a module; of both, the build knows better."""
+    return cast(ModuleRecord, {**bundled, **own})
 
 
 def describe_failure(result: TargetResult, events: EventReader) -> str:

@@ -50,7 +50,9 @@ class Summary(TypedDict):
 
 
 class BuildResult(TypedDict):
-    """What manifest.json holds: ROCm/QoLA's keys, and `aiter`, which says the source in words.
+    """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and `aiter`.
+
+    `aiter` says the source in words.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
     `gpu_archs` has the archs with ; between them.

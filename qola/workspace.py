@@ -117,17 +117,32 @@ class Workspace:
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
+    @staticmethod
+    def bundle_file(modules: Sequence[str]) -> str:
+        """Return BUNDLE_FILE: the bundle of these modules' libraries."""
+        labels = starlark.string_list(targets(modules), 4)
+        call = starlark.call(
+            "qola_bundle", {"name": starlark.string("bundle"), "libraries": labels}
+        )
+        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "qola_bundle")', call]) + "\n"
+
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
         text = _BAZELRC.format(header=_HEADER, disk_cache=self.disk_cache)
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
 
 
+BUNDLE_FILE = "bundle/BUILD.bazel"
+"""Written once it is known which libraries there are."""
+
+BUNDLE = "//bundle:bundle"
+
+
 def repository_name(manifest: Path) -> str:
     """Return what a manifest is called in Bazel: te-manifest.toml becomes te_manifest."""
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
     # Names the extension keeps for itself, and those that begin with a digit.
-    reserved = name in ("rocm", "pip_runtime") or name.startswith("kernels_")
+    reserved = name in ("rocm", "python") or name.startswith(("kernels_", "pip_"))
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
 
 
