@@ -313,9 +313,8 @@ def _bundle(events: EventReader) -> Path:
     """
     result = events.targets.get(workspace.BUNDLE)
     # Bazel names the files in a directory, not the directory.
-    records = (
-        [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.name == RECORD] if result else []
-    )
+    outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
+    records = [path for path in outputs if path.name == RECORD]
     if not records:
         raise _as_error(events.errors())
     return min(records, key=lambda path: len(path.parts)).parent

@@ -110,6 +110,11 @@ def test_one_broken_module(user: User) -> None:
     record = json.loads((user.directory / "out/manifest.json").read_text())
     assert record["summary"] == {"total": 2, "success": 1, "failed": 1}
     assert record["gpu_archs"] == "gfx950"
+    # What QoLA's users have, and a bundle besides.
+    parts = {path.name for path in (user.directory / "out").iterdir()}
+    assert {"lib", "include", "configs", "licenses", "sbom.spdx.json"} <= parts
+    assert record["generated_at"]
+    assert record["inputs"]["manifest"]["sha256"]
     good, bad = record["modules"]
     assert (good["success"], good["so_path"]) == (True, str(library))
     assert good["size"] == library.stat().st_size
