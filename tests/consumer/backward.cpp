@@ -67,7 +67,8 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.stride_o      = o.stride;
     args.stride_do     = d_o.stride;
     args.stride_dq     = dq.stride;
-    args.stride_dq_acc = dq.stride;
+    // Head after head: assembly kernels take no other order, Composable Kernel any.
+    args.stride_dq_acc = problem.hdim_q;
     args.stride_dk     = dk.stride;
     args.stride_dv     = dv.stride;
     args.stride_bias = args.stride_dbias = problem.bias == "bias" ? problem.seqlen_k : 0;
@@ -79,7 +80,7 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.nhead_stride_o      = o.nhead_stride;
     args.nhead_stride_do     = d_o.nhead_stride;
     args.nhead_stride_dq     = dq.nhead_stride;
-    args.nhead_stride_dq_acc = dq.nhead_stride;
+    args.nhead_stride_dq_acc = rows * problem.hdim_q;
     args.nhead_stride_dk     = dk.nhead_stride;
     args.nhead_stride_dv     = dv.nhead_stride;
     args.nhead_stride_lsed   = rows;
@@ -113,8 +114,8 @@ float run_backward(const Problem& problem, hipStream_t stream)
                             problem.store_randval,
                             problem.deterministic,
                             problem.use_ext_asm,
-                            /*is_v3_atomic_fp32=*/true,
-                            /*how_v3_bf16_cvt=*/1,
+                            problem.atomic_fp32,
+                            problem.bf16_cvt,
                             /*seqlen_q_padded=*/nullptr,
                             /*seqlen_k_padded=*/nullptr,
                             problem.v3_api_check);

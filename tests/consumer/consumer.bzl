@@ -1,73 +1,105 @@
-"""consumer_test: a program against the public headers, run on the fake HIP runtime."""
+"""consumer_test: a program against a bundle alone, run on the fake HIP runtime."""
 
-load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
+load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("@rules_python//python:defs.bzl", "py_test")
 load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load(":bundle_library.bzl", "bundle_library")
 
 _ROCM = ["//rules/rocm:rocm"]
 
 # There is no device code in it, and so no arch to compile for.
 _COPTS = ["--offload-host-only"]
 
-def consumer_test(name, forward = None, backward = None):
-    """Tests which kernels the libraries of a manifest launch.
+# The half of the program that calls a direction's entry point.
+_SOURCES = {
+    "batch_prefill": ("libmha_fwd", "prefill.cpp"),
+    "bwd": ("libmha_bwd", "backward.cpp"),
+    "fwd": ("libmha_fwd", "forward.cpp"),
+    "fwd_splitkv": ("libmha_fwd", "splitkv.cpp"),
+}
+
+def _unique(items):
+    return {item: None for item in items}.keys()
+
+def consumer_program(name, bundle, namespace, directions):
+    """Declares a program that has nothing but a bundle and HIP, and <name>.file, its file.
+
+    Args:
+      name: target name.
+      bundle: label of a qola_bundle.
+      namespace: the manifest's, with which the names of its libraries begin.
+      directions: directions whose entry points the program calls.
+    """
+    bundle_library(
+        name = name + ".bundle",
+        bundle = bundle,
+        libraries = _unique([
+            "{}_{}.so".format(namespace, _SOURCES[direction][0])
+            for direction in directions
+        ]),
+    )
+    cc_binary(
+        name = name,
+        srcs = [
+            "convert.h",
+            "main.cpp",
+            "problem.h",
+        ] + [_SOURCES[direction][1] for direction in directions],
+        copts = _COPTS,
+        linkopts = ["-lamdhip64"],
+        local_defines = ["CONSUMER_" + direction.upper() for direction in directions],
+        target_compatible_with = _ROCM,
+        deps = [name + ".bundle"],
+    )
+    rocm_files(
+        name = name + ".file",
+        srcs = [name],
+    )
+
+def consumer_test(name, bundle, library, directions, namespace = None, tests = [], restricted = []):
+    """Tests which kernels the libraries of a bundle launch.
 
     Declares consumer_<name>, the program, and test_consumer_<name>.
 
     Args:
       name: name of the manifest; the rows of the table stand under it.
-      forward: label of its libmha_fwd, if it has one.
-      backward: label of its libmha_bwd, if it has one.
+      bundle: label of a qola_bundle of all its libraries.
+      library: label of one of them, whose plan.json predicts. The program does
+        not see it.
+      directions: directions whose entry points the program calls.
+      namespace: the manifest's, where it is not its name.
+      tests: files of further tests that use the program.
+      restricted: labels of the bundle's libraries as --@qola//:archs makes them,
+        for tests that put them in place of the bundle's.
     """
     program = "consumer_" + name
-    sides = {"forward": forward, "backward": backward}
-    sides = {side: library for side, library in sides.items() if library}
-    for side, library in sides.items():
-        cc_library(
-            name = program + "." + side,
-            srcs = [
-                side + ".cpp",
-                "convert.h",
-                "problem.h",
-            ],
-            copts = _COPTS,
-            target_compatible_with = _ROCM,
-            deps = [library],
-        )
-    cc_binary(
+    consumer_program(
         name = program,
-        srcs = [
-            "main.cpp",
-            "problem.h",
-        ],
-        copts = _COPTS,
-        linkopts = ["-lamdhip64"],
-        local_defines = ["CONSUMER_" + side.upper() for side in sides],
-        target_compatible_with = _ROCM,
-        deps = [program + "." + side for side in sides],
-    )
-    rocm_files(
-        name = program + ".file",
-        srcs = [program],
+        bundle = bundle,
+        directions = directions,
+        namespace = namespace or name,
     )
     native.filegroup(
         name = program + ".plan",
-        srcs = [sides.values()[0]],
+        srcs = [library],
         output_group = "plan",
     )
-    libraries = sides.values()
+    files = ["test_consumer_table.py"] + tests
     py_test(
         name = "test_" + program,
         size = "small",
-        srcs = [
+        srcs = files + [
+            "assembly.py",
             "predict.py",
+            "problem.py",
+            "run_consumer.py",
             "table.py",
-            "test_consumer_table.py",
             "//tests/fake_hip:python",
             "//tests/library:symbols",
             "//tests/python:pytest_main",
         ],
-        data = libraries + [
+        data = restricted + [
+            bundle,
             program + ".file",
             program + ".plan",
             "//:pyproject.toml",
@@ -75,13 +107,14 @@ def consumer_test(name, forward = None, backward = None):
             "@aiter//:AITER.json",
         ],
         env = {
-            "PYTEST_FILES": "$(rootpath test_consumer_table.py)",
+            "PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files]),
             "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
+            "QOLA_TEST_BUNDLE": "$(rootpath {})".format(bundle),
             "QOLA_TEST_FAKE_HIP": "$(rootpath //tests/fake_hip)",
-            "QOLA_TEST_LIBRARIES": " ".join(["$(rootpath {})".format(library) for library in libraries]),
             "QOLA_TEST_MANIFEST": name,
             "QOLA_TEST_PLAN": "$(rootpath {}.plan)".format(program),
             "QOLA_TEST_PROGRAM": "$(rootpath {}.file)".format(program),
+            "QOLA_TEST_RESTRICTED": " ".join(["$(rootpath {})".format(library) for library in restricted]),
         },
         imports = ["../.."],
         main = "pytest_main.py",

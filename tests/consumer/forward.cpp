@@ -62,6 +62,8 @@ float run_forward(const Problem& problem, hipStream_t stream)
     args.window_size_right = problem.mask == "no" ? -1 : 0;
     args.mask_type         = static_cast<ck_tile::index_t>(mask_of(problem));
     args.p_drop            = static_cast<float>(problem.dropout);
+    args.logits_soft_cap   = static_cast<float>(problem.soft_cap);
+    args.min_seqlen_q      = problem.min_seqlen_q;
     args.drop_seed_offset  = std::pair<std::uint64_t, std::uint64_t>(1, 2);
     if(problem.store_randval)
     {
@@ -78,7 +80,7 @@ float run_forward(const Problem& problem, hipStream_t stream)
                             bias_of(problem),
                             problem.lse,
                             problem.use_ext_asm,
-                            /*how_v3_bf16_cvt=*/1,
+                            problem.bf16_cvt,
                             /*seqstart_q_padding_ptr=*/nullptr,
                             /*seqstart_k_padding_ptr=*/nullptr,
                             problem.v3_api_check);

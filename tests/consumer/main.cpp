@@ -54,16 +54,20 @@ Problem read(const std::string& line)
     problem.deterministic = flag("deterministic");
     problem.use_ext_asm   = flag("use_ext_asm");
     problem.v3_api_check  = flag("v3_api_check");
+    problem.bf16_cvt      = number("bf16_cvt");
+    problem.atomic_fp32   = flag("atomic_fp32");
+    problem.soft_cap      = std::stod(text("soft_cap"));
+    problem.min_seqlen_q  = number("min_seqlen_q");
     return problem;
 }
 
 float run(const Problem& problem, hipStream_t stream)
 {
-#ifdef CONSUMER_FORWARD
+#ifdef CONSUMER_FWD
     if(problem.direction == "fwd")
         return run_forward(problem, stream);
 #endif
-#ifdef CONSUMER_BACKWARD
+#ifdef CONSUMER_BWD
     if(problem.direction == "bwd")
         return run_backward(problem, stream);
 #endif

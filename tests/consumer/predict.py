@@ -12,69 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.consumer import assembly
+from tests.consumer.problem import Problem
+
 #: No kernel of the library serves the problem.
 NO_KERNEL = -1.0
-#: The library has no code for the device's arch. Its dispatch falls through to the same status.
-NO_ARCH = -1.0
+#: The library has no code for the device's arch.
+NO_ARCH = -2.0
+#: With v3_api_check: an assembly kernel would serve the problem.
+ASSEMBLY = 1.0
 
 Kernel = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One attention problem, as a caller of the public entry points states it.
-
-    Attributes:
-        direction: "fwd" or "bwd".
-        dtype: "fp16", "bf16" or "fp32".
-        hdim_q: head dimension of Q and K.
-        hdim_v: head dimension of V.
-        mode: "batch" (sequences of one length) or "group" (lengths from an array).
-        mask: "no", "top_left", "bottom_right" or "window".
-        bias: "no", "bias" (elementwise) or "alibi".
-        lse: forward stores the log-sum-exp.
-        dbias: backward computes the gradient of the bias.
-        dropout: probability, 0 for none.
-        store_randval: stores dropout's random values.
-        deterministic: backward gives the same result on every run.
-        batch: number of sequences.
-        nhead_q: heads of Q.
-        nhead_k: heads of K and V.
-        seqlen_q: length of each sequence of Q.
-        seqlen_k: length of each sequence of K and V.
-        use_ext_asm: assembly (v3) kernels may serve it.
-        v3_api_check: only ask whether an assembly kernel would serve it.
-    """
-
-    direction: str
-    dtype: str
-    hdim_q: int
-    hdim_v: int
-    mode: str = "batch"
-    mask: str = "no"
-    bias: str = "no"
-    lse: bool = True
-    dbias: bool = False
-    dropout: float = 0.0
-    store_randval: bool = False
-    deterministic: bool = False
-    batch: int = 2
-    nhead_q: int = 4
-    nhead_k: int = 2
-    seqlen_q: int = 256
-    seqlen_k: int = 256
-    use_ext_asm: bool = False
-    v3_api_check: bool = False
-
-    @property
-    def seqlen_q_argument(self) -> int:
-        """The entry point's seqlen_q: in group mode AITER passes the total."""
-        return self.seqlen_q * (self.batch if self.mode == "group" else 1)
-
-    @property
-    def seqlen_k_argument(self) -> int:
-        """The entry point's seqlen_k: in group mode AITER passes the total."""
-        return self.seqlen_k * (self.batch if self.mode == "group" else 1)
 
 
 @dataclass(frozen=True)
@@ -83,17 +31,30 @@ class Prediction:
 
     Attributes:
         status: the entry point's result where it launches nothing, 0 where it does.
-        kernels: the kernel instances it launches, in order.
+        launches: the plan's kernel instances and code objects that it launches, in order.
     """
 
     status: float
-    kernels: tuple[Kernel, ...] = ()
+    launches: tuple[Kernel, ...] = ()
 
 
-def predict(plan: Mapping[str, Any], problem: Problem, arch: str) -> Prediction:
-    """Return what the plan's library launches for a problem on a device of an arch."""
+def predict(
+    plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int
+) -> Prediction:
+    """Return what the plan's library launches for a problem.
+
+    Args:
+        plan: plan.json.
+        problem: the problem.
+        arch: arch of the device.
+        cu_count: its compute units.
+    """
     if arch not in plan["archs"]:
         return Prediction(NO_ARCH)
+    if assembly.asked_for(plan, problem):
+        launched = assembly.launches(plan, problem, arch, cu_count)
+        if launched:
+            return Prediction(ASSEMBLY) if problem.v3_api_check else Prediction(0.0, launched)
     if problem.v3_api_check:
         return Prediction(NO_KERNEL)
     main = "fwd" if problem.direction == "fwd" else "dq_dk_dv"
@@ -164,7 +125,9 @@ def _fits_forward(fields: Mapping[str, Any], problem: Problem, largest: int) -> 
     bm0, bn0, *_, k0_max = _sizes(fields)
     if not _same_problem(fields, problem) or fields["lse"] != problem.lse:
         return False
-    if fields["logits"] or fields["squant"] or fields["skip"] or fields["vlayout"] != "row":
+    if fields["logits"] != (problem.soft_cap > 0) or fields["skip"] != (problem.min_seqlen_q > 0):
+        return False
+    if fields["squant"] or fields["vlayout"] != "row":
         return False
     if bm0 != largest and problem.seqlen_q_argument > bm0:
         return False

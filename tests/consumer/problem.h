@@ -8,9 +8,9 @@
 struct Problem
 {
     std::string direction, dtype, mode, mask, bias;
-    int hdim_q, hdim_v, batch, nhead_q, nhead_k, seqlen_q, seqlen_k;
-    double dropout;
-    bool lse, dbias, store_randval, deterministic, use_ext_asm, v3_api_check;
+    int hdim_q, hdim_v, batch, nhead_q, nhead_k, seqlen_q, seqlen_k, bf16_cvt, min_seqlen_q;
+    double dropout, soft_cap;
+    bool lse, dbias, store_randval, deterministic, use_ext_asm, v3_api_check, atomic_fp32;
 };
 
 // Memory on the device, kept until the program ends. Ends the program where there is none.

@@ -1,7 +1,6 @@
 """The table: problems that the consumer program hands to the libraries of a manifest.
 
-To add a row, add a problem; what has to be launched is predicted from the plan. Where an assembly
-kernel has to serve it, the row names the code object.
+To add a row, add a problem; what has to be launched is predicted from the plan.
 """
 
 from __future__ import annotations
@@ -10,29 +9,48 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from tests.consumer.predict import Problem
+from tests.consumer.problem import Problem
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as far as host code sees it.
+
+    Attributes:
+        arch: its arch.
+        cu_count: its compute units.
+    """
+
+    arch: str
+    cu_count: int
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        return f"{self.arch}-{self.cu_count}"
+
+
+#: MI300X and MI355X.
+GFX942 = Device("gfx942", 304)
+GFX950 = Device("gfx950", 256)
+#: MI308X as AITER knows it, and a gfx942 that it does not know.
+MI308 = (Device("gfx942", 80), Device("gfx942", 64))
+OTHER_GFX942 = Device("gfx942", 228)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
-
-    Attributes:
-        problem: the problem.
-        arch: arch of the device.
-        modules: assembly code objects that have to be launched in place of planned kernel
-            instances, in order, as paths below AITER's `aiter_meta`.
-    """
+    """One row: a problem on a device."""
 
     problem: Problem
-    arch: str = "gfx950"
-    modules: tuple[str, ...] = ()
+    device: Device = GFX950
 
     @property
     def name(self) -> str:
-        """What sets the row apart: the arch, and every value that is not the usual one."""
+        """What sets the row apart: the device, and every value that is not the usual one."""
         problem = self.problem
-        parts = [self.arch, problem.direction, problem.dtype, f"{problem.hdim_q}x{problem.hdim_v}"]
+        hdim = f"{problem.hdim_q}x{problem.hdim_v}"
+        parts = [self.device.name, problem.direction, problem.dtype, hdim]
         usual = Problem("", "", 0, 0)
         for field in fields(Problem)[4:]:
             value = getattr(problem, field.name)
@@ -76,35 +94,105 @@ def _quickstart() -> Iterator[Row]:
     yield Row(Problem("fwd", "bf16", 128, 128, bias="alibi"))
     yield Row(Problem("fwd", "bf16", 128, 128, dropout=0.25))
     yield Row(Problem("fwd", "bf16", 128, 128, mode="group", dropout=0.25))
-    yield Row(Problem("fwd", "bf16", 128, 128), arch="gfx942")
-    yield Row(Problem("fwd", "bf16", 128, 128, mode="group", mask="top_left"), arch="gfx942")
+    yield Row(Problem("fwd", "bf16", 128, 128), GFX942)
+    yield Row(Problem("fwd", "bf16", 128, 128, mode="group", mask="top_left"), GFX942)
+    # Assembly kernels: asked for, only asked about, and not for what they do not do or the manifest
+    # does not ask for.
+    for v3_api_check in (False, True):
+        asked = Problem("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
+        masks, modes = ("no", "top_left", "bottom_right", "window"), ("batch", "group")
+        for mask, mode in product(masks, modes):
+            yield Row(replace(asked, mask=mask, mode=mode))
+        yield Row(replace(asked, mask="top_left", seqlen_k=300))
+        yield Row(replace(asked, mask="bottom_right", seqlen_k=300))
+        yield from map(Row, _beyond_assembly(asked))
+        yield Row(replace(asked, lse=False))
+        yield Row(asked, GFX942)
+
+
+def _beyond_assembly(asked: Problem) -> Iterator[Problem]:
+    """Forward problems that go to other kernels although assembly kernels are asked for."""
+    yield replace(asked, soft_cap=30.0)
+    yield replace(asked, min_seqlen_q=1)
+    yield replace(asked, dropout=0.25)
+    yield replace(asked, bias="alibi")
+    yield replace(asked, dtype="fp16")
+    yield replace(asked, hdim_q=120, hdim_v=120)
+    yield replace(asked, hdim_q=192)
+
+
+def _asm() -> Iterator[Row]:
+    """Forward bf16, head dimension 128; backward bf16, 64; batch, no mask: assembly kernels."""
+    for v3_api_check, device in product((False, True), (GFX950, GFX942, *MI308)):
+        asked = Problem("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
+        for bf16_cvt, lse in product((0, 1, 2), (True, False)):
+            yield Row(replace(asked, bf16_cvt=bf16_cvt, lse=lse), device)
+        yield Row(replace(asked, seqlen_q=1, seqlen_k=77), device)
+        yield Row(replace(asked, nhead_k=1), device)
+        # What the variant leaves out, though AITER has kernels for it.
+        yield Row(replace(asked, mask="bottom_right"), device)
+        yield Row(replace(asked, mode="group"), device)
+        yield from (Row(problem, device) for problem in _beyond_assembly(asked))
+    for device in (GFX950, GFX942, *MI308, OTHER_GFX942):
+        for seqlen_q, seqlen_k in ((256, 256), (16, 300)):
+            forward = Problem("fwd", "bf16", 128, 128, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
+            yield Row(forward, device)
+    # No code objects are made for its size: Composable Kernel serves.
+    yield Row(Problem("fwd", "bf16", 128, 128, use_ext_asm=True), OTHER_GFX942)
+    yield Row(Problem("fwd", "bf16", 128, 128, use_ext_asm=True, lse=False), OTHER_GFX942)
+    for v3_api_check, device in product((False, True), (GFX950, GFX942, OTHER_GFX942)):
+        asked = Problem("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
+        for bf16_cvt, atomic_fp32 in product((0, 1, 2), (True, False)):
+            yield Row(replace(asked, bf16_cvt=bf16_cvt, atomic_fp32=atomic_fp32), device)
+        # Lengths that are no multiple of a block, and lengths that differ.
+        for seqlen_q, seqlen_k in ((100, 100), (128, 320), (1, 7)):
+            for atomic_fp32 in (True, False):
+                other = {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "atomic_fp32": atomic_fp32}
+                yield Row(replace(asked, **other), device)
+        yield Row(replace(asked, nhead_k=1), device)
+        # What the variant leaves out, though AITER has kernels for it.
+        yield Row(replace(asked, dtype="fp16"), device)
+        yield Row(replace(asked, hdim_q=128, hdim_v=128), device)
+        yield Row(replace(asked, hdim_q=56, hdim_v=56), device)
+        yield Row(replace(asked, mode="group"), device)
+        yield Row(replace(asked, mask="top_left"), device)
+        # What AITER has no kernels for.
+        yield Row(replace(asked, dropout=0.25), device)
+        yield Row(replace(asked, bias="bias"), device)
+        yield Row(replace(asked, bias="bias", dbias=True), device)
+        yield Row(replace(asked, deterministic=True), device)
+        yield Row(replace(asked, use_ext_asm=False), device)
 
 
 def _ci() -> Iterator[Row]:
     """fp16, head dimension 32, batch, gfx942 and gfx950: no mask, bias or dropout."""
-    for arch in ("gfx942", "gfx950"):
+    for device in (GFX942, GFX950):
         # Backward kernels are made for whole head dimensions, multiples of 8, and any.
         for hdim_q, hdim_v in (*product((32, 20), (32, 24, 20)), (24, 24), (24, 32)):
             for seqlen_q, seqlen_k in ((128, 128), (100, 128), (16, 300), (1, 1)):
                 forward = Problem(
                     "fwd", "fp16", hdim_q, hdim_v, seqlen_q=seqlen_q, seqlen_k=seqlen_k
                 )
-                yield Row(forward, arch)
-                yield Row(replace(forward, direction="bwd"), arch)
+                yield Row(forward, device)
+                yield Row(replace(forward, direction="bwd"), device)
         for direction in ("fwd", "bwd"):
-            yield Row(Problem(direction, "fp16", 32, 32, nhead_k=4), arch)
+            yield Row(Problem(direction, "fp16", 32, 32, nhead_k=4), device)
             # Outside of the manifest.
-            yield Row(Problem(direction, "bf16", 32, 32), arch)
-            yield Row(Problem(direction, "fp16", 64, 64), arch)
-            yield Row(Problem(direction, "fp16", 32, 64), arch)
-            yield Row(Problem(direction, "fp16", 32, 32, mode="group"), arch)
-            yield Row(Problem(direction, "fp16", 32, 32, mask="top_left"), arch)
-            yield Row(Problem(direction, "fp16", 32, 32, bias="alibi"), arch)
-            yield Row(Problem(direction, "fp16", 32, 32, dropout=0.5), arch)
-        yield Row(Problem("fwd", "fp16", 32, 32, lse=False), arch)
-        yield Row(Problem("bwd", "fp16", 32, 32, bias="bias", dbias=True), arch)
-        yield Row(Problem("bwd", "fp16", 32, 32, deterministic=True), arch)
+            yield Row(Problem(direction, "bf16", 32, 32), device)
+            yield Row(Problem(direction, "fp16", 64, 64), device)
+            yield Row(Problem(direction, "fp16", 32, 64), device)
+            yield Row(Problem(direction, "fp16", 32, 32, mode="group"), device)
+            yield Row(Problem(direction, "fp16", 32, 32, mask="top_left"), device)
+            yield Row(Problem(direction, "fp16", 32, 32, bias="alibi"), device)
+            yield Row(Problem(direction, "fp16", 32, 32, dropout=0.5), device)
+        yield Row(Problem("fwd", "fp16", 32, 32, lse=False), device)
+        yield Row(Problem("bwd", "fp16", 32, 32, bias="bias", dbias=True), device)
+        yield Row(Problem("bwd", "fp16", 32, 32, deterministic=True), device)
 
 
 #: Rows by manifest.
-TABLE: dict[str, tuple[Row, ...]] = {"ci": tuple(_ci()), "quickstart": tuple(_quickstart())}
+TABLE: dict[str, tuple[Row, ...]] = {
+    "asm": tuple(_asm()),
+    "ci": tuple(_ci()),
+    "quickstart": tuple(_quickstart()),
+}

@@ -2,6 +2,8 @@
 
 #include "settings.h"
 
+#include <mutex>
+
 namespace fake_hip {
 namespace {
 thread_local hipError_t last_error = hipSuccess;
@@ -18,7 +20,18 @@ hipError_t injected(const char* function)
 {
     const auto& fail = settings().fail;
     const auto found = fail.find(function);
-    return found == fail.end() ? hipSuccess : static_cast<hipError_t>(found->second);
+    if(found == fail.end())
+        return hipSuccess;
+    const Failure& failure = found->second;
+    if(failure.calls != 0)
+    {
+        static std::mutex mutex;
+        static std::map<std::string, int> failed;
+        const std::scoped_lock lock(mutex);
+        if(++failed[function] > failure.calls)
+            return hipSuccess;
+    }
+    return static_cast<hipError_t>(failure.code);
 }
 
 } // namespace fake_hip

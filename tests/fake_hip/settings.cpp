@@ -56,9 +56,9 @@ void check_is_exported(const std::string& function)
     dlclose(library);
 }
 
-std::map<std::string, int> failures(const std::string& text)
+std::map<std::string, Failure> failures(const std::string& text)
 {
-    std::map<std::string, int> result;
+    std::map<std::string, Failure> result;
     for(std::size_t begin = 0; begin < text.size();)
     {
         const std::size_t end    = std::min(text.find(',', begin), text.size());
@@ -68,7 +68,12 @@ std::map<std::string, int> failures(const std::string& text)
             refuse("FAKE_HIP_FAIL: \"" + item + "\" is not of the form hipFunction=code");
         const std::string function = item.substr(0, equals);
         check_is_exported(function);
-        result[function] = number(item.substr(equals + 1), "FAKE_HIP_FAIL: " + function);
+        const std::string place = "FAKE_HIP_FAIL: " + function;
+        const std::string value = item.substr(equals + 1);
+        const std::size_t times = value.find('*');
+        const bool every        = times == std::string::npos;
+        result[function] = {number(value.substr(0, times), place),
+                            every ? 0 : number(value.substr(times + 1), place)};
         begin            = end + 1;
     }
     return result;

@@ -20,12 +20,19 @@ struct Arch
     int minor;                   ///< minor version of the compute capability; the major one is 9
 };
 
+/// How a function fails.
+struct Failure
+{
+    int code;   ///< the error it returns
+    int calls;  ///< only its first calls, 0 for all of them
+};
+
 /// The environment of the process, checked.
 struct Settings
 {
     Arch arch;                        ///< FAKE_HIP_ARCH and FAKE_HIP_CU_COUNT
     std::string log;                  ///< FAKE_HIP_LOG: where launches are written, empty for nowhere
-    std::map<std::string, int> fail;  ///< FAKE_HIP_FAIL: error code by name of the function
+    std::map<std::string, Failure> fail;  ///< FAKE_HIP_FAIL: by name of the function
 };
 
 /// Settings of this process, read once. Ends the process where they are wrong.

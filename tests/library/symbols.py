@@ -19,6 +19,8 @@ _BIAS = {"0": "no", "1": "bias", "2": "alibi"}
 _DTYPES = {"DF16b": "bf16", "DF16_": "fp16", "f": "fp32"}
 _DTYPE = r"(?P<dtype>DF16b|DF16_|f)"
 _ARCH = re.compile(r"kentryINS_\d+(gfx\w+?)_tE")
+# Batch prefill and the helper kernels of AITER's assembly path are for any arch.
+_NO_ARCH = re.compile(r"kentryILi\d+E")
 
 
 def _bits(*names: str) -> str:
@@ -32,30 +34,7 @@ def _numbers(*names: str) -> str:
 _MASK = r"NS_\d+SimplifiedGenericAttentionMaskI" + _bits("mask") + "EE"
 _BIAS_KIND = r"LNS_\d+BlockAttentionBiasEnumE(?P<bias>\d)E"
 
-_SPLITKV = re.compile(
-    rf"BlockFmhaFwdSplitKVPipelineProblemI{_DTYPE}"
-    r".*?TileFmhaShapeINS_\d+sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
-    + _bits("group")
-    + "NS_17ComposedAttention.*?"
-    + _MASK
-    + r"NS_\d+TileFmhaFwdSplitKVTraitsI"
-    + _bits("spad", "skpad", "dpad", "dvpad", "logits")
-    + _BIAS_KIND
-    + "Lb0E"  # gradient of the bias
-    + "Lb1E"  # the log-sum-exp, which the combine step needs
-    + _bits("squant", "pagedkv")
-)
-
-_SPLITKV_COMBINE = re.compile(
-    rf"BlockFmhaSplitKVCombinePipelineProblemIff{_DTYPE}"
-    + _numbers("hdim_v")
-    + _bits("group")
-    + _numbers("bn1")
-    + r"NS_\d+TileFmhaFwdSplitKVCombineTraitsI"
-    + _bits("spad", "dvpad", "lse", "squant")
-)
-
-_FORWARD = (
+_FWD = re.compile(
     rf"BlockFmhaPipelineProblemI{_DTYPE}"
     r".*?TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
     + _bits("group")
@@ -70,8 +49,6 @@ _FORWARD = (
     + r"Lin?\d+E"  # blocks per compute unit
     + _bits("skip")
 )
-_BATCH_PREFILL = re.compile(r"FmhaBatchPrefillWithPagedKVCacheKernel.*?" + _FORWARD)
-_FWD = re.compile(r"FmhaFwdKernel.*?" + _FORWARD)
 
 _DQ_DK_DV = re.compile(
     rf"BlockFmhaBwdPipelineProblemI{_DTYPE}"
@@ -106,6 +83,29 @@ _CONVERT_DQ = re.compile(
     + _bits("spad", "dpad")
 )
 
+_SPLITKV = re.compile(
+    rf"BlockFmhaFwdSplitKVPipelineProblemI{_DTYPE}"
+    r".*?TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    + _bits("group")
+    + "NS_17ComposedAttention.*?"
+    + _MASK
+    + r"NS_\d+TileFmhaFwdSplitKVTraitsI"
+    + _bits("spad", "skpad", "dpad", "dvpad", "logits")
+    + _BIAS_KIND
+    + "Lb0E"  # gradient of the bias
+    + "Lb[01]E"  # log-sum-exp: stored whenever there are splits
+    + _bits("squant", "pagedkv")
+)
+
+_SPLITKV_COMBINE = re.compile(
+    rf"BlockFmhaSplitKVCombinePipelineProblemIff{_DTYPE}"
+    + _numbers("hdim_v")
+    + _bits("group")
+    + _numbers("bn1")
+    + r"NS_\d+TileFmhaFwdSplitKVCombineTraitsI"
+    + _bits("spad", "dvpad", "lse", "squant")
+)
+
 
 def _tile(found: re.Match[str]) -> str:
     return "b" + "x".join(re.findall(r"Li(\d+)E", found["tile"]))
@@ -130,12 +130,9 @@ _FWD_BITS = (
     *("spad", "skpad", "dpad", "dvpad", "logits", "mask", "trload"),
     *("lse", "dropout", "squant", "skip"),
 )
-_BATCH_PREFILL_BITS = tuple(bit for bit in _FWD_BITS if bit not in ("trload", "skip"))
-_SPLITKV_BITS = (
-    *("spad", "skpad", "dpad", "dvpad", "logits", "mask"),
-    *("squant", "pagedkv"),
-)
-_SPLITKV_COMBINE_BITS = ("spad", "dvpad", "lse", "squant")
+_PREFILL_BITS = tuple(bit for bit in _FWD_BITS if bit not in ("trload", "skip"))
+_SPLITKV_BITS = ("spad", "skpad", "dpad", "dvpad", "logits", "mask", "squant", "pagedkv")
+_COMBINE_BITS = ("spad", "dvpad", "lse", "squant")
 _DQ_DK_DV_BITS = ("deterministic", "mask", "dropout", "store_randval", "trload", "dbias")
 
 
@@ -144,8 +141,7 @@ def _fwd(found: re.Match[str]) -> dict[str, Any]:
 
 
 def _batch_prefill(found: re.Match[str]) -> dict[str, Any]:
-    own = {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
-    return _common(found, _BATCH_PREFILL_BITS) | own
+    return _common(found, _PREFILL_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
 
 
 def _splitkv(found: re.Match[str]) -> dict[str, Any]:
@@ -154,7 +150,7 @@ def _splitkv(found: re.Match[str]) -> dict[str, Any]:
 
 def _splitkv_combine(found: re.Match[str]) -> dict[str, Any]:
     own = {"tile": f"b{found['bn1']}", "hdim_v": int(found["hdim_v"])}
-    return _common(found, _SPLITKV_COMBINE_BITS) | own
+    return _common(found, _COMBINE_BITS) | own
 
 
 def _dq_dk_dv(found: re.Match[str]) -> dict[str, Any]:
@@ -180,32 +176,51 @@ def _convert_dq(found: re.Match[str]) -> dict[str, Any]:
     return _common(found, ("spad", "dpad", "deterministic")) | own
 
 
-_ROLES: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
+def _asm_dot_do_o(found: re.Match[str]) -> dict[str, Any]:
+    return _common(found, ("spad", "dvpad")) | {"hdim_v": int(found["hdim_v"])}
+
+
+def _asm_convert_dq(found: re.Match[str]) -> dict[str, Any]:
+    own = {name: int(found[name]) for name in ("hdim_q", "bn0")}
+    return _common(found, ("spad", "dpad", "deterministic")) | own
+
+
+_Roles = tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...]
+_ROLES: _Roles = (
     ("fwd", _FWD, _fwd),
-    ("splitkv", _SPLITKV, _splitkv),
-    ("splitkv_combine", _SPLITKV_COMBINE, _splitkv_combine),
-    ("batch_prefill", _BATCH_PREFILL, _batch_prefill),
     ("dq_dk_dv", _DQ_DK_DV, _dq_dk_dv),
     ("dot_do_o", _DOT_DO_O, _dot_do_o),
     ("convert_dq", _CONVERT_DQ, _convert_dq),
+    ("splitkv", _SPLITKV, _splitkv),
+    ("splitkv_combine", _SPLITKV_COMBINE, _splitkv_combine),
+)
+_ROLES_WITHOUT_ARCH: _Roles = (
+    ("batch_prefill", re.compile("FmhaBatchPrefill.*?" + _FWD.pattern), _batch_prefill),
+    ("asm_dot_do_o", _DOT_DO_O, _asm_dot_do_o),
+    ("asm_convert_dq", _CONVERT_DQ, _asm_convert_dq),
 )
 
 #: The fields that a symbol of each role shows.
 _SHOWN: Mapping[str, tuple[str, ...]] = {
     "fwd": ("dtype", "mode", "tile", "bias", *_FWD_BITS),
-    "splitkv": ("dtype", "mode", "tile", "bias", *_SPLITKV_BITS),
-    "splitkv_combine": ("dtype", "mode", "tile", "hdim_v", *_SPLITKV_COMBINE_BITS),
-    "batch_prefill": ("dtype", "mode", "tile", "bias", *_BATCH_PREFILL_BITS),
     "dq_dk_dv": (
         *("dtype", "mode", "tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind"),
         *_DQ_DK_DV_BITS,
     ),
     "dot_do_o": ("dtype", "mode", "tile", "hdim_v", "spad", "dvpad"),
     "convert_dq": ("dtype", "mode", "tile", "hdim_q", "spad", "dpad", "deterministic"),
+    "batch_prefill": ("dtype", "mode", "tile", "bias", *_PREFILL_BITS),
+    "splitkv": ("dtype", "mode", "tile", "bias", *_SPLITKV_BITS),
+    "splitkv_combine": ("dtype", "mode", "tile", "hdim_v", *_COMBINE_BITS),
+    "asm_dot_do_o": ("dtype", "mode", "hdim_v", "spad", "dvpad"),
+    "asm_convert_dq": ("dtype", "mode", "hdim_q", "bn0", "spad", "dpad", "deterministic"),
 }
 
+#: Roles whose instances are several kernels each: for even and uneven splits, for numbers of splits.
+SEVERAL_KERNELS = frozenset({"splitkv", "splitkv_combine"})
 
-def _identity(role: str, arch_tag: str | None, fields: Mapping[str, Any]) -> Identity:
+
+def _identity(role: str, arch_tag: str, fields: Mapping[str, Any]) -> Identity:
     return tuple(sorted({**fields, "role": role, "arch_tag": arch_tag}.items()))
 
 
@@ -219,9 +234,10 @@ def of_symbol(symbol: str) -> Identity:
         ValueError: the symbol is none of the attention kernels this module knows.
     """
     arch = _ARCH.search(symbol)
-    for role, pattern, fields in _ROLES:
+    roles = _ROLES if arch else _ROLES_WITHOUT_ARCH if _NO_ARCH.search(symbol) else ()
+    for role, pattern, fields in roles:
         if found := pattern.search(symbol):
-            return _identity(role, arch[1] if arch else None, fields(found))
+            return _identity(role, arch[1] if arch else "", fields(found))
     raise ValueError(f"not an attention kernel as CK names them: {symbol}")
 
 
@@ -230,5 +246,6 @@ def of_plan(kernel: Mapping[str, Any]) -> Identity:
     fields, role = kernel["fields"], kernel["role"]
     shown = {name: fields[name] for name in _SHOWN[role]}
     # A symbol has warps and occupancy too, but in forms that differ between roles.
-    shown["tile"] = shown["tile"].split("_")[0]
-    return _identity(role, fields["arch_tag"], shown)
+    if "tile" in shown:
+        shown["tile"] = shown["tile"].split("_")[0]
+    return _identity(role, fields.get("arch_tag") or "", shown)
