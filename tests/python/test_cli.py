@@ -250,6 +250,7 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
     [
         ([], "the following arguments are required: COMMAND"),
         (["make"], "invalid choice"),
+        (["build"], "the following arguments are required: -m/--manifest, -o/--output-dir"),
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
         (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
