@@ -38,23 +38,34 @@ inline bool has_code_for(std::string_view device)
     return false;
 }
 
-/// Whether the current device can run this library. A device that cannot be asked is left to the
-/// launch, whose error says more.
-inline bool current_device_is_served(const char* function)
+/// Says on standard error which HIP call failed, and forgets the error: Composable Kernel takes an
+/// old one for that of its next launch.
+inline float failed(const char* function, const char* call, hipError_t error)
+{
+    std::fprintf(stderr, "qola: %s: %s: %s\n", function, call, hipGetErrorString(error));
+    static_cast<void>(hipGetLastError());
+    return QOLA_NS::status::failed;
+}
+
+/// 0 where the current device can run this library, else the status that says why not.
+inline float status_of_current_device(const char* function)
 {
     enum State : char { unknown, served, foreign };
     // Asked once a device: its properties take the runtime a millisecond.
     static std::array<std::atomic<State>, 64> states{};
     int device = 0;
-    if(hipGetDevice(&device) != hipSuccess || device < 0 ||
-       device >= static_cast<int>(states.size()))
-        return true;
+    if(const hipError_t error = hipGetDevice(&device); error != hipSuccess)
+        return failed(function, "hipGetDevice", error);
+    // More devices than any machine has: left to the launch.
+    if(device < 0 || device >= static_cast<int>(states.size()))
+        return 0;
     State state = states[device].load(std::memory_order_relaxed);
     if(state == unknown)
     {
         hipDeviceProp_t properties;
-        if(hipGetDeviceProperties(&properties, device) != hipSuccess)
-            return true;
+        if(const hipError_t error = hipGetDeviceProperties(&properties, device);
+           error != hipSuccess)
+            return failed(function, "hipGetDeviceProperties", error);
         state = has_code_for(properties.gcnArchName) ? served : foreign;
         if(state == foreign)
             std::fprintf(stderr,
@@ -65,7 +76,7 @@ inline bool current_device_is_served(const char* function)
                          archs.data());
         states[device].store(state, std::memory_order_relaxed);
     }
-    return state == served;
+    return state == served ? 0 : QOLA_NS::status::no_arch;
 }
 
 /// Calls `run(use_asm)` and turns what goes wrong into a status.
@@ -75,8 +86,8 @@ inline bool current_device_is_served(const char* function)
 template <typename Run>
 float answer(const char* function, bool use_asm, Run run)
 {
-    if(!current_device_is_served(function))
-        return QOLA_NS::status::no_arch;
+    if(const float status = status_of_current_device(function); status != 0)
+        return status;
     try
     {
 #ifdef QOLA_ASM
@@ -98,6 +109,8 @@ float answer(const char* function, bool use_asm, Run run)
     catch(const std::exception& error)
     {
         std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
+        // Composable Kernel takes an old error for that of its next launch.
+        static_cast<void>(hipGetLastError());
         return QOLA_NS::status::failed;
     }
 }

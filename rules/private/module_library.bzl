@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load(":archs.bzl", "by_archs")
 load(":embedded_code_objects.bzl", "embedded_code_objects")
 load(":hip_library.bzl", "hip_library")
+load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
 
 def _source_target(module, archs, on, source):
@@ -87,13 +88,17 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         ]
     cc_shared_library(
         name = name + ".shared",
-        additional_linker_inputs = [export_list],
+        additional_linker_inputs = [
+            export_list,
+            LARGE_CODE,
+        ],
         deps = by_archs(archs, lambda on: parts[" ".join(on)]),
         features = ["-static_libgcc"],
         shared_lib_name = file,
         target_compatible_with = [Label("//rules/rocm:rocm")],
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
+            "-Wl,-T,$(location {})".format(LARGE_CODE),
             # A direction that was dropped must not leave a hole that shows
             # only when the process loads the library.
             "-Wl,-z,defs",

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load(":archs.bzl", "by_archs")
 load(":hip_library.bzl", "hip_library")
+load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
 
 def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = []):
@@ -33,7 +34,10 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         )
     cc_shared_library(
         name = name + ".shared",
-        additional_linker_inputs = [export_list],
+        additional_linker_inputs = [
+            export_list,
+            LARGE_CODE,
+        ],
         deps = [name + "." + source for source in sources],
         features = ["-static_libgcc"],
         shared_lib_name = file,
@@ -41,6 +45,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         # No -z defs: the interpreter that loads it has Python's symbols.
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
+            "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname," + file,
             "-Wl,--as-needed",
             "-lamdhip64",

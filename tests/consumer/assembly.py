@@ -107,6 +107,7 @@ def _helper(plan: Plan, role: str, problem: Problem, ragged: bool) -> Launched:
     """The kernel before or after a backward assembly kernel."""
     hdim = "hdim_v" if role == "asm_dot_do_o" else "hdim_q"
     wanted = {"dtype": problem.dtype, "mode": problem.mode, "spad": ragged, hdim: problem.hdim_q}
+    found: Launched
     (found,) = (
         kernel
         for kernel in plan["kernels"]

@@ -12,10 +12,8 @@ _COPTS = ["--offload-host-only"]
 
 # The half of the program that calls a direction's entry point.
 _SOURCES = {
-    "batch_prefill": ("libmha_fwd", "prefill.cpp"),
     "bwd": ("libmha_bwd", "backward.cpp"),
     "fwd": ("libmha_fwd", "forward.cpp"),
-    "fwd_splitkv": ("libmha_fwd", "splitkv.cpp"),
 }
 
 def _unique(items):

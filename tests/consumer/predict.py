@@ -38,9 +38,7 @@ class Prediction:
     launches: tuple[Kernel, ...] = ()
 
 
-def predict(
-    plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int
-) -> Prediction:
+def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int) -> Prediction:
     """Return what the plan's library launches for a problem.
 
     Args:

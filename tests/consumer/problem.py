@@ -29,7 +29,7 @@ class Problem:
         seqlen_k: length of each sequence of K and V.
         use_ext_asm: assembly (v3) kernels may serve it.
         v3_api_check: only ask whether an assembly kernel would serve it.
-        bf16_cvt: how assembly kernels round to bf16: 0 to nearest even, 1 to nearest away, 2 to zero.
+        bf16_cvt: how assembly kernels round: 0 to nearest even, 1 to nearest away, 2 to zero.
         atomic_fp32: backward assembly kernels sum dQ up as float.
         soft_cap: forward limit of logits, 0 for none.
         min_seqlen_q: forward skips shorter sequences, 0 for none.

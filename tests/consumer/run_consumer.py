@@ -25,7 +25,7 @@ PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(e
 AITER = Path(os.environ["QOLA_TEST_AITER_TREE"])
 ROWS = TABLE[os.environ["QOLA_TEST_MANIFEST"]]
 
-#: What tells launched kernels apart: the identity of a kernel instance, the digest of a code object.
+#: What tells launched kernels apart: identity of a kernel instance, digest of a code object.
 Identity = tuple[Any, ...]
 
 

@@ -147,8 +147,8 @@ def _asm() -> Iterator[Row]:
         # Lengths that are no multiple of a block, and lengths that differ.
         for seqlen_q, seqlen_k in ((100, 100), (128, 320), (1, 7)):
             for atomic_fp32 in (True, False):
-                other = {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "atomic_fp32": atomic_fp32}
-                yield Row(replace(asked, **other), device)
+                lengths = replace(asked, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
+                yield Row(replace(lengths, atomic_fp32=atomic_fp32), device)
         yield Row(replace(asked, nhead_k=1), device)
         # What the variant leaves out, though AITER has kernels for it.
         yield Row(replace(asked, dtype="fp16"), device)

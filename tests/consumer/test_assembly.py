@@ -36,4 +36,4 @@ def test_rows_reach_every_size_and_refusal() -> None:
     }
     assert served == embedded
     checks = {expected(row).status for row in ROWS if row.problem.v3_api_check}
-    assert checks == {1.0, -1.0}
+    assert checks >= {1.0, -1.0}

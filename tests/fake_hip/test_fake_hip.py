@@ -162,6 +162,19 @@ def test_fail(tmp_path: Path) -> None:
     assert launches == []
 
 
+def test_fail_first_calls(tmp_path: Path) -> None:
+    """Prevents: a test of what comes after an error in which the error never ends."""
+    path, name = module_of("gfx942")
+    env = {"FAKE_HIP_FAIL": "hipModuleUnload=2*1"}
+    command: list[str | Path] = [PROBES["probe_both"], "module", path, name]
+    result = FakeHip(FAKE, "gfx942").run(command, tmp_path / "log", **env)
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if "Unload" in line] == [
+        "hipModuleUnload 2",
+        "hipModuleUnload 0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [

@@ -216,7 +216,7 @@ _SHOWN: Mapping[str, tuple[str, ...]] = {
     "asm_convert_dq": ("dtype", "mode", "hdim_q", "bn0", "spad", "dpad", "deterministic"),
 }
 
-#: Roles whose instances are several kernels each: for even and uneven splits, for numbers of splits.
+#: Roles whose instances are several kernels each: for even and uneven splits, for their numbers.
 SEVERAL_KERNELS = frozenset({"splitkv", "splitkv_combine"})
 
 

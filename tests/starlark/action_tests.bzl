@@ -97,6 +97,9 @@ def _link_argv_test_impl(ctx):
     ])
     scripts = [flag for flag in argv if flag.startswith("-Wl,--version-script=")]
     asserts.equals(env, ["-Wl,--version-script=tests/starlark/testdata/libmodule.exports"], scripts)
+
+    # Without it no exception is ever caught in the library.
+    asserts.true(env, "-Wl,-T,rules/private/large_code.ld" in argv, "functions on both sides of .eh_frame_hdr")
     return analysistest.end(env)
 
 def _archs_of(argv):

@@ -1,0 +1,23 @@
+"""Which entry points the headers of a bundle declare."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+BUNDLES = {Path(path).name: Path(path) for path in os.environ["QOLA_TEST_BUNDLES"].split()}
+ENTRY_POINTS = {
+    "ci": {"QOLA_MHA_FWD", "QOLA_MHA_BWD"},
+    "prefill": {"QOLA_MHA_BATCH_PREFILL"},
+    "splitkv": {"QOLA_MHA_FWD_SPLITKV"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
+def test_only_directions_with_kernels_are_declared(name: str) -> None:
+    """Prevents: an entry point that compiles although its direction was dropped."""
+    config = (BUNDLES[name] / "include/qola_config.h").read_text(encoding="utf-8")
+    assert set(re.findall(r"#define (\w+)_PARAMETERS", config)) == ENTRY_POINTS[name]
