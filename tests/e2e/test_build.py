@@ -84,9 +84,10 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
     someone = User(directory)
     yield someone
+    # Outputs are not in the workspace: left there, they would outlive the test.
     for workspace in (directory / "cache/qola/workspaces").glob("*"):
         env = someone.environment()
-        subprocess.run([find_bazel(), "shutdown"], cwd=workspace, env=env, check=False)
+        subprocess.run([find_bazel(), "clean", "--expunge"], cwd=workspace, env=env, check=False)
 
 
 def test_one_broken_module(user: User) -> None:

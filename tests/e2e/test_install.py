@@ -77,7 +77,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     (directory / "elsewhere").mkdir()
     yield Installed(directory, wheel)
     for workspace in (directory / "cache/qola/workspaces").glob("*"):
-        command = [find_bazel(), "shutdown"]
+        command = [find_bazel(), "clean", "--expunge"]
         subprocess.run(command, cwd=workspace, env=environment(directory), check=False)
 
 
