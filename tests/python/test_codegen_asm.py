@@ -15,13 +15,14 @@ import pytest
 from qola.aiter import AiterTree, GeneratorCall, read_tree
 from qola.codegen.asm import AsmSet, generate_asm, integrity
 from qola.codegen.asm_hooks import embedding_defines
-from qola.codegen.asm_patch import PATCHES
 from qola.codegen.asm_prepost import unplanned_source
 from qola.codegen.entry import generate_entry
 from qola.errors import QolaError
 from qola.manifest import loads
+from qola.resources import embedding_patches
 
 BOTH = ("gfx942", "gfx950")
+PATCHES = embedding_patches()
 #: Kernels of [hdim 96, bf16, batch, no mask]: they are padded into the bucket of 128.
 SMALL = (
     '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n'
