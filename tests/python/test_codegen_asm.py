@@ -14,7 +14,6 @@ import pytest
 
 from qola.aiter import AiterTree, GeneratorCall, read_tree
 from qola.codegen.asm import AsmSet, generate_asm, integrity
-from qola.codegen.asm_hooks import embedding_defines
 from qola.codegen.asm_prepost import unplanned_source
 from qola.codegen.entry import generate_entry
 from qola.errors import QolaError
@@ -332,19 +331,6 @@ def test_a_later_forward_table_stands_for_both_folders(changeable: AiterTree) ->
     (folder / "MI308" / names[0]).unlink()
     (missing,) = integrity(changeable, "gfx942", "fmha_v3_fwd")
     assert f"MI308/{names[0]}" in missing.found
-
-
-def test_hooks_are_used_where_the_tree_has_them(changeable: AiterTree) -> None:
-    """Prevents: hooks asked for in a tree without them, or passed over in one that has them."""
-    assert embedding_defines(changeable) == ()
-    header = changeable.root / changeable.csrc_dir / "include/aiter_hip_common.h"
-    header.write_text(
-        header.read_text()
-        + "#ifdef AITER_EMBEDDED_HSA_HEADER\n#include AITER_EMBEDDED_HSA_HEADER\n"
-        "#endif\nauto o = AITER_EMBEDDED_HSA_MAP.find(fname);\n"
-    )
-    expected = ('-DAITER_EMBEDDED_HSA_HEADER="qola_asm_hsa_map.h"',)
-    assert embedding_defines(changeable) == expected
 
 
 @pytest.mark.parametrize(
