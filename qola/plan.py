@@ -23,7 +23,7 @@ class HeaderSet:
     """The headers a group of compiles may read.
 
     Attributes:
-        name: the direction, or the module for its sources.
+        name: the direction, or bwd_asm for helpers of assembly kernels; the module for its sources.
         include_dirs: include directories in search order, relative to the tree.
         files: header files, relative to the tree, sorted.
     """
@@ -39,7 +39,8 @@ class PlannedKernel:
 
     Attributes:
         name: CK's file name without its suffix; also the target's name.
-        package: package of the kernel repository: direction and flag configuration.
+        package: package of the kernel repository: direction (or bwd_asm), archs where one source
+            serves several, and flag configuration.
         direction: fwd, fwd_splitkv, batch_prefill or bwd.
         role: which kernel of the direction, for example dq_dk_dv.
         archs: archs it is compiled for; more than one only for arch-neutral instances.
@@ -180,6 +181,8 @@ class Plan:
 @dataclass(frozen=True)
 class KernelPackage:
     """A package of the kernel repository: kernel instances that share flags and headers.
+
+    They are of one direction, or bwd_asm: helpers that run before and after an assembly kernel.
 
     Attributes:
         copts: compiler flags.
