@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola import __version__
+from qola.codegen.types import CodeObject
 from qola.errors import Finding
 from qola.python_module import PythonModule
 
@@ -94,25 +95,6 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
-class PlannedCodeObject:
-    """A .co file of AITER's assembly (v3) kernels, embedded in a library.
-
-    Attributes:
-        key: what the library looks it up by.
-        file: the file, relative to the tree.
-        arch: the arch it is for.
-        sha256: digest of the file.
-        size: of the file, in bytes.
-    """
-
-    key: str
-    file: str
-    arch: str
-    sha256: str
-    size: int
-
-
-@dataclass(frozen=True)
 class PlannedModule:
     """One library.
 
@@ -138,7 +120,7 @@ class PlannedModule:
     kernels: tuple[int, ...]
     sources: tuple[PlannedSource, ...]
     headers: str
-    code_objects: tuple[PlannedCodeObject, ...]
+    code_objects: tuple[CodeObject, ...]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qola.plan_request import ASM_SUBDIRS, Request, configure
+from qola.attention import ATTENTION
+from qola.plan_request import Request, configure
 
 
 def watched_dirs(request: Request, archs: Iterable[str]) -> tuple[str, ...]:
@@ -23,8 +24,9 @@ def watched_dirs(request: Request, archs: Iterable[str]) -> tuple[str, ...]:
     tree = request.tree
     dirs = {"aiter/configs"}
     for spec in request.manifest.modules:
-        if spec.name in ASM_SUBDIRS and (spec.hsa_subdirs is None or spec.hsa_subdirs):
-            dirs.update(f"{tree.hsa_dir}/{arch}/{ASM_SUBDIRS[spec.name]}" for arch in archs)
+        if spec.name in ATTENTION and (spec.hsa_subdirs is None or spec.hsa_subdirs):
+            subdir = ATTENTION[spec.name].asm_subdir
+            dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in archs)
         srcs = configure(request, spec).srcs
         dirs.update(src for src in srcs if (tree.root / src).is_dir())
     return tuple(sorted(dirs))

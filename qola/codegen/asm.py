@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall
+from qola.attention import ATTENTION
 from qola.codegen.asm_domain import Variant, fits
 from qola.codegen.asm_patch import patched_copy
 from qola.codegen.asm_prepost import Helper, read_helpers, unplanned_source
@@ -19,7 +20,6 @@ from qola.errors import CodegenError, Finding
 from qola.resources import embedding_patches
 
 _HELPERS = "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py"
-_DIRECTIONS = {"libmha_fwd": "fwd", "libmha_bwd": "bwd"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def generate_asm(
         ToolchainError: an installation of qola that lacks its patches.
     """
     patches = embedding_patches() if patches is None else patches
-    direction = _DIRECTIONS[module_name]
+    direction = ATTENTION[module_name].direction
     own = f"/hsa/{ARCH_TOKEN}/fmha_v3_{direction}/codegen.py"
     findings = [_unserved(c) for c in calls if not f"/{c.script}".endswith((own, _HELPERS))]
     for folder in ("kernels", "dispatch"):
