@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from qola import workspace
 from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
+from qola.attention import ATTENTION
 from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, FailedAction, TargetResult
 from qola.bazel_run import BuildOptions, build, find_bazel
 from qola.choices import (
@@ -26,7 +27,6 @@ from qola.choices import (
 )
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
-from qola.entry_points import MODULE_ENTRIES
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -153,7 +153,7 @@ def build_kernels(
         progress(f"{manifest.file}: {', '.join(names)}, AITER {aiter.describe()}")
         events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
         results = _results(events, names)
-        good = [name for name in names if name in MODULE_ENTRIES and results[name].success]
+        good = [name for name in names if name in ATTENTION and results[name].success]
         bundle = None
         if good:
             write_if_changed(directory / workspace.BUNDLE_FILE, made.bundle_file(good))

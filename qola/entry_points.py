@@ -34,9 +34,6 @@ ENTRIES = {
 The longer forms are those of the 0.1.7 wheels; later trees take (args, stream_config).
 """
 
-MODULE_ENTRIES = {"libmha_fwd": "mha_fwd", "libmha_bwd": "mha_bwd"}
-"""The attention modules, and qola's source of their entry points."""
-
 
 def parameters(tree: AiterTree, entry: Entry) -> int:
     """Return how many parameters an entry point has in this tree: it tells its form.

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qola.aiter import AiterTree, ModuleConfig
+from qola.attention import ATTENTION
 from qola.errors import Finding
 from qola.headers import closure, includes
 from qola.include_dirs import include_dirs
 
 Kind = Literal["attention", "torch_free", "needs_torch"]
-
-ATTENTION = ("libmha_fwd", "libmha_bwd")
-"""The C++ attention libraries: AITER builds them without PyTorch."""
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
 """What AITER compiles of a directory among a module's sources."""

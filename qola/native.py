@@ -56,7 +56,8 @@ def _no_gpu(sysfs: Path, found: str) -> ToolchainError:
         Finding(
             sysfs.as_posix(),
             found,
-            "an AMD GPU whose driver (amdgpu, with KFD) is loaded: native was asked for",
+            "an AMD GPU whose driver (amdgpu, with KFD) is loaded: native was asked "
+            "for, or no archs are named",
             'name the archs instead: --arch gfx950, or architectures = ["gfx950"] in the manifest',
         ),
         "native: no AMD GPU on this machine",

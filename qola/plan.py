@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola import __version__
+from qola.codegen.types import CodeObject
 from qola.errors import Finding
 from qola.python_module import PythonModule
 
@@ -23,7 +24,7 @@ class HeaderSet:
     """The headers a group of compiles may read.
 
     Attributes:
-        name: the direction, or the module for its sources.
+        name: the direction, or bwd_asm for helpers of assembly kernels; the module for its sources.
         include_dirs: include directories in search order, relative to the tree.
         files: header files, relative to the tree, sorted.
     """
@@ -39,7 +40,8 @@ class PlannedKernel:
 
     Attributes:
         name: CK's file name without its suffix; also the target's name.
-        package: package of the kernel repository: direction and flag configuration.
+        package: package of the kernel repository: direction (or bwd_asm), archs where one source
+            serves several, and flag configuration.
         direction: fwd, fwd_splitkv, batch_prefill or bwd.
         role: which kernel of the direction, for example dq_dk_dv.
         archs: archs it is compiled for; more than one only for arch-neutral instances.
@@ -93,25 +95,6 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
-class PlannedCodeObject:
-    """A .co file of AITER's assembly (v3) kernels, embedded in a library.
-
-    Attributes:
-        key: what the library looks it up by.
-        file: the file, relative to the tree.
-        arch: the arch it is for.
-        sha256: digest of the file.
-        size: of the file, in bytes.
-    """
-
-    key: str
-    file: str
-    arch: str
-    sha256: str
-    size: int
-
-
-@dataclass(frozen=True)
 class PlannedModule:
     """One library.
 
@@ -137,7 +120,7 @@ class PlannedModule:
     kernels: tuple[int, ...]
     sources: tuple[PlannedSource, ...]
     headers: str
-    code_objects: tuple[PlannedCodeObject, ...]
+    code_objects: tuple[CodeObject, ...]
 
 
 @dataclass(frozen=True)
@@ -180,6 +163,8 @@ class Plan:
 @dataclass(frozen=True)
 class KernelPackage:
     """A package of the kernel repository: kernel instances that share flags and headers.
+
+    They are of one direction, or bwd_asm: helpers that run before and after an assembly kernel.
 
     Attributes:
         copts: compiler flags.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from qola import codegen, module_kinds
 from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
-from qola.entry_points import MODULE_ENTRIES
+from qola.attention import ATTENTION
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
@@ -26,9 +26,6 @@ ADDED = {
     "add_includes": "include_dirs",
 }
 """Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
-
-ASM_SUBDIRS = {"libmha_fwd": "fmha_v3_fwd", "libmha_bwd": "fmha_v3_bwd"}
-"""Folder below AITER's hsa/<arch> with a module's assembly (v3) kernels."""
 
 WITHOUT_EFFECT = ("verbose", "is_experimental")
 """Keys that change nothing in a library."""
@@ -128,7 +125,7 @@ def check(request: Request) -> list[Finding]:
         srcs_of=lambda module: (
             (
                 configure(request, specs[module])
-                if module in MODULE_ENTRIES
+                if module in ATTENTION
                 else module_kinds.deciding_config(tree, module, specs[module].overrides)
             ).srcs
         ),
@@ -137,7 +134,7 @@ def check(request: Request) -> list[Finding]:
         mode=request.mode,
         # Archs asked for replace the manifest's, whatever these are.
         archs=manifest.architectures if request.archs else SUPPORTED_ARCHS,
-        judged_elsewhere=[name for name in specs if name not in MODULE_ENTRIES],
+        judged_elsewhere=[name for name in specs if name not in ATTENTION],
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
@@ -179,10 +176,10 @@ def _unpatched(request: Request) -> Iterator[Finding]:
 
 
 def _unplannable(request: Request) -> Iterator[Finding]:
-    """Finds modules beside MODULE_ENTRIES that cannot be built, and says why."""
+    """Finds modules beside ATTENTION that cannot be built, and says why."""
     manifest, known = request.manifest, request.tree.module_names()
     for spec in manifest.modules:
-        if spec.name in MODULE_ENTRIES or spec.name not in known:
+        if spec.name in ATTENTION or spec.name not in known:
             continue
         place = manifest.place("modules", spec.index, "name")
         kind = module_kinds.classify(
@@ -194,7 +191,7 @@ def _unplannable(request: Request) -> Iterator[Finding]:
             yield Finding(
                 manifest.place("modules", spec.index, "mode"),
                 f"{spec.name} in mode cpp_itfs",
-                f"mode pybind: only {' and '.join(MODULE_ENTRIES)} have a C++ interface",
+                f"mode pybind: only {' and '.join(ATTENTION)} have a C++ interface",
                 f'write mode = "pybind" in the [[modules]] table of {spec.name}',
             )
 
@@ -202,7 +199,7 @@ def _unplannable(request: Request) -> Iterator[Finding]:
 def _unserved(manifest: Manifest) -> Iterator[Finding]:
     """Finds what a plan does not follow: an error where the library would be another one."""
     for spec in manifest.modules:
-        own = ASM_SUBDIRS.get(spec.name, "")
+        own = ATTENTION[spec.name].asm_subdir if spec.name in ATTENTION else ""
         others = [subdir for subdir in spec.hsa_subdirs or () if subdir != own]
         if others:
             yield Finding(

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola import bundle_files, codegen
+from qola import bundle_files, codegen, module_kinds
 from qola.aiter import AiterTree, ModuleConfig
+from qola.attention import ATTENTION
 from qola.codegen import Explanation, GeneratedSource, KernelInstance, KernelSet, Selection
 from qola.codegen.asm_domain import domain_header
 from qola.digest import sha256_of_text, write_if_changed
-from qola.entry_points import ENTRIES, MODULE_ENTRIES, parameters
+from qola.entry_points import ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.headers import closure, includes
 from qola.include_dirs import include_dirs
@@ -22,7 +23,6 @@ from qola.plan import (
     HeaderSet,
     KernelPackage,
     Plan,
-    PlannedCodeObject,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
@@ -38,9 +38,6 @@ ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill", "bwd_asm"})
 
 ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header that tells which problems the manifest gives to assembly kernels."""
-
-SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
-"""What AITER compiles of a directory among a module's sources."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def build_plan(
             request.manifest.place("modules", spec.index, "name"),
         )
         for spec in request.manifest.modules
-        if spec.name not in MODULE_ENTRIES
+        if spec.name not in ATTENTION
     )
     return Plan(
         name=request.name,
@@ -150,7 +147,7 @@ def explain(
 
 
 def _attention(request: Request) -> list[ModuleSpec]:
-    return [spec for spec in request.manifest.modules if spec.name in MODULE_ENTRIES]
+    return [spec for spec in request.manifest.modules if spec.name in ATTENTION]
 
 
 def _generate(
@@ -162,7 +159,7 @@ def _generate(
     explain: bool = False,
 ) -> _Generated:
     config = configure(request, spec)
-    forward = spec.name == "libmha_fwd"
+    forward = ATTENTION[spec.name].direction == "fwd"
     selection = Selection(
         receipt=spec.receipt,
         variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
@@ -211,23 +208,18 @@ def _own_sources(
     Raises:
         PlanError: a source outside of the tree, or two that would become one target.
     """
-    found = []
     for src in config.srcs:
         path = tree.root / src
         if not path.resolve().is_relative_to(tree.root.resolve()):
             raise PlanError(
                 Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
             )
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        found += [f for f in files if f.suffix in SOURCE_SUFFIXES]
+    direction = ATTENTION[spec.name].direction
     sources = []
-    for path in found:
-        if path.name in spec.drop_srcs:
-            continue
-        name = f"{path.stem}.cpp"
-        text = path.read_text(encoding="utf-8")
+    for file in module_kinds.sources(tree, config, spec.drop_srcs):
+        name = f"{Path(file).stem}.cpp"
+        text = (tree.root / file).read_text(encoding="utf-8")
         write_if_changed(output / spec.name / "sources" / name, text)
-        direction = "bwd" if spec.name == "libmha_bwd" else "fwd"
         sources.append(
             GeneratedSource(name, f"sources/{name}", sha256_of_text(text), direction, "entry")
         )
@@ -281,7 +273,7 @@ def _assemble(
             )
             for s in module.kernels.sources
         )
-        entry_source = MODULE_ENTRIES[module.spec.name]
+        entry_source = ATTENTION[module.spec.name].entry_source
         header_sets[module.spec.name] = _header_set(
             request.tree,
             module.config,
@@ -300,9 +292,7 @@ def _assemble(
                 kernels=tuple(own),
                 sources=sources,
                 headers=module.spec.name,
-                code_objects=tuple(
-                    PlannedCodeObject(**vars(found)) for found in module.kernels.code_objects
-                ),
+                code_objects=module.kernels.code_objects,
             )
         )
     ordered = tuple(header_sets[name] for name in sorted(header_sets))
@@ -319,7 +309,7 @@ def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...
     served = {kernel.direction for kernel in module.kernels.kernels}
     if module.kernels.code_objects:
         # Assembly kernels alone can serve a direction, too.
-        served |= {d for d, e in ENTRIES.items() if e.name == MODULE_ENTRIES[module.spec.name]}
+        served.add(ATTENTION[module.spec.name].direction)
     entries = tuple(
         EntryPoint(entry.name, parameters(request.tree, entry))
         for direction, entry in ENTRIES.items()

@@ -20,10 +20,14 @@ from qola.plan_request import split_archs
 from qola.planner import Request, build_plan
 from qola.python_module import export_list
 from qola.schema import BUILD_MODES
+from qola.watched import watched_dirs
 
 
 def pinned_id(tree: Path) -> str:
-    """Commit or version a fetched tree was pinned to; "" for a local directory."""
+    """Commit or version a tree was pinned to as it was fetched; "" for one that states none.
+
+    A local directory that `qola checkout` prepared has one.
+    """
     try:
         source: dict[str, str] = json.loads((tree / "AITER.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -62,6 +66,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     data = from_json(text)
     write_if_changed(output / "plan.json", text)
     write_if_changed(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
+    watched = watched_dirs(request, plan.archs)
+    write_if_changed(output / "watched_dirs.txt", "\n".join(watched) + "\n")
     write_if_changed(
         output / "BUILD.bazel",
         emit.manifest_build_file(data, source=args.display, aiter=args.aiter_repository),

@@ -9,6 +9,8 @@ from qola.errors import Finding, ToolchainError
 PACKAGED = "_ruleset"
 """Directory of the installed package that holds a copy of the ruleset (setup.py writes it)."""
 
+PATCHES = "third_party/aiter/patches"
+"""Directory of the ruleset with the patches that make AITER's v3 generators embed their kernels."""
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -33,6 +35,32 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
             package.as_posix(),
             f"no MODULE.bazel beside it, and none in {PACKAGED}",
             "qola's ruleset, which a checkout and an installed package have",
+            "pip install --force-reinstall <checkout of qola>",
+        ),
+        "this installation of qola is not complete",
+    )
+
+
+def embedding_patches(package: Path = Path(__file__).parent) -> Path:
+    """Return the directory with the patches for AITER's v3 generators, and their pins.
+
+    It is beside the package in a checkout and in Bazel's runfiles, which hold nothing else of the
+    ruleset, and in the copy of the ruleset that an installed package carries.
+
+    Args:
+        package: directory of the Python package.
+
+    Raises:
+        ToolchainError: neither is there.
+    """
+    for root in (package.parent, package / PACKAGED):
+        if (root / PATCHES / "pins.json").is_file():
+            return root / PATCHES
+    raise ToolchainError(
+        Finding(
+            package.as_posix(),
+            f"no {PATCHES}/pins.json beside it, and none in {PACKAGED}",
+            "qola's patches of AITER, which a checkout and an installed package have",
             "pip install --force-reinstall <checkout of qola>",
         ),
         "this installation of qola is not complete",

@@ -244,7 +244,7 @@ _manifest = tag_class(
         "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
         "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
-        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's; cpp_itfs is what can be planned.", values = ["", "cpp_itfs", "pybind"]),
+        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's: cpp_itfs for libmha_fwd and libmha_bwd, pybind for other modules that need no PyTorch.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
     },

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall
+from qola.attention import ATTENTION
 from qola.codegen.asm_domain import Variant, fits
-from qola.codegen.asm_patch import PATCHES, patched_copy
+from qola.codegen.asm_patch import patched_copy
 from qola.codegen.asm_prepost import Helper, read_helpers, unplanned_source
 from qola.codegen.asm_tables import AsmCall, AsmKernel, read_calls, read_csv, read_rows
 from qola.codegen.script import run_script, write_source
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
 from qola.digest import sha256_of
 from qola.errors import CodegenError, Finding
+from qola.resources import embedding_patches
 
 _HELPERS = "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py"
-_DIRECTIONS = {"libmha_fwd": "fwd", "libmha_bwd": "bwd"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class AsmSet:
         kernels: helper kernels that the variants' problems need, by name.
         stubs: one source that defines the other helpers a dispatch names, or none.
         code_objects: what to embed, by key.
-        kept_by: `index` of each variant that v3 serves problems of.
+        served: v3 buckets of head dims by `index` of the variant that asks for them, as far as v3
+            serves them on every architecture asked for.
         findings: warnings: why v3 is off, what the tables and the files lack on either side.
     """
 
@@ -40,7 +42,7 @@ class AsmSet:
     kernels: tuple[KernelInstance, ...] = ()
     stubs: tuple[GeneratedSource, ...] = ()
     code_objects: tuple[CodeObject, ...] = ()
-    kept_by: frozenset[int] = frozenset()
+    served: Mapping[int, frozenset[tuple[int, int]]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -52,7 +54,7 @@ def generate_asm(
     variants: Sequence[Variant],
     out_dir: Path,
     *,
-    patches: Path = PATCHES,
+    patches: Path | None = None,
 ) -> AsmSet:
     """Generate the v3 path of a module, as far as its variants can ask for it.
 
@@ -63,12 +65,14 @@ def generate_asm(
         archs: the architectures to build for.
         variants: those of the module's direction; () keeps every kernel a dispatch calls.
         out_dir: gets ``dispatch/`` and ``kernels/``.
-        patches: directory of patches and pins.
+        patches: directory of patches and pins; None takes qola's.
 
     Raises:
         CodegenError: a generator that fails, or tables or helpers in a form not served.
+        ToolchainError: an installation of qola that lacks its patches.
     """
-    direction = _DIRECTIONS[module_name]
+    patches = embedding_patches() if patches is None else patches
+    direction = ATTENTION[module_name].direction
     own = f"/hsa/{ARCH_TOKEN}/fmha_v3_{direction}/codegen.py"
     findings = [_unserved(c) for c in calls if not f"/{c.script}".endswith((own, _HELPERS))]
     for folder in ("kernels", "dispatch"):
@@ -106,7 +110,7 @@ def generate_asm(
         kernels=kernels,
         stubs=stubs,
         code_objects=objects,
-        kept_by=frozenset(i for launch in wanted for i in _keepers(launch, variants)),
+        served=_served([launches.get(arch, ()) for arch in archs], variants),
         findings=(*findings, *missing),
     )
 
@@ -186,6 +190,25 @@ def _keepers(launch: AsmCall, variants: Sequence[Variant]) -> list[int]:
     if not variants:
         return [-1]
     return [v.index for v in variants if fits(v, launch.kernels[0])]
+
+
+def _served(
+    launches: Iterable[Sequence[AsmCall]], variants: Sequence[Variant]
+) -> dict[int, frozenset[tuple[int, int]]]:
+    """Return the buckets that every architecture has a launch in for a variant, by variant."""
+    by_arch = [
+        {
+            (index, (launch.kernels[0].hdim_q, launch.kernels[0].hdim_v))
+            for launch in own
+            for index in _keepers(launch, variants)
+        }
+        for own in launches
+    ]
+    common = set.intersection(*by_arch) if by_arch else set()
+    return {
+        index: frozenset(bucket for i, bucket in common if i == index)
+        for index in sorted({index for index, _ in common})
+    }
 
 
 def _helpers(

@@ -9,9 +9,6 @@ from pathlib import Path
 from qola.digest import sha256_of
 from qola.errors import Finding
 
-#: Patches and pins; beside the package, in a checkout and in Bazel's runfiles alike.
-PATCHES = Path(__file__).parent.parent.parent / "third_party/aiter/patches"
-
 
 def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path) -> Path | Finding:
     """Copy a generator and apply the patch that is pinned for just this version of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any
 
 from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm import AsmSet, generate_asm
+from qola.codegen.asm_domain import v3_bucket
 from qola.codegen.entry import generate_entry
-from qola.codegen.predicates import Wanted
+from qola.codegen.predicates import Bucket, Wanted
 from qola.codegen.process import run_module
 from qola.codegen.receipts import FAMILIES, family_of, known_receipts, native_receipts
 from qola.codegen.types import (
@@ -78,7 +79,7 @@ def generate(
     asm = AsmSet()
     if selection.asm:
         asm = generate_asm(tree, module.name, v3, archs, selection.variants, out_dir)
-    _check_variants(wanted, answers, asm.kept_by)
+    _check_variants(wanted, answers, _served_by_asm(wanted[own], own, asm))
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
@@ -301,24 +302,39 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
     return answer
 
 
+def _served_by_asm(wanted: Sequence[Wanted], direction: str, asm: AsmSet) -> dict[int, set[Bucket]]:
+    """Return the head dims that v3 serves, as variants name them; {} for one that names none.
+
+    A variant that v3 serves nothing of is left out.
+    """
+    return {
+        w.index: {hdim for hdim in w.hdims or () if v3_bucket(direction, *hdim) in buckets}
+        for w in wanted
+        if (buckets := asm.served.get(w.index))
+    }
+
+
 def _check_variants(
     wanted: Mapping[str, list[Wanted]],
     answers: Mapping[str, dict[str, Any]],
-    served_by_asm: Container[int],
+    served_by_asm: Mapping[int, Collection[Bucket]],
 ) -> None:
     """Check that every variant, and every head dim it names, has a kernel in some direction.
 
-    Assembly kernels will do: there are some for problems that CK has none for.
+    Assembly kernels will do, if all architectures have them: there are some for problems that CK
+    has none for.
 
     Raises:
         CodegenError: naming each that has none, and what the CK at hand has.
     """
     findings = []
     for w in next(iter(wanted.values())):
-        if w.index < 0 or w.index in served_by_asm:
+        if w.index < 0:
             continue
         key = str(w.index)
         if not any(answer["counts"][key] for answer in answers.values()):
+            if w.index in served_by_asm and set(w.hdims or ()) <= set(served_by_asm[w.index]):
+                continue
             reasons = [
                 f"{direction}: {line}"
                 for direction, answer in answers.items()
@@ -343,7 +359,7 @@ def _check_variants(
                 found=f"{q}x{v}, which no kernel of receipt {w.receipt} serves",
                 expected=f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
             )
-            for q, v in sorted(unserved)
+            for q, v in sorted(unserved.difference(served_by_asm.get(w.index, ())))
         ]
     if findings:
         raise CodegenError(findings, "a variant cannot be satisfied")

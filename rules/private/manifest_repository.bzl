@@ -51,6 +51,17 @@ def _manifest_repository_impl(rctx):
         return
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))
+    if source["kind"] == "local":
+        for path in rctx.read("watched_dirs.txt").splitlines():
+            _watch_directory(rctx, tree.get_child(path))
+
+def _watch_directory(rctx, directory):
+    """Watches a directory with all that is in it, or for one to appear."""
+    if directory.is_dir:
+        # Its place in the user's tree, to which a local tree's repository links.
+        rctx.watch_tree(directory.realpath)
+    else:
+        rctx.watch(directory)
 
 def _python_path(rctx):
     return [rctx.path(rctx.attr.python_packages).dirname.get_child("site")]

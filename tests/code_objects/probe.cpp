@@ -1,8 +1,5 @@
 // What the test calls by ctypes.
 #include "qola_asm.h"
-// As in AITER's aiter_hip_common.h from d32b0cb on.
-#define AITER_EMBEDDED_HSA_HEADER "qola_asm_hsa_map.h"
-#include AITER_EMBEDDED_HSA_HEADER
 
 #include <cstdlib>
 
@@ -64,13 +61,6 @@ PROBE int probe_cu_count(char* message, std::size_t length)
         std::strncpy(message, error.what(), length - 1);
         return -1;
     }
-}
-
-// The look-up of AITER's load_asm_kernel.
-PROBE const void* probe_map(const char* key)
-{
-    auto found = AITER_EMBEDDED_HSA_MAP.find(std::string(key));
-    return found != AITER_EMBEDDED_HSA_MAP.end() ? found->second.data() : nullptr;
 }
 
 PROBE int probe_hip_call(char* message, std::size_t length)

@@ -14,14 +14,14 @@ import pytest
 
 from qola.aiter import AiterTree, GeneratorCall, read_tree
 from qola.codegen.asm import AsmSet, generate_asm, integrity
-from qola.codegen.asm_hooks import embedding_defines
-from qola.codegen.asm_patch import PATCHES
 from qola.codegen.asm_prepost import unplanned_source
 from qola.codegen.entry import generate_entry
 from qola.errors import QolaError
 from qola.manifest import loads
+from qola.resources import embedding_patches
 
 BOTH = ("gfx942", "gfx950")
+PATCHES = embedding_patches()
 #: Kernels of [hdim 96, bf16, batch, no mask]: they are padded into the bucket of 128.
 SMALL = (
     '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n'
@@ -331,19 +331,6 @@ def test_a_later_forward_table_stands_for_both_folders(changeable: AiterTree) ->
     (folder / "MI308" / names[0]).unlink()
     (missing,) = integrity(changeable, "gfx942", "fmha_v3_fwd")
     assert f"MI308/{names[0]}" in missing.found
-
-
-def test_hooks_are_used_where_the_tree_has_them(changeable: AiterTree) -> None:
-    """Prevents: hooks asked for in a tree without them, or passed over in one that has them."""
-    assert embedding_defines(changeable) == ()
-    header = changeable.root / changeable.csrc_dir / "include/aiter_hip_common.h"
-    header.write_text(
-        header.read_text()
-        + "#ifdef AITER_EMBEDDED_HSA_HEADER\n#include AITER_EMBEDDED_HSA_HEADER\n"
-        "#endif\nauto o = AITER_EMBEDDED_HSA_MAP.find(fname);\n"
-    )
-    expected = ('-DAITER_EMBEDDED_HSA_HEADER="qola_asm_hsa_map.h"',)
-    assert embedding_defines(changeable) == expected
 
 
 @pytest.mark.parametrize(

@@ -401,6 +401,16 @@ def test_known_receipts(tree: AiterTree) -> None:
             {"receipt": 700},
             ["#1 (line 3).hdim", "512x512, which no kernel of receipt 700 serves", "256x256"],
         ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [128, 320]\n',
+            {"receipt": 700, "asm": True},
+            ["#1 (line 3).hdim", "320x320, which no kernel of receipt 700 serves"],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [[192, 128]]\n',
+            {"asm": True, "archs": BOTH, "drop": ["fwd", "fwd_splitkv", "batch_prefill"]},
+            ["selects no kernel", "fwd: the direction is dropped"],
+        ),
         ("", {"archs": ("gfx1100",)}, ["architecture gfx1100", "Unsupported device target"]),
         (
             "",
@@ -417,6 +427,22 @@ def test_what_cannot_be_generated_is_told(
     message = failure(tree, tmp_path, manifest, **arguments)
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("module", "hdim", "archs"),
+    [("libmha_fwd", "[192, 128]", ("gfx950",)), ("libmha_bwd", "64", BOTH)],
+)
+def test_assembly_kernels_alone_will_do(
+    tree: AiterTree, tmp_path: Path, module: str, hdim: str, archs: tuple[str, ...]
+) -> None:
+    """Prevents: a variant refused that assembly kernels serve on every arch without CK's."""
+    fwd = ("fwd", "fwd_splitkv", "batch_prefill")
+    drop = fwd if module == "libmha_fwd" else ("bwd",)
+    text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
+    kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
+    assert {found.arch for found in kernels.code_objects} == set(archs)
+    assert all(role.startswith("asm_") for role in roles(kernels))
 
 
 @pytest.fixture

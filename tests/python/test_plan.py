@@ -12,6 +12,7 @@ import pytest
 
 from qola import __version__
 from qola.aiter import read_tree
+from qola.codegen.types import CodeObject
 from qola.errors import Finding
 from qola.manifest import loads
 from qola.plan import (
@@ -20,7 +21,6 @@ from qola.plan import (
     HeaderSet,
     KernelPackage,
     Plan,
-    PlannedCodeObject,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
@@ -78,7 +78,7 @@ PLAN = Plan(
             (0, 1, 2),
             (PlannedSource("api", "libmha_fwd/dispatch/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
             "libmha_fwd",
-            (PlannedCodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
+            (CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
         ),
     ),
     warnings=(Finding("place", "föund", "expected", severity="warning"),),
