@@ -173,6 +173,12 @@ def test_errors_before_anything_is_built(user: User) -> None:
     rocm = user.build("--bazel-arg=--repo_env=ROCM_PATH=/no/rocm/here")
     assert rocm.returncode == 5
     assert "no ROCm compiler on this machine" in rocm.stderr
+    patch = user.directory / "patches/0001.patch"
+    patch.parent.mkdir()
+    patch.write_text("--- a/LICENSE\n+++ b/LICENSE\n@@ -1 +1 @@\n-no such line\n+another\n")
+    rejected = user.build("--patches-dir", "patches")
+    assert rejected.returncode == 3, rejected.stderr
+    assert "patches do not fit this AITER" in rejected.stderr
     (user.directory / "wrong.toml").write_text("[[module]]\n")
     wrong = user.run("build", "--manifest", "wrong.toml", "--output-dir", "out")
     assert wrong.returncode == 2
