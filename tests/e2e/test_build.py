@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pwd
@@ -115,6 +116,8 @@ def test_one_broken_module(user: User) -> None:
     assert {"lib", "include", "configs", "licenses", "sbom.spdx.json"} <= parts
     assert record["generated_at"]
     assert record["inputs"]["manifest"]["sha256"]
+    assert record["bundle_error"] == ""
+    sbom_is_true(user.directory / "out")
     good, bad = record["modules"]
     assert (good["success"], good["so_path"]) == (True, str(library))
     assert good["size"] == library.stat().st_size
@@ -123,6 +126,20 @@ def test_one_broken_module(user: User) -> None:
     kernels = set(plan.stdout.split())
     assert kernels, plan.stderr
     assert kernels <= set(bad["failed"]), "a kernel that did not compile is not named"
+
+
+def sbom_is_true(output: Path) -> None:
+    """Compare every file that an installed SBOM lists with what is there."""
+    files = json.loads((output / "sbom.spdx.json").read_text(encoding="utf-8"))["files"]
+    assert "./manifest.json" not in [file["fileName"] for file in files]
+    assert len(files) > 100
+    for file in files:
+        content = (output / file["fileName"]).read_bytes()
+        stated = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
+        assert stated == {
+            "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
+            "SHA256": hashlib.sha256(content).hexdigest(),
+        }, file["fileName"]
 
 
 def tree(user: User) -> Path:
