@@ -119,9 +119,7 @@ def build_kernels(
     file = Path(manifest_path).absolute()
     manifest = load(file, display=Path(manifest_path).as_posix())
     modules = choose_modules(manifest, groups or ())
-    chosen_archs = choose_archs(
-        archs or (), manifest.architectures, environ.get("GPU_ARCHS", ""), native_archs
-    )
+    chosen_archs = choose_archs(archs or (), manifest, environ.get("GPU_ARCHS", ""), native_archs)
     request = _request(
         manifest, file.parent, ruleset, aiter_root, aiter_commit, aiter_remote, patches_dir
     )
@@ -165,6 +163,9 @@ def build_kernels(
             write_if_changed(directory / workspace.BUNDLE_FILE, made.bundle_file(good))
             progress(f"{manifest.file}: bundle of {', '.join(good)}")
             bundle = _bundle(build(bazel, directory, [workspace.BUNDLE], options, environ))
+        else:
+            # One of an earlier build names libraries that this one does not have.
+            (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
         return _install(
             _Built(manifest, file, modules, aiter, chosen_archs),
             events,

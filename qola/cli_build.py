@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import qola
-from qola.choices import DEFAULT_REMOTE, split
+from qola.archs import split
+from qola.choices import DEFAULT_REMOTE
 from qola.console import Console
 from qola.install import BuildResult, ModuleRecord
 from qola.schema import BUILD_MODES

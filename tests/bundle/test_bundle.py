@@ -319,6 +319,6 @@ def test_a_missing_license_is_an_error(tmp_path: Path, missing: str, named: str)
     run = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
-    assert run.returncode == 7
+    assert run.returncode == 8
     assert named in run.stderr
     assert not (tmp_path / "again").exists()
