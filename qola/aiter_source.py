@@ -10,7 +10,7 @@ from qola import starlark
 from qola.checkout import GitSource, LocalSource, Source, WheelSource, prepare_tree
 from qola.commits import resolve_commit
 from qola.errors import AiterError, Finding
-from qola.patch_pins import RECORD, patch_files, pin_patches, recorded_patches
+from qola.patch_pins import RECORD, PatchPin, patch_files, pin_patches, recorded_patches
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSourc
     copy.
 
     Raises:
-        AiterError: as `checkout`; or another commit is asked of a tree of the user's own.
+        AiterError: as `checkout`; another commit is asked of a tree of the user's own; or a tree
+            that qola prepared has other patches than are asked for.
     """
     root = request.root
     if root is None:
@@ -149,12 +150,24 @@ def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSourc
             )
         )
     source = use_as_is(root)
-    if request.patches_dir is None:
-        return source
-    pins = pin_patches(patch_files(request.patches_dir))
-    # A tree that qola checkout patched is not patched once more.
-    return (
-        source
-        if recorded_patches(root) == pins
-        else AiterSource(source.source, request.patches_dir)
-    )
+    if not prepared:
+        return AiterSource(source.source, request.patches_dir)
+    pins = pin_patches(patch_files(request.patches_dir)) if request.patches_dir else ()
+    applied = recorded_patches(root)
+    if applied != pins:
+        option = f" --patches-dir {request.patches_dir}" if request.patches_dir else ""
+        raise AiterError(
+            Finding(
+                str(root),
+                f"a tree that qola prepared with {_names(applied)}",
+                f"with {_names(pins)}: this is what is asked for",
+                f"qola checkout --aiter-root {root}{option} (with the --manifest or --aiter-commit "
+                "of the build) makes it anew; --skip-checkout builds the tree as it is",
+            ),
+            "the AITER tree has other patches",
+        )
+    return source
+
+
+def _names(pins: tuple[PatchPin, ...]) -> str:
+    return ", ".join(f"{pin.name} ({pin.sha256[:12]})" for pin in pins) or "no patches"

@@ -126,7 +126,7 @@ def build(
     command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events}"]
     started = time.monotonic()
     reader = EventReader()
-    rest = ""
+    rest = b""
     # In a session of its own, so that one Ctrl-C is one interrupt: the third kills Bazel's server.
     process = subprocess.Popen(
         [*command, "--", *targets],
@@ -143,13 +143,14 @@ def build(
         while running:
             running = process.poll() is None
             if events.exists():
-                with events.open(encoding="utf-8") as file:
+                # As bytes: the file grows, and may end within a character.
+                with events.open("rb") as file:
                     file.seek(position)
-                    text = rest + file.read()
+                    data = rest + file.read()
                     position = file.tell()
-                *lines, rest = text.split("\n")
+                *lines, rest = data.split(b"\n")
                 for line in lines:
-                    reader.feed(line, time.monotonic() - started)
+                    reader.feed(line.decode("utf-8"), time.monotonic() - started)
             if running:
                 time.sleep(_POLL_SECONDS)
     except BaseException:

@@ -40,7 +40,7 @@ from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import Manifest, ModuleSpec, load
 from qola.manifest_types import BuildMode
 from qola.native import native_archs
-from qola.plan import library_file
+from qola.plan import from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
 
@@ -48,6 +48,11 @@ Progress = Callable[[str], None]
 
 _SHOWN_FAILURES = 3
 """Different errors of a module that are shown; the targets of others are counted."""
+
+_PLAN = "plan"
+"""Output group of a qola_library with plan.json."""
+
+_SBOM = "sbom.spdx.json"
 
 _NO_ROCM = "qola: ToolchainError: "
 
@@ -100,7 +105,8 @@ def build_kernels(
         progress: called with a line when a long step begins.
 
     Returns:
-        What manifest.json in `output_dir` holds; its `summary` counts the modules that failed.
+        What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
+        its `bundle_error` says why there is no bundle of the others.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
@@ -113,9 +119,7 @@ def build_kernels(
     file = Path(manifest_path).absolute()
     manifest = load(file, display=Path(manifest_path).as_posix())
     modules = choose_modules(manifest, groups or ())
-    chosen_archs = choose_archs(
-        archs or (), manifest.architectures, environ.get("GPU_ARCHS", ""), native_archs
-    )
+    chosen_archs = choose_archs(archs or (), manifest, environ.get("GPU_ARCHS", ""), native_archs)
     request = _request(
         manifest, file.parent, ruleset, aiter_root, aiter_commit, aiter_remote, patches_dir
     )
@@ -145,7 +149,7 @@ def build_kernels(
         keep_going=keep_going,
         jobs=jobs,
         subcommands=verbose,
-        more=("--output_groups=+plan", *bazel_args),
+        more=(f"--output_groups=+{_PLAN}", *bazel_args),
     )
     with _locked(directory, progress):
         workspace.write(directory, made.files(version, directory))
@@ -154,11 +158,14 @@ def build_kernels(
         events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
         results = _results(events, names)
         good = [name for name in names if name in ATTENTION and results[name].success]
-        bundle = None
+        bundle = _Bundle()
         if good:
             write_if_changed(directory / workspace.BUNDLE_FILE, made.bundle_file(good))
             progress(f"{manifest.file}: bundle of {', '.join(good)}")
             bundle = _bundle(build(bazel, directory, [workspace.BUNDLE], options, environ))
+        else:
+            # One of an earlier build names libraries that this one does not have.
+            (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
         return _install(
             _Built(manifest, file, modules, aiter, chosen_archs),
             events,
@@ -305,45 +312,61 @@ def _as_error(messages: Sequence[str]) -> QolaError:
     )
 
 
-def _bundle(events: EventReader) -> Path:
-    """Returns the directory of the bundle.
+@dataclass(frozen=True)
+class _Bundle:
+    """The bundle of the modules that were built.
 
-    Raises:
-        QolaError: it could not be made.
+    Attributes:
+        directory: where it is, None for none.
+        error: why it could not be made, "" where it was, or where nothing is in one.
     """
+
+    directory: Path | None = None
+    error: str = ""
+
+
+def _bundle(events: EventReader) -> _Bundle:
+    """Returns the bundle, or why there is none."""
     result = events.targets.get(workspace.BUNDLE)
     # Bazel names the files in a directory, not the directory.
     outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
     records = [path for path in outputs if path.name == RECORD]
-    if not records:
-        raise _as_error(events.errors())
-    return min(records, key=lambda path: len(path.parts)).parent
+    if records:
+        return _Bundle(min(records, key=lambda path: len(path.parts)).parent)
+    # An action has said it on its own standard error, a rule or a BUILD file with fail.
+    said = [_said(action).strip() for _, action in sorted(events.failed.items())]
+    words = [text for text in (*said, *events.errors()) if text]
+    reason = result.reason if result else ""
+    return _Bundle(None, "\n".join(words) or reason or "Bazel's output above says why")
 
 
 def _install(
     built: _Built,
     events: EventReader,
     results: Mapping[str, TargetResult],
-    bundle: Path | None,
+    bundle: _Bundle,
     output: Path,
 ) -> BuildResult:
     files: dict[str, Path] = {}
     failed: list[str] = []
     records: list[ModuleRecord] = []
     bundled: dict[str, Any] = {"modules": []}
-    if bundle:
-        paths = sorted(path for path in bundle.rglob("*") if path.is_file())
-        files = {path.relative_to(bundle).as_posix(): path for path in paths}
+    if bundle.directory:
+        paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
+        files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
+    else:
+        # An earlier one would speak of other files than are there now.
+        failed.append(_SBOM)
     known = {module["name"]: module for module in bundled["modules"]}
+    library_files = _library_files(built, results)
     archs = bundled.get("archs") or built.archs or built.manifest.architectures
     for module in built.modules:
         result = results[module.name]
-        name = f"lib/{library_file(built.manifest.namespace, module.name)}"
+        name = f"lib/{library_files[module.name]}"
         libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
         success = result.success and bool(libraries)
         if success:
-            # Python finds a module by its own name, which has no namespace in front.
             name = f"lib/{libraries[0].name}"
             files.setdefault(name, libraries[0])
         else:
@@ -366,6 +389,7 @@ def _install(
         aiter=built.aiter.describe(),
         aiter_root=str(built.aiter.root) if built.aiter.root else None,
         manifest_src=str(built.file),
+        bundle_error=bundle.error,
         gpu_archs=";".join(archs) or NATIVE,
         modules=records,
         summary=summarize(records),
@@ -373,6 +397,23 @@ def _install(
     whole = cast(BuildResult, {**bundled, **record})
     install(output, files, failed, whole)
     return whole
+
+
+def _library_files(built: _Built, results: Mapping[str, TargetResult]) -> dict[str, str]:
+    """Returns the file name of each module's library, whether it was built or not."""
+    plans = [path for result in results.values() for path in result.outputs.get(_PLAN, ())]
+    planned: list[dict[str, Any]] = []
+    if plans:
+        plan = from_json(plans[0].read_text(encoding="utf-8"))
+        planned = [*plan["modules"], *plan["python_modules"]]
+    # Python finds a module by its own name, which has no namespace in front.
+    assumed = {
+        module.name: library_file(
+            built.manifest.namespace if module.name in ATTENTION else "", module.name
+        )
+        for module in built.modules
+    }
+    return {**assumed, **{module["name"]: module["library"] for module in planned}}
 
 
 def _module_record(bundled: Mapping[str, Any], **own: Any) -> ModuleRecord:

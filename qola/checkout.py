@@ -117,11 +117,22 @@ def prepare_tree(
                 [replace(f, place=_name_of(source)) for f in error.findings], error.title
             ) from None
         (tree / RECORD).write_text(json.dumps(record, sort_keys=True) + "\n", encoding="utf-8")
-        if directory.exists():
-            # Out of the way first: a directory that is not empty cannot be renamed over.
-            directory.rename(Path(temporary) / "old")
-        tree.rename(directory)
+        _move_into_place(tree, directory, Path(temporary) / "old")
     return directory
+
+
+def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
+    """Renames a tree to `directory`; what is there goes aside, and comes back on any failure."""
+    there = directory.exists()
+    if there:
+        # Out of the way first: a directory that is not empty cannot be renamed over.
+        directory.rename(aside)
+    try:
+        tree.rename(directory)
+    except BaseException:
+        if there:
+            aside.rename(directory)
+        raise
 
 
 def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from qola.archs import resolve, split
 from qola.errors import Finding, ManifestError
 from qola.manifest_types import Manifest, ModuleSpec
-from qola.schema import NATIVE
 
 DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 """Where a commit of AITER comes from unless a remote is named."""
 
 
-def split(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the items of lists with ; or , between them, each once, in the order given."""
-    items = (item.strip() for text in values for item in text.replace(",", ";").split(";"))
-    return tuple(dict.fromkeys(filter(None, items)))
-
-
 def choose_archs(
     asked: Sequence[str],
-    manifest: Sequence[str],
+    manifest: Manifest,
     gpu_archs: str,
     native: Callable[[], tuple[str, ...]],
 ) -> tuple[str, ...]:
     """Return the archs to build for instead of the manifest's, () for the manifest's own.
 
-    What is asked for wins over the manifest, that over $GPU_ARCHS, and where nobody says anything
-    it is the GPU of this machine, as it is for the word `native`.
-
     Args:
         asked: archs of the command line, lists allowed.
-        manifest: [build].architectures.
+        manifest: the manifest.
         gpu_archs: value of $GPU_ARCHS, "" if it is not set.
         native: asks the machine; called only if need be.
 
     Raises:
-        ToolchainError: as `native`.
+        PlanError, ToolchainError: as `resolve`.
     """
-    archs = split(asked) or tuple(manifest) or split([gpu_archs]) or (NATIVE,)
-    if NATIVE in archs:
-        named = {arch for arch in archs if arch != NATIVE}
-        return tuple(sorted(named | set(native())))
-    return () if archs == tuple(manifest) else archs
+    archs = resolve(split(asked), manifest, split([gpu_archs]), native)
+    return () if archs == tuple(sorted(set(manifest.architectures))) else archs
 
 
 def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from qola import __version__, cli_init, estimate, planner
 from qola.aiter import read_tree
+from qola.archs import split
 from qola.cli_build import add_commands
 from qola.console import Console
 from qola.errors import Finding, QolaError
@@ -24,7 +25,6 @@ from qola.locate import find_tree
 from qola.manifest import load
 from qola.patch_pins import manifest_patches, recorded_patches
 from qola.plan import Plan, to_json
-from qola.plan_request import split_archs
 from qola.query import KEY, QueryError, count, items_of, select
 from qola.repository import pinned_id
 from qola.schema import BUILD_MODES, FMHA_MODES, NATIVE, SUPPORTED_ARCHS
@@ -261,8 +261,8 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
         name=args.name or manifest.stem,
         manifest=loaded,
         tree=read_tree(tree),
-        archs=tuple(a for text in args.arch for a in split_archs(text)),
-        default_archs=split_archs(around.environ.get("GPU_ARCHS", "")),
+        archs=split(args.arch),
+        default_archs=split([around.environ.get("GPU_ARCHS", "")]),
         mode=args.build_mode,
         rocm_version=args.rocm_version,
         aiter_id=pinned_id(tree),

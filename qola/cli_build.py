@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import qola
-from qola.choices import DEFAULT_REMOTE, split
+from qola.archs import split
+from qola.choices import DEFAULT_REMOTE
 from qola.console import Console
 from qola.install import BuildResult, ModuleRecord
 from qola.schema import BUILD_MODES
 
 EXIT_FAILED_MODULES = 7
-"""A module did not build; the others are installed."""
+"""A module did not build, or the bundle of those that did; what was built is installed."""
 
 BUILD_EXIT_CODES = """\
-exit codes: 0 all modules built; 7 one or more did not, the others are installed;
+exit codes: 0 all modules built; 7 one or more, or their bundle, did not, the others are installed;
 otherwise nothing was installed: 1 an error of qola's own; 2 wrong usage or an invalid manifest;
 3 the AITER tree or a patch; 4 a generator; 5 no Bazel, no ROCm or no GPU; 6 the plan;
 130 interrupted; 143 terminated"""
@@ -187,7 +188,11 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         progress=lambda text: console.note(f"qola: {text}"),
     )
     print_result(result, console)
-    return EXIT_FAILED_MODULES if result["summary"]["failed"] else 0
+    if result["bundle_error"]:
+        console.note(
+            f"qola: the bundle was not made; libraries are installed\n{result['bundle_error']}"
+        )
+    return EXIT_FAILED_MODULES if result["summary"]["failed"] or result["bundle_error"] else 0
 
 
 def print_result(result: BuildResult, console: Console) -> None:

@@ -120,5 +120,5 @@ class PlanError(QolaError):
 class BundleError(QolaError):
     """What was built cannot be made a bundle."""
 
-    exit_code = 7
+    exit_code = 8
     default_title = "the bundle cannot be made"

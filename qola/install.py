@@ -50,9 +50,10 @@ class Summary(TypedDict):
 
 
 class BuildResult(TypedDict):
-    """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and `aiter`.
+    """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and two more.
 
-    `aiter` says the source in words.
+    `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
+    and SBOM with them, "" where they have.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
     `gpu_archs` has the archs with ; between them.
@@ -62,6 +63,7 @@ class BuildResult(TypedDict):
     aiter: str
     aiter_root: str | None
     manifest_src: str
+    bundle_error: str
     gpu_archs: str
     modules: list[ModuleRecord]
     summary: Summary
@@ -88,7 +90,7 @@ def install(
     Args:
         output: the output directory; made if it is not there.
         files: by path below it: a file to copy, or a text.
-        failed: paths, below it, of libraries that were not built.
+        failed: paths, below it, of libraries and other files that were not made.
         record: content of manifest.json.
 
     Raises:

@@ -233,7 +233,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         args.output.write_text(json.dumps(result), encoding="utf-8")
     except AiterError as error:
-        print(error, file=sys.stderr)
+        # The prefix tells `qola build`, through Bazel's fail, whose fault it is.
+        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from qola import codegen, module_kinds
+from qola import archs, codegen, module_kinds
 from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.attention import ATTENTION
 from qola.errors import AiterError, Finding, ManifestError, PlanError
@@ -15,7 +14,7 @@ from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
 from qola.native import native_archs
 from qola.patch_pins import PatchPin
-from qola.schema import NATIVE, SUPPORTED_ARCHS
+from qola.schema import SUPPORTED_ARCHS
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
@@ -65,43 +64,12 @@ class Request:
 
 
 def resolve_archs(request: Request) -> tuple[str, ...]:
-    """Returns the archs to plan for, sorted: those asked for, else the manifest's, else default.
-
-    As for ROCm/QoLA's users: --arch wins over [build].architectures, that over $GPU_ARCHS, and
-    without any of them the machine is asked.
+    """Returns the archs to plan for, sorted: see `qola.archs.resolve`.
 
     Raises:
-        PlanError: an arch there are no kernels for, or `native` beside others.
-        ToolchainError: `native` is meant, and the machine has no GPU.
+        PlanError, ToolchainError: as there.
     """
-    manifest = request.manifest
-    place = manifest.place("build", "architectures")
-    if request.archs:
-        asked, place = request.archs, "the archs asked for instead of the manifest's"
-    elif manifest.architectures:
-        asked = manifest.architectures
-    elif request.default_archs:
-        asked, place = request.default_archs, "GPU_ARCHS"
-    else:
-        asked = (NATIVE,)
-    if NATIVE in asked:
-        if len(set(asked)) > 1:
-            raise PlanError(
-                Finding(place, ", ".join(asked), f"{NATIVE} alone, or archs by their names")
-            )
-        asked, place = request.native(), f"{NATIVE}: the GPUs of this machine"
-    archs = tuple(sorted(set(asked)))
-    unknown = [arch for arch in archs if arch not in SUPPORTED_ARCHS]
-    if unknown:
-        raise PlanError(
-            Finding(place, ", ".join(unknown), f"archs out of {', '.join(SUPPORTED_ARCHS)}")
-        )
-    return archs
-
-
-def split_archs(text: str) -> tuple[str, ...]:
-    """Returns the archs in a list as GPU_ARCHS and --arch have it: with ; or , between them."""
-    return tuple(arch.strip() for arch in re.split("[;,]", text) if arch.strip())
+    return archs.resolve(request.archs, request.manifest, request.default_archs, request.native)
 
 
 def check(request: Request) -> list[Finding]:

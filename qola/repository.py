@@ -11,12 +11,12 @@ from typing import Any
 
 from qola import emit
 from qola.aiter import read_tree
+from qola.archs import split
 from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError, QolaError
 from qola.manifest import load
 from qola.patch_pins import manifest_patches, recorded_patches
 from qola.plan import from_json, to_json
-from qola.plan_request import split_archs
 from qola.planner import Request, build_plan
 from qola.python_module import export_list
 from qola.schema import BUILD_MODES
@@ -58,7 +58,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         aiter_patches=recorded_patches(args.aiter),
         patches=manifest_patches(manifest, args.manifest) if own_patches else (),
         archs=tuple(args.arch),
-        default_archs=split_archs(args.gpu_archs),
+        default_archs=split([args.gpu_archs]),
         mode=args.mode,
     )
     plan = build_plan(request, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ _BAZELRC = """\
 common --experimental_output_paths=strip
 common --incompatible_strict_action_env
 common --lockfile_mode=off
-common --disk_cache={disk_cache}
+common {disk_cache}
 common --experimental_disk_cache_gc_max_size=20G
 build --sandbox_default_allow_network=false
 """
@@ -128,7 +129,9 @@ class Workspace:
 
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
-        text = _BAZELRC.format(header=_HEADER, disk_cache=self.disk_cache)
+        # As the shell would have it: a blank in a path would end the option.
+        option = shlex.quote(f"--disk_cache={self.disk_cache}")
+        text = _BAZELRC.format(header=_HEADER, disk_cache=option)
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
 
 

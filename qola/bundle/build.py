@@ -87,7 +87,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
 
     Raises:
         BundleError: a license is missing, headers do not fit one directory or are undeclared, or
-            a library is none of the plan's.
+            a library is none of the plan's attention libraries.
     """
     created = _created(inputs.generated_at)
     plan = from_json(_text(inputs.plan))
@@ -124,8 +124,9 @@ def build(inputs: BundleInputs, output: Path) -> None:
         toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},
         generated_at=inputs.generated_at or None,
     )
-    files.write(to_json(record), "manifest.json", ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
+    # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
+    (output / sbom.RECORD).write_text(to_json(record), encoding="utf-8")
     (output / sbom.FILE_NAME).write_text(sbom.to_json(document), encoding="utf-8")
 
 
@@ -180,11 +181,22 @@ def _created(generated_at: str) -> datetime:
 def _entries(plan: Mapping[str, Any], inputs: BundleInputs) -> dict[str, str]:
     """Return the name that the public header of each library has, by the library's path."""
     known = {module["library"]: module["entry_source"] for module in plan["modules"]}
-    findings = [
-        Finding(library.path, f"no library of {inputs.plan}", f"one of {', '.join(sorted(known))}")
-        for library in inputs.libraries
-        if posixpath.basename(library.path) not in known
-    ]
+    python = {module["library"] for module in plan.get("python_modules", ())}
+    findings = []
+    for library in inputs.libraries:
+        name = posixpath.basename(library.path)
+        if name in python:
+            findings.append(
+                Finding(
+                    library.path,
+                    "a module that Python imports, with pybind11 in it",
+                    "attention libraries: a bundle has the licenses and headers of these alone",
+                    "leave it out of the qola_bundle; the file is an output of its qola_library",
+                )
+            )
+        elif name not in known:
+            expected = f"one of {', '.join(sorted(known))}" if known else "a library of that plan"
+            findings.append(Finding(library.path, f"no library of {inputs.plan}", expected))
     if findings:
         raise BundleError(findings)
     return {lib.path: known[posixpath.basename(lib.path)] for lib in inputs.libraries}

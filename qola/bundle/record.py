@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -129,7 +130,7 @@ def _module(
             direction: {"count": len(names), "names": sorted(names)}
             for direction, names in sorted(kernels.items())
         },
-        "md_name": module["name"],
+        "md_name": PurePosixPath(library.path).stem,
         "so_path": library.path,
         "duration_s": None,
     }

@@ -34,8 +34,10 @@ from spdx_tools.spdx.spdx_element_utils import calculate_package_verification_co
 from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
+from qola.bundle.record import canonical_sha256
 
 FILE_NAME = "sbom.spdx.json"
+RECORD = "manifest.json"
 _DOCUMENT = "SPDXRef-DOCUMENT"
 _BUNDLE = "SPDXRef-bundle"
 _ROCM = "SPDXRef-rocm"
@@ -69,12 +71,13 @@ def document(
 
     Args:
         record: manifest.json as data.
-        files: every file of the bundle but this one.
+        files: every file of the bundle but this one and manifest.json, the record of a run.
         licenses: license of each component.
         name: the bundle's name.
         created: what the document says about when it was made.
     """
-    digest = hashlib.sha256("".join(f"{f.sha256} {f.path}\n" for f in files).encode()).hexdigest()
+    lines = [canonical_sha256(record), *(f"{f.sha256} {f.path}" for f in files)]
+    digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     spdx_files = [_file(file, licenses) for file in files]
     packages = [
         _bundle(record, spdx_files, licenses, name),
@@ -175,7 +178,7 @@ def _bundle(
     record: Mapping[str, Any], files: Sequence[File], licenses: Mapping[str, License], name: str
 ) -> Package:
     code = calculate_package_verification_code(list(files))
-    code.excluded_files = [f"./{FILE_NAME}"]
+    code.excluded_files = [f"./{RECORD}", f"./{FILE_NAME}"]
     return Package(
         spdx_id=_BUNDLE,
         name=name,

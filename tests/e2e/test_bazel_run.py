@@ -133,6 +133,28 @@ except KeyboardInterrupt:
     subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
 
 
+SLOW_WRITER = r"""
+import json, sys, time
+name = [a for a in sys.argv if a.startswith("--build_event_json_file=")][0].partition("=")[2]
+target = {"id": {"targetCompleted": {"label": "//:k\u00e9rnel"}}, "completed": {"success": True}}
+done = {"id": {"buildFinished": {}}, "finished": {"exitCode": {"code": 0}}}
+lines = [json.dumps(event, ensure_ascii=False) for event in (target, done)]
+data = ("\n".join(lines) + "\n").encode("utf-8")
+split = data.index(b"\xc3") + 1
+with open(name, "wb", buffering=0) as file:
+    file.write(data[:split])
+    time.sleep(0.5)
+    file.write(data[split:])
+"""
+
+
+def test_event_file_that_ends_within_a_character(tmp_path: Path) -> None:
+    """Prevents: a build that is stopped as Bazel has written half of a character by then."""
+    writer = [sys.executable, "-c", SLOW_WRITER]
+    found = build(writer, tmp_path, ["//:kérnel"], BuildOptions(), environment())
+    assert (found.exit_code, list(found.targets)) == (0, ["//:kérnel"])
+
+
 def test_no_bazel(tmp_path: Path) -> None:
     """Prevents: a traceback on a machine without Bazel."""
     with pytest.raises(ToolchainError, match="neither bazelisk nor bazel"):

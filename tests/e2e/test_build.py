@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pwd
@@ -116,6 +117,8 @@ def test_one_broken_module(user: User) -> None:
     assert {"lib", "include", "configs", "licenses", "sbom.spdx.json"} <= parts
     assert record["generated_at"]
     assert record["inputs"]["manifest"]["sha256"]
+    assert record["bundle_error"] == ""
+    sbom_is_true(user.directory / "out")
     good, bad = record["modules"]
     assert (good["success"], good["so_path"]) == (True, str(library))
     assert good["size"] == library.stat().st_size
@@ -124,6 +127,20 @@ def test_one_broken_module(user: User) -> None:
     kernels = set(plan.stdout.split())
     assert kernels, plan.stderr
     assert kernels <= set(bad["failed"]), "a kernel that did not compile is not named"
+
+
+def sbom_is_true(output: Path) -> None:
+    """Compare every file that an installed SBOM lists with what is there."""
+    files = json.loads((output / "sbom.spdx.json").read_text(encoding="utf-8"))["files"]
+    assert "./manifest.json" not in [file["fileName"] for file in files]
+    assert len(files) > 100
+    for file in files:
+        content = (output / file["fileName"]).read_bytes()
+        stated = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
+        assert stated == {
+            "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
+            "SHA256": hashlib.sha256(content).hexdigest(),
+        }, file["fileName"]
 
 
 def tree(user: User) -> Path:
@@ -174,6 +191,12 @@ def test_errors_before_anything_is_built(user: User) -> None:
     rocm = user.build("--bazel-arg=--repo_env=ROCM_PATH=/no/rocm/here")
     assert rocm.returncode == 5
     assert "no ROCm compiler on this machine" in rocm.stderr
+    patch = user.directory / "patches/0001.patch"
+    patch.parent.mkdir()
+    patch.write_text("--- a/LICENSE\n+++ b/LICENSE\n@@ -1 +1 @@\n-no such line\n+another\n")
+    rejected = user.build("--patches-dir", "patches")
+    assert rejected.returncode == 3, rejected.stderr
+    assert "patches do not fit this AITER" in rejected.stderr
     (user.directory / "wrong.toml").write_text("[[module]]\n")
     wrong = user.run("build", "--manifest", "wrong.toml", "--output-dir", "out")
     assert wrong.returncode == 2

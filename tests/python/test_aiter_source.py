@@ -105,6 +105,25 @@ def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: P
     assert (found.source, found.patches_dir) == (LocalSource(root), None)
 
 
+def test_prepared_tree_with_other_patches(
+    tmp_path: Path, remote: tuple[str, str], patches: Path
+) -> None:
+    """Prevents: patches on top of others; a tree built with patches that nobody asked for."""
+    root = tmp_path / "new"
+    request = replace(NOTHING, root=root, commit="v1", remote=remote[0], patches_dir=patches)
+    checkout(request, root, quiet)
+    with pytest.raises(AiterError) as caught:
+        choose(replace(request, commit=None, patches_dir=None), quiet)
+    assert "0001.patch" in caught.value.findings[0].found
+    assert caught.value.findings[0].expected.startswith("with no patches")
+    (patches / "0002.patch").write_text("another")
+    with pytest.raises(AiterError) as caught:
+        choose(replace(request, commit=None), quiet)
+    fix = f"qola checkout --aiter-root {root} --patches-dir {patches} "
+    assert caught.value.findings[0].fix.startswith(fix)
+    assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
+
+
 def test_conflict_leaves_nothing(tmp_path: Path, remote: tuple[str, str], patches: Path) -> None:
     """Prevents: a build from a half-patched tree."""
     (patches / "0002.patch").write_text((patches / "0001.patch").read_text())

@@ -239,6 +239,7 @@ def test_manifest_json_tells_libraries_apart() -> None:
         "fwd_splitkv": {"count": 1, "names": ["s1"]},
     }
     assert module["entry_points"] == ["qola::ns::mha_fwd"]
+    assert (module["name"], module["md_name"]) == ("libmha_fwd", "ns_libmha_fwd")
     assert module["code_objects"] == [CODE_OBJECT]
     assert found["summary"] == {"total": 1, "success": 1, "failed": 0}
     assert "/home" not in json.dumps(found)
@@ -332,7 +333,8 @@ def test_a_tar_file_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
 def test_inputs_that_do_not_fit_are_errors(tmp_path: Path) -> None:
     """Prevents: a library of another manifest, or a nonsensical time, in a bundle."""
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({**PLAN, "schema": SCHEMA_VERSION}))
+    python = [{"name": "module_aiter_enum", "library": "module_aiter_enum.so"}]
+    plan.write_text(json.dumps({**PLAN, "python_modules": python, "schema": SCHEMA_VERSION}))
 
     def make(library: str, generated_at: str) -> None:
         inputs = BundleInputs(
@@ -352,5 +354,7 @@ def test_inputs_that_do_not_fit_are_errors(tmp_path: Path) -> None:
 
     with pytest.raises(BundleError, match=r"no library of .*plan\.json"):
         make("bin/other_libmha_fwd.so", "")
+    with pytest.raises(BundleError, match=r"a module that Python imports"):
+        make("bin/module_aiter_enum.so", "")
     with pytest.raises(BundleError, match="generated_at"):
         make("bin/ns_libmha_fwd.so", "yesterday")

@@ -188,6 +188,25 @@ def test_a_patch_that_fails_leaves_what_was_there(
     assert beside(tree) == ["tree"]
 
 
+def test_a_tree_that_cannot_be_moved_brings_the_old_one_back(
+    wheel: WheelSource, local: LocalSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: neither old nor new tree where a rename fails."""
+    tree = prepare_tree(wheel, tmp_path / "tree")
+    before = (tree / "AITER.json").read_text()
+    rename = Path.rename
+
+    def fails(self: Path, target: Path) -> Path:
+        if self.name == "tree" and self != tree:
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="No space"):
+        prepare_tree(local, tree, replace_existing=True)
+    assert (tree / "AITER.json").read_text() == before
+
+
 def test_a_commit_with_its_submodule(commit: GitSource, patch: Path, tmp_path: Path) -> None:
     """Prevents: another commit than the pinned one, a tree without CK, git's files among it."""
     tree = prepare_tree(commit, tmp_path / "tree", [patch])

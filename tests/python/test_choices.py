@@ -7,14 +7,14 @@ from typing import NoReturn
 
 import pytest
 
+from qola.archs import split
 from qola.choices import (
     cache_directory,
     choose_archs,
     choose_modules,
     choose_patches,
-    split,
 )
-from qola.errors import Finding, ManifestError, ToolchainError
+from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest import Manifest, loads
 
 
@@ -23,6 +23,11 @@ def manifest(build: str = "", qola: str = "", more: str = "") -> Manifest:
     return loads(
         f'[qola]\n{qola}\n[build]\n{build}\n[[modules]]\nname = "libmha_fwd"\n{more}', file="m.toml"
     )
+
+
+def naming(archs: tuple[str, ...]) -> Manifest:
+    """A manifest with these archs."""
+    return manifest(f"architectures = {list(archs)}" if archs else "")
 
 
 def gpus() -> tuple[str, ...]:
@@ -37,7 +42,8 @@ def no_gpu() -> NoReturn:
     ("asked", "own", "environment", "expected"),
     [
         (["gfx942"], ("gfx950",), "gfx90a", ("gfx942",)),
-        (["gfx942;gfx950", "gfx90a"], (), "", ("gfx942", "gfx950", "gfx90a")),
+        (["gfx950;gfx942", "gfx950"], (), "", ("gfx942", "gfx950")),
+        (["gfx942,gfx950"], ("gfx950", "gfx942"), "", ()),
         (["gfx942,gfx942"], (), "", ("gfx942",)),
         ([], ("gfx950",), "gfx942", ()),
         (["gfx950"], ("gfx950",), "", ()),
@@ -48,7 +54,7 @@ def test_archs_without_asking_the_machine(
     asked: list[str], own: tuple[str, ...], environment: str, expected: tuple[str, ...]
 ) -> None:
     """Prevents: another order than --arch, manifest, GPU_ARCHS; a GPU needed to name archs."""
-    assert choose_archs(asked, own, environment, no_gpu) == expected
+    assert choose_archs(asked, naming(own), environment, no_gpu) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,20 +64,34 @@ def test_archs_without_asking_the_machine(
         (["native"], ("gfx950",), "gfx90a", ("gfx942", "gfx950")),
         ([], ("native",), "gfx90a", ("gfx942", "gfx950")),
         ([], (), "native", ("gfx942", "gfx950")),
-        (["native;gfx90a"], (), "", ("gfx90a", "gfx942", "gfx950")),
     ],
 )
 def test_native_asks_the_machine(
     asked: list[str], own: tuple[str, ...], environment: str, expected: tuple[str, ...]
 ) -> None:
     """Prevents: the word native handed on as an arch, or a default other than native."""
-    assert choose_archs(asked, own, environment, gpus) == expected
+    assert choose_archs(asked, naming(own), environment, gpus) == expected
 
 
 def test_native_without_gpu() -> None:
     """Prevents: a build for no arch where the machine has no GPU."""
     with pytest.raises(ToolchainError):
-        choose_archs([], (), "", no_gpu)
+        choose_archs([], manifest(), "", no_gpu)
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "place"),
+    [
+        (["native", "gfx942"], "", "the archs asked for instead of the manifest's"),
+        (["gfx90a"], "", "the archs asked for instead of the manifest's"),
+        ([], "native;gfx942", "GPU_ARCHS"),
+    ],
+)
+def test_archs_that_cannot_be_built(asked: list[str], environment: str, place: str) -> None:
+    """Prevents: archs that `qola plan` refuses and `qola build` takes."""
+    with pytest.raises(PlanError) as caught:
+        choose_archs(asked, manifest(), environment, gpus)
+    assert caught.value.findings[0].place == place
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pickle
 
 import pytest
 
+from qola.cli_build import EXIT_FAILED_MODULES
 from qola.errors import (
     AiterError,
+    BundleError,
     CodegenError,
     Finding,
     ManifestError,
@@ -67,9 +69,14 @@ def test_exit_codes_differ() -> None:
     """Prevents: scripts that cannot tell a bad manifest from a missing ROCm."""
     codes = {
         cls: cls.exit_code
-        for cls in (ManifestError, AiterError, CodegenError, ToolchainError, PlanError)
+        for cls in (
+            *(ManifestError, AiterError, CodegenError, ToolchainError, PlanError),
+            BundleError,
+        )
     }
-    assert list(codes.values()) == [2, 3, 4, 5, 6]
+    # 7 is that of a build with failed modules.
+    assert list(codes.values()) == [2, 3, 4, 5, 6, 8]
+    assert EXIT_FAILED_MODULES not in codes.values()
     assert all(issubclass(cls, QolaError) for cls in codes)
 
 

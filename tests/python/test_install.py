@@ -30,6 +30,7 @@ def record(output: Path, **built: bool) -> BuildResult:
         aiter="amd-aiter 0.1.7",
         aiter_root=None,
         manifest_src="/m.toml",
+        bundle_error="",
         gpu_archs="gfx942;gfx950",
         modules=modules,
         summary=summarize(modules),

@@ -14,7 +14,14 @@ from unidiff.patch import PatchSet
 
 from qola.errors import AiterError
 from qola.hunks import apply_hunks
-from qola.patches import PatchPin, apply_patches, patch_files, pin_patches, recorded_patches
+from qola.patches import (
+    PatchPin,
+    apply_patches,
+    main,
+    patch_files,
+    pin_patches,
+    recorded_patches,
+)
 
 BODY = "".join(f"line {n}\n" for n in range(1, 21))
 CHANGE = """\
@@ -327,3 +334,15 @@ def test_the_record_of_a_tree(tmp_path: Path) -> None:
     assert recorded_patches(tmp_path) == ()
     record.write_text('{"patches": [{"name": "1.patch", "sha256": "00"}]}')
     assert recorded_patches(tmp_path) == (PatchPin("1.patch", "00"),)
+
+
+def test_a_repository_rule_is_told_whose_fault_it_is(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a patch that does not fit taken by `qola build` for an error of qola's own."""
+    patch(tree, CHANGE.replace("-line 10", "-line x"))
+    words = ["--patches-dir", str(tree.parent), "--display", "patches", "--place", "MODULE.bazel"]
+    code = main([*words, "--root", str(tree), "--output", str(tree.parent / "patched.json")])
+    assert code == AiterError.exit_code
+    assert capsys.readouterr().err.startswith("qola: AiterError: the patches do not fit")
+    assert not (tree.parent / "patched.json").exists()

@@ -14,7 +14,7 @@ from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.manifest import loads
 from qola.patch_pins import PatchPin
 from qola.plan import Plan, from_json, to_json
-from qola.plan_request import resolve_archs, split_archs
+from qola.plan_request import resolve_archs
 from qola.planner import Request, build_plan, explain, include_dirs
 
 HEAD = """\
@@ -466,7 +466,6 @@ def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> Non
 
     request = Request("m", loads(HEAD, file="m.toml"), tree, native=asked)
     assert resolve_archs(request) == ("gfx950",)
-    assert split_archs("gfx942; gfx950,") == ("gfx942", "gfx950")
 
 
 def test_all_findings_come_at_once(plan: Planning) -> None:

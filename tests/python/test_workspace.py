@@ -47,6 +47,13 @@ def test_every_choice_is_written() -> None:
     assert everything.module_file() == (GOLDEN / "everything.txt").read_text()
 
 
+def test_blank_in_the_cache_s_path() -> None:
+    """Prevents: a path with a blank that Bazel takes for two options."""
+    made = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
+    lines = made.files("", Path("/cache/it"))[".bazelrc"].splitlines()
+    assert "common '--disk_cache=/home/a user/disk'" in lines
+
+
 def test_commit() -> None:
     """Prevents: a commit that is built from another remote, or from the wheel."""
     tag = AiterSource(GitSource("https://example.invalid/aiter.git", "b" * 40)).to_starlark()
