@@ -157,6 +157,8 @@ def build_kernels(
         progress(f"{manifest.file}: {', '.join(names)}, AITER {aiter.describe()}")
         events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
         results = _results(events, names)
+        # Read before Bazel runs again: it then forgets what failing actions wrote.
+        errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
         good = [name for name in names if name in ATTENTION and results[name].success]
         bundle = _Bundle()
         if good:
@@ -170,6 +172,7 @@ def build_kernels(
             _Built(manifest, file, modules, aiter, chosen_archs),
             events,
             results,
+            errors,
             bundle,
             Path(output_dir).absolute(),
         )
@@ -328,11 +331,12 @@ class _Bundle:
 def _bundle(events: EventReader) -> _Bundle:
     """Returns the bundle, or why there is none."""
     result = events.targets.get(workspace.BUNDLE)
-    # Bazel names the files in a directory, not the directory.
     outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
-    records = [path for path in outputs if path.name == RECORD]
-    if records:
-        return _Bundle(min(records, key=lambda path: len(path.parts)).parent)
+    # Bazel names a directory, or the files in it.
+    found = [path if path.is_dir() else path.parent for path in outputs]
+    holding = [path for path in found if (path / RECORD).is_file()]
+    if holding:
+        return _Bundle(min(holding, key=lambda path: len(path.parts)))
     # An action has said it on its own standard error, a rule or a BUILD file with fail.
     said = [_said(action).strip() for _, action in sorted(events.failed.items())]
     words = [text for text in (*said, *events.errors()) if text]
@@ -344,6 +348,7 @@ def _install(
     built: _Built,
     events: EventReader,
     results: Mapping[str, TargetResult],
+    errors: Mapping[str, str],
     bundle: _Bundle,
     output: Path,
 ) -> BuildResult:
@@ -377,7 +382,7 @@ def _install(
                 name=module.name,
                 md_name=Path(name).stem,
                 success=success,
-                error="" if success else describe_failure(result, events),
+                error="" if success else errors.get(module.name, "no library among the outputs"),
                 so_path=str(output / name) if success else None,
                 duration_s=round(result.seconds, 2),
                 size=libraries[0].stat().st_size if success else None,
