@@ -111,6 +111,7 @@ class Workspace:
                 {
                     "name": starlark.string(module),
                     "library": starlark.string(f"@qola_{self.name}//:{module}"),
+                    "visibility": starlark.inline_list(["//bundle:__pkg__"]),
                 },
             )
             for module in self.modules
