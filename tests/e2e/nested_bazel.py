@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from qola import execlog
 
 
 def user_disk_cache() -> Path:
@@ -35,15 +36,25 @@ class Bazel:
         workspace: directory with a MODULE.bazel.
         output_base: Bazel's directory for this workspace.
         disk_cache: shared cache of action results.
+        environment: variables instead of the test's.
+        run_as: command that runs another as somebody else, such as setpriv; () for nobody else.
     """
 
     workspace: Path
     output_base: Path
     disk_cache: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    run_as: tuple[str, ...] = ()
 
     def run(self, command: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command; its output is part of the failure when it fails."""
-        argv = [find_bazel(), f"--output_base={self.output_base}", "--max_idle_secs=30", command]
+        argv = [
+            *self.run_as,
+            find_bazel(),
+            f"--output_base={self.output_base}",
+            "--max_idle_secs=30",
+            command,
+        ]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
         env = {
@@ -51,30 +62,26 @@ class Bazel:
             for k, v in os.environ.items()
             if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))
         }
-        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name}
+        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name, **self.environment}
         result = subprocess.run(
             argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
         )
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
 
+    @property
+    def execution_log(self) -> Path:
+        """The log of the last build by `spawns` or `runners`."""
+        return self.output_base.with_suffix(".execution.json")
+
+    def spawns(self, *args: str) -> tuple[execlog.Spawn, ...]:
+        """Build and return the spawned actions: those that were not up to date."""
+        self.run("build", f"--execution_log_json_file={self.execution_log}", *args)
+        return execlog.read(self.execution_log)
+
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
-        log = self.output_base.with_suffix(".execution.json")
-        self.run("build", f"--execution_log_json_file={log}", *args)
-        spawns = read_json_stream(log.read_text(encoding="utf-8"))
-        return Counter((spawn["mnemonic"], spawn["runner"]) for spawn in spawns)
-
-
-def read_json_stream(text: str) -> list[dict[str, str]]:
-    """Objects written one after the other, as Bazel's execution log has them."""
-    decoder, objects, position = json.JSONDecoder(), [], 0
-    while position < len(text.rstrip()):
-        found, position = decoder.raw_decode(text, position)
-        objects.append(found)
-        while position < len(text) and text[position].isspace():
-            position += 1
-    return objects
+        return Counter((spawn.mnemonic, spawn.runner) for spawn in self.spawns(*args))
 
 
 @contextmanager
