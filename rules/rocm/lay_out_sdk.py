@@ -4,8 +4,8 @@ Run by rocm_sdk_repository.bzl:
 
     lay_out_sdk.py PACKAGES OUT
 
-PACKAGES, which is emptied in part, has `compiler/` (clang, its libraries, HIP) and `sysroot/` (C and C++ of an older system).
-OUT gets
+PACKAGES, which is emptied in part, has `compiler/` (clang, its libraries, HIP) and `sysroot/` (C
+and C++ of an older system). OUT gets
 
     bin/        a wrapper per program
     libexec/    the programs
@@ -245,11 +245,11 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
         move(packages / LIBRARY_DIR / library, out / "lib" / library)
     others = sorted((packages / LIBRARY_DIR).glob("lib*.so.*"))
     targets = {path.resolve() for path in others if path.is_symlink()}
-    for library in others:
+    for path in others:
         # Under the one name that programs ask for.
-        known = library.name.startswith((*LIBRARIES, "libLLVM", "libamdhip64"))
-        if not known and library not in targets:
-            move(library, out / "lib-tools" / library.name)
+        known = path.name.startswith((*LIBRARIES, "libLLVM", "libamdhip64"))
+        if not known and path not in targets:
+            move(path, out / "lib-tools" / path.name)
     resource = llvm / "lib/clang/22"
     move(resource / "include", out / "resource/include")
     prune(out / "resource/include", is_foreign)
@@ -262,7 +262,9 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
 
 def lay_out_sysroot(packages: Path, out: Path) -> None:
     """Headers and libraries for host code, in the places where clang looks for them."""
-    gcc = max((packages / "usr/lib/gcc/x86_64-linux-gnu").iterdir(), key=lambda path: int(path.name))
+    gcc = max(
+        (packages / "usr/lib/gcc/x86_64-linux-gnu").iterdir(), key=lambda path: int(path.name)
+    )
     below = gcc.relative_to(packages)
     for name in GCC_FILES:
         move(gcc / name, out / below / name)

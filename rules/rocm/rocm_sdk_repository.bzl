@@ -10,7 +10,7 @@ load("@qola//rules/rocm:sdk.bzl", "rocm_sdk")
 
 package(default_visibility = ["//visibility:public"])
 
-exports_files(glob(["sdk/bin/*"]))
+exports_files(glob(["sdk/bin/*", "sdk/rocm/lib/*"]))
 
 rocm_sdk(
     name = "sdk",
