@@ -66,7 +66,7 @@ def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
 def test_another_repository_compiles_nothing(
     consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Prevents: a cold cache because of a consumer's name or path, or of an option not for kernels."""
+    """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
     directory = tmp_path_factory.mktemp("elsewhere")
     with bazel(HERE / "consumer", HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
         module = elsewhere.workspace / "MODULE.bazel"
