@@ -1,6 +1,7 @@
 """Repositories that only qola's own tests and linters use."""
 
 load(":pip_repository.bzl", "pip_repository")
+load(":server_repository.bzl", "server_repository")
 
 # Where a machine's own npm has its global configuration (registry, proxy,
 # certificates). This npm comes with a prefix of its own, below which it finds none.
@@ -50,9 +51,15 @@ def _dev_dependencies_impl(mctx):
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
     _npm_package(name = "buildifier", pin = Label("//third_party/npm:buildifier.json"))
+    for group in ["buildbox", "nginx"]:
+        server_repository(
+            name = "qola_" + group,
+            group = group,
+            lock = Label("//tests/servers:packages.lock"),
+        )
     return mctx.extension_metadata(reproducible = True)
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_dev, @qola_pip_npm and @buildifier.",
+    doc = "Declares @qola_pip_dev, @qola_pip_npm, @buildifier, @qola_buildbox and @qola_nginx.",
 )

@@ -4,7 +4,10 @@ set -euo pipefail
 
 # shellcheck source=tools/setup/tree.sh
 source "$SETUP/tree.sh"
-readonly PACKAGES_CONF=$WORKSPACE/third_party/debian/packages.conf
+# What is fetched from Debian's archive: the private tree, the hermetic ROCm, and servers for tests.
+readonly -a PACKAGES_CONFS=(
+  third_party/debian/packages.conf third_party/rocm/packages.conf tests/servers/packages.conf
+)
 
 # doctor: prints what is found and what is missing; returns 0 if Bazel can run.
 doctor() {
@@ -89,7 +92,7 @@ uninstall() {
       sleep 0.1
     done
   done
-  for path in "$TREES" "$CACHE/bazelisk" "$CACHE/answers"; do
+  for path in "$TREES" "$CACHE/unpacked" "$CACHE/bazelisk" "$CACHE/answers"; do
     [[ -d $path ]] || continue
     say "removing $path ($(du -sh -- "$path" | cut -f1))"
     chmod -R u+w -- "$path"
@@ -111,77 +114,118 @@ tree_servers() {
   done
 }
 
-# refresh-lock: resolves packages.conf with apt and rewrites the lock.
+# refresh-lock: resolves every packages.conf with apt and rewrites the packages.lock beside it.
 refresh-lock() {
-  local dir
-  local -a suites=() packages=()
+  local conf
+  for conf in "${PACKAGES_CONFS[@]}"; do
+    [[ ! -f $WORKSPACE/$conf ]] || (refresh_one "$conf")
+  done
+}
+
+# refresh_one CONF: rewrites the lock of one packages.conf.
+refresh_one() {
+  local conf=$1 lock=$WORKSPACE/${1%.conf}.lock dir group
   dir=$(mktemp -d)
   # shellcheck disable=SC2064  # the value of now is meant
   trap "rm -rf -- '$dir'" EXIT
-  mkdir -p "$dir/apt"
-  read_packages_conf "$dir/apt"
-  apt_update "$dir/apt" "${suites[@]}"
-  private_apt "$dir/apt" apt-get -s -qq install "${packages[@]}" >"$dir/plan" 2>"$dir/err" ||
-    die "apt cannot resolve ${PACKAGES_CONF#"$WORKSPACE"/}:" "$(grep -v '^W:' "$dir/err")" \
-      "$(tail -n 20 "$dir/plan")" "change the root packages in that file"
-  sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1=\2/p' "$dir/plan" | LC_ALL=C sort >"$dir/pins"
-  lock_text "$dir" >"$dir/lock"
-  if cmp -s "$dir/lock" "$LOCK"; then
-    say "the lock is up to date"
+  while read -r group; do
+    mkdir -p "$dir/$group/apt"
+    resolve_group "$conf" "$group" "$dir/$group"
+  done < <(groups "$conf")
+  lock_text "$dir"/*/entries >"$dir/lock"
+  if cmp -s "$dir/lock" "$lock"; then
+    say "${lock#"$WORKSPACE"/} is up to date"
     return
   fi
-  touch -- "$LOCK"
-  diff <(grep -v '^#' "$LOCK" | cut -d' ' -f1,2) <(grep -v '^#' "$dir/lock" | cut -d' ' -f1,2) |
+  touch -- "$lock"
+  diff <(grep -v '^#' "$lock" | cut -d' ' -f1,2) <(grep -v '^#' "$dir/lock" | cut -d' ' -f1,2) |
     sed -n 's/^[<>]/  &/p' >&2 || true
-  cat "$dir/lock" >"$LOCK"
-  say "wrote ${LOCK#"$WORKSPACE"/}: $(lock_entries | wc -l) packages"
+  cat "$dir/lock" >"$lock"
+  say "wrote ${lock#"$WORKSPACE"/}: $(grep -c -v '^#' "$lock") packages"
 }
 
-# read_packages_conf DIR: reads packages.conf into suites and packages, and its pins and left-out packages into the
-# preferences and the status of apt's private root DIR.
+# groups CONF: prints the names of its groups; without any, there is one.
+groups() { awk '$1 == "group" { print $2; found = 1 } END { if (!found) print "all" }' "$WORKSPACE/$1"; }
+
+# resolve_group CONF GROUP DIR: writes the group's lock entries, each after its unpacked size in KiB, to DIR/entries.
+resolve_group() {
+  local conf=$1 group=$2 dir=$3
+  local -a suites=() packages=() alone=()
+  read_packages_conf "$conf" "$group" "$dir/apt"
+  apt_update "$dir/apt" "${suites[@]}"
+  : >"$dir/plan"
+  ((${#packages[@]} == 0)) || private_apt "$dir/apt" apt-get -s -qq install "${packages[@]}" >"$dir/plan" 2>"$dir/err" ||
+    die "apt cannot resolve $conf:" "$(grep -v '^W:' "$dir/err")" \
+      "$(tail -n 20 "$dir/plan")" "change the root packages in that file"
+  {
+    sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1=\2/p' "$dir/plan"
+    ((${#alone[@]} == 0)) || private_apt "$dir/apt" apt-cache policy "${alone[@]}" |
+      sed -n 's/^\([^ ]*\):$/\1/; T version; h; b; :version; s/^ *Candidate: \([^(].*\)/\1/; T; G; s/\(.*\)\n\(.*\)/\2=\1/p'
+  } | LC_ALL=C sort -u >"$dir/pins"
+  local missing
+  missing=$(printf '%s\n' "${alone[@]}" | grep -v -x -F -f <(cut -d= -f1 "$dir/pins") || true)
+  [[ -z $missing ]] || die "$conf: the suites of group $group have no:" "$missing" "change the packages in that file"
+  lock_entries_of "$dir" "$group" >"$dir/entries"
+}
+
+# read_packages_conf CONF GROUP DIR: reads the lines of one group into suites, packages and alone, and its pins and
+# left-out packages into the preferences and the status of apt's private root DIR.
 read_packages_conf() {
-  local word name rest
+  local word name rest group=all
   while read -r word name rest; do
+    case $word in
+      '' | '#'*) continue ;;
+      group) group=$name && continue ;;
+      suite | package | only | leave-out) ;;
+      *) die "$1: unknown word: $word" "use group, suite, package, only or leave-out" ;;
+    esac
+    [[ $group == "$2" ]] || continue
     case $word in
       suite)
         suites+=("$name")
         [[ -z $rest ]] || printf 'Package: %s\nPin: release a=%s\nPin-Priority: %s\n\n' \
-          "*" "$name" 1 "$rest" "$name" 990 >>"$1/preferences"
+          "*" "$name" 1 "$rest" "$name" 990 >>"$3/preferences"
         ;;
       package) packages+=("$name") ;;
+      only) alone+=("$name") ;;
       leave-out)
         printf '%s\n' "Package: $name" "Status: install ok installed" "Version: 99:1" "Architecture: amd64" \
-          "Maintainer: none" "Description: left out" "" >>"$1/status"
+          "Maintainer: none" "Description: left out" "" >>"$3/status"
         ;;
-      '' | '#'*) ;;
-      *) die "${PACKAGES_CONF#"$WORKSPACE"/}: unknown word: $word" "use suite, package or leave-out" ;;
     esac
-  done <"$PACKAGES_CONF"
+  done <"$WORKSPACE/$1"
 }
 
-# lock_text DIR: prints the lock for the "name=version" lines of DIR/pins, from what DIR/apt knows of them.
-lock_text() {
+# lock_entries_of DIR GROUP: prints "KiB ENTRY" for the "name=version" lines of DIR/pins, from what DIR/apt knows of
+# them.
+lock_entries_of() {
   local dir=$1
   local -a pins
   mapfile -t pins <"$dir/pins"
   private_apt "$dir/apt" apt-cache madison "${pins[@]%%=*}" |
     sed -n 's/^ *\([^ ]*\) | *\([^ ]*\) | *[^ ]* \([^ /]*\)\/main .*/\1 \2 \3/p' >"$dir/suites"
-  private_apt "$dir/apt" apt-cache show "${pins[@]}" | awk '
+  private_apt "$dir/apt" apt-cache show "${pins[@]}" | awk -v group="$2" '
     !shown { suite[$1 " " $2] = $3; next }
     { field[$1] = $2 }
     /^$/ && ("Package:" in field) {
       key = field["Package:"] " " field["Version:"]
       if (!(key in done)) {
-        done[key] = key " " field["SHA256:"] " " suite[key]
-        bytes += field["Size:"]; kib += field["Installed-Size:"]
+        done[key]
+        print field["Installed-Size:"], key, field["SHA256:"], suite[key], field["Size:"], field["Filename:"], group
       }
       delete field["Package:"]
-    }
+    }' "$dir/suites" shown=1 - <(echo)
+}
+
+# lock_text ENTRIES...: prints the lock for files of "KiB ENTRY" lines.
+lock_text() {
+  cat "$@" | awk '
+    { kib += $1; bytes += $6; sub(/^[^ ]* /, ""); line[++n] = $0 }
     END {
       print "# Written by ./bazelw --refresh-lock from packages.conf; do not edit."
-      print "# Fields: name version sha256 suite. Architecture: amd64."
+      print "# Fields: name version sha256 suite size path group. Architecture: amd64. Path: below the mirror."
       printf "# download-megabytes: %d\n# unpacked-megabytes: %d\n", bytes / 1e6, kib / 1024
       fflush()
-      for (key in done) print done[key] | "LC_ALL=C sort"
-    }' "$dir/suites" shown=1 - <(echo)
+      for (i = 1; i <= n; i++) print line[i] | "LC_ALL=C sort -k 7,7 -k 1,1"
+    }'
 }
