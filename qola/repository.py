@@ -15,8 +15,9 @@ from qola.archs import split
 from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError
 from qola.manifest import load
-from qola.patch_pins import manifest_patches, recorded_patches
+from qola.patch_pins import recorded_patches
 from qola.plan import from_json, to_json
+from qola.plan_request import manifest_patches
 from qola.planner import Request, build_plan
 from qola.program import run_main
 from qola.python_module import export_list
