@@ -50,6 +50,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
+    named = bool(args.arch or manifest.architectures)
+    write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(
         name=args.name,
         manifest=manifest,
