@@ -14,6 +14,7 @@ load("//rules/private:manifest_repository.bzl", "manifest_repository")
 load("//rules/private:pip_repository.bzl", "pip_repository")
 load("//rules/private:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
+load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
 
 _DEFAULT_AITER = "aiter"
 
@@ -132,27 +133,28 @@ qola: a dependency declares the default AITER source
     return declared
 
 def _declare_rocm(mctx):
-    """Declares @qola_rocm; the root module decides where it is."""
-    paths = [tag.path for module in mctx.modules if module.is_root for tag in module.tags.rocm]
-    if len(paths) > 1:
+    """Declares @qola_rocm and @qola_rocm_sdk; the root module decides where they come from."""
+    tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
+    if len(tags) > 1:
         fail("""
 qola: two ROCm installations
   place:    MODULE.bazel of the root module: qola.rocm
   found:    {}
   expected: one
-  fix:      remove the others""".format(", ".join(paths)))
-    rocm_repository(name = "qola_rocm", path = paths[0] if paths else "")
+  fix:      remove the others""".format(", ".join([tag.path or "mirrors = {}".format(tag.mirrors) for tag in tags])))
+    rocm_repository(name = "qola_rocm", path = tags[0].path if tags else "")
+    rocm_sdk_repository(name = "qola_rocm_sdk", mirrors = tags[0].mirrors if tags else [])
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "python"] or name.startswith("kernels_") or name.startswith("pip_")
+    taken = name in ["rocm", "rocm_sdk", "python"] or name.startswith("kernels_") or name.startswith("pip_")
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail("""
 qola: a manifest's name becomes the repository @qola_<name>
   place:    {place}
   found:    name = "{name}"
-  expected: small letters, digits and _, a letter first; not rocm, python, kernels_... or pip_...
+  expected: small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_... or pip_...
   fix:      rename it""".format(name = name, place = place))
 
 def _qola_impl(mctx):
@@ -253,9 +255,10 @@ _manifest = tag_class(
 
 _rocm = tag_class(
     attrs = {
-        "path": attr.string(doc = "Prefix of the ROCm installation.", mandatory = True),
+        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, from which to fetch the pinned ROCm; empty: with the machine's apt."),
+        "path": attr.string(doc = "Prefix of an installed ROCm to build with in place of the pinned one."),
     },
-    doc = "The ROCm installation to use. Only the root module's tag counts; without one it is ROCM_PATH, and without that what /opt/rocm or /usr has.",
+    doc = "Where ROCm comes from. Only the root module's tag counts; without one it is the ROCm that qola pins, fetched with the machine's apt. QOLA_ROCM in the environment goes before it.",
 )
 
 qola = module_extension(
@@ -264,7 +267,7 @@ qola = module_extension(
 
 Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
 instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); and
-@qola_rocm (toolchain).
+@qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler).
 """,
     tag_classes = {
         "git": _git,

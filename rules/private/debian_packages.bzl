@@ -79,23 +79,32 @@ qola: ToolchainError: pinned Debian packages could not be {what}
         ))
     return result.stdout
 
-def _refuse(lock, package, found, fix):
+def _refuse(source, package, found):
     fail("""
 qola: ToolchainError: a pinned Debian package cannot be had
   place:    {lock}: {name} {version}
   found:    {found}
   expected: {path} with sha256 {sha256}
-  fix:      {fix}""".format(
-        fix = fix,
+  fix:      name a mirror of Debian's archive that has it, such as a snapshot: {line}""".format(
         found = found,
-        lock = lock,
+        line = source.mirrors_line,
+        lock = source.lock,
         name = package.name,
         path = package.path,
         sha256 = package.sha256,
         version = package.version,
     ))
 
-def _url(mirror, package):
+def package_url(mirror, package):
+    """Where a mirror has a package.
+
+    Args:
+      mirror: URL of a mirror of Debian's archive, such as http://HOST/debian.
+      package: as parse_lock returns it.
+
+    Returns:
+      A URL.
+    """
     return mirror.rstrip("/") + "/" + package.path.replace("~", "%7E").replace("+", "%2B")
 
 def _download(rctx, urls, package, file):
@@ -108,37 +117,32 @@ def _download(rctx, urls, package, file):
         allow_fail = True,
     ).success
 
-def _from_mirrors(rctx, lock, package, file, mirrors, fix):
+def _from_mirrors(rctx, source, package, file):
     """Downloads one package from the mirrors the user named."""
-    if _download(rctx, [_url(mirror, package) for mirror in mirrors], package, file):
+    if _download(rctx, [package_url(mirror, package) for mirror in source.mirrors], package, file):
         return
-    found = []
-    for mirror in mirrors:
-        # Again without a digest, to say what is there instead.
-        answer = rctx.download(_url(mirror, package), file + ".refused", allow_fail = True)
-        found.append("{}: {}".format(
-            mirror,
-            "sha256 is " + answer.sha256 if answer.success else "no such file, or no answer",
-        ))
-    _refuse(lock, package, "\n            ".join(found), fix)
 
-def _from_apt(rctx, lock, package, file, mirrors, fix):
+    # Starlark is not told why; Bazel's own warning has the digest that was found.
+    _refuse(source, package, "none of these has it (the warnings above say what each answered):" +
+                             "".join(["\n            " + mirror for mirror in source.mirrors]))
+
+def _from_apt(rctx, source, package, file, mirrors):
     """Downloads one package by apt, which verifies it, and hands it to Bazel's repository cache."""
     found = []
     for mirror in mirrors:
         result = rctx.execute([
-            _APT_HELPER,
+            source.apt_helper,
             "-q",
             "-o",
             "APT::Sandbox::User=root",
             "download-file",
-            _url(mirror, package),
+            package_url(mirror, package),
             file + ".apt",
             "SHA256:" + package.sha256,
         ], environment = {"LC_ALL": "C"}, timeout = 1800)
         if result.return_code == 0:
             if not _download(rctx, ["file://" + str(rctx.path(file + ".apt"))], package, file):
-                _refuse(lock, package, "a file with another digest, from " + mirror, fix)
+                _refuse(source, package, "a file with another digest, from " + mirror)
             rctx.delete(file + ".apt")
             return
         found += [
@@ -146,9 +150,9 @@ def _from_apt(rctx, lock, package, file, mirrors, fix):
             for line in result.stderr.split("\n")
             if line.strip() and "Download Failed" not in line
         ]
-    _refuse(lock, package, "\n            ".join(found) or "no Debian mirror among this machine's apt sources", fix)
+    _refuse(source, package, "\n            ".join(found) or "no Debian mirror among this machine's apt sources")
 
-def _fetch(rctx, lock, packages, mirrors, mirrors_line, scripts):
+def _fetch(rctx, source, packages, scripts):
     """Downloads packages into the directory debs.
 
     Returns:
@@ -158,22 +162,21 @@ def _fetch(rctx, lock, packages, mirrors, mirrors_line, scripts):
     for package in packages:
         megabytes += package.size
     megabytes = megabytes // 1000000
-    fix = "name a mirror of Debian's archive that has it, such as a snapshot: " + mirrors_line
     apt_mirrors = None
     files = []
     for number, package in enumerate(packages):
         rctx.report_progress("package {} of {} ({} MB): {}".format(number + 1, len(packages), megabytes, package.name))
         file = "debs/{}.deb".format(package.name)
         files.append(file)
-        if mirrors:
-            _from_mirrors(rctx, lock, package, file, mirrors, fix)
+        if source.mirrors:
+            _from_mirrors(rctx, source, package, file)
         elif not _download(rctx, [], package, file):
             if apt_mirrors == None:
-                if not rctx.path(_APT_HELPER).exists:
-                    _refuse(lock, package, "no apt on this machine ({}), and no mirror is named".format(_APT_HELPER), fix)
+                if not rctx.path(source.apt_helper).exists:
+                    _refuse(source, package, "no apt on this machine ({}), and no mirror is named".format(source.apt_helper))
                 apt_mirrors = _run(rctx, "found", ["bash", scripts.mirrors]).split("\n")
                 apt_mirrors = [m for m in apt_mirrors if m]
-            _from_apt(rctx, lock, package, file, apt_mirrors, fix)
+            _from_apt(rctx, source, package, file, apt_mirrors)
     return files
 
 def _unpack(rctx, script, files, directory):
@@ -189,7 +192,7 @@ def _unpack(rctx, script, files, directory):
         rctx.delete("parts")
     _run(rctx, "unpacked", ["bash", script, directory])
 
-def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None):
+def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None, apt_helper = _APT_HELPER):
     """Unpacks the pinned packages of each group into a directory of the group's name.
 
     An unpacked group is kept in qola's cache directory under the digest of
@@ -203,7 +206,9 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None):
         the machine's own apt.
       mirrors_line: the line of MODULE.bazel that names a mirror, for errors.
       groups: names of groups; None: all.
+      apt_helper: path of apt's program that downloads a file.
     """
+    source = struct(apt_helper = apt_helper, lock = lock, mirrors = mirrors, mirrors_line = mirrors_line)
     text = rctx.read(lock)
     packages = parse_lock(text)
     scripts = struct(
@@ -221,33 +226,35 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None):
             store = "{}/unpacked/{}".format(cache, digest[:16])
             if rctx.execute(["mkdir", "-p", cache + "/unpacked"]).return_code != 0:
                 store = ""
-        if not store or not rctx.path(store).exists:
-            _make_group(rctx, lock, chosen, mirrors, mirrors_line, scripts, group, store)
+        if store and rctx.path(store).exists:
+            _run(rctx, "linked", ["sh", "-c", _COPY + _LINK, "_", store, group])
+            continue
+        files = _fetch(rctx, source, chosen, scripts)
+        rctx.report_progress("unpacking {} packages".format(len(files)))
+        _unpack(rctx, scripts.unpack, files, group)
+        rctx.delete("debs")
         if store:
-            _run(rctx, "linked", ["sh", "-c", _LINK, "_", store, str(rctx.path(group))])
+            _run(rctx, "kept", ["sh", "-c", _COPY + _KEEP, "_", group, store])
 
-# Hard links where both are on one file system, else copies. The store's date is that of its last use.
-_LINK = """
-touch -c "$1"
-cp -al -- "$1" "$2" 2>/dev/null || { rm -rf -- "$2"; cp -a -- "$1" "$2"; }
+# Hard links where both are on one file system, else copies.
+_COPY = """
+set -eu
+copy() { cp -al -- "$1" "$2" 2>/dev/null || { rm -rf -- "$2"; cp -a -- "$1" "$2"; }; }
 """
 
-# Another repository may have made the same at the same time: one of them stays. What nobody used for 30 days goes.
+# The date of what is kept is that of its last use.
+_LINK = """
+touch -c -- "$1"
+copy "$1" "$2"
+"""
+
+# Another repository may keep the same at the same time: one of them stays, for both. What nobody used for 30 days
+# goes.
 _KEEP = """
 find "${2%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf -- {} +
-touch -- "$1"
-mv -T -- "$1" "$2" 2>/dev/null || { test -d "$2" && rm -rf -- "$1"; }
+partial=$(mktemp -d "$2.XXXXXX")
+copy "$1" "$partial/group"
+touch -- "$partial/group"
+mv -T -- "$partial/group" "$2" 2>/dev/null || { rm -rf -- "$1"; copy "$2" "$1"; }
+rm -rf -- "$partial"
 """
-
-def _make_group(rctx, lock, packages, mirrors, mirrors_line, scripts, group, store):
-    """Fetches and unpacks one group: into the store, or without one into the repository."""
-    files = _fetch(rctx, lock, packages, mirrors, mirrors_line, scripts)
-    rctx.report_progress("unpacking {} packages".format(len(files)))
-    if store:
-        partial = _run(rctx, "unpacked", ["mktemp", "-d", store + ".XXXXXX"]).strip()
-        _unpack(rctx, scripts.unpack, files, partial + "/" + group)
-        _run(rctx, "kept", ["sh", "-c", _KEEP, "_", partial + "/" + group, store])
-        rctx.execute(["rm", "-rf", partial])
-    else:
-        _unpack(rctx, scripts.unpack, files, str(rctx.path(group)))
-    rctx.delete("debs")

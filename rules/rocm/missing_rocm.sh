@@ -3,10 +3,10 @@
 # that only an action which really needs a compiler fails, and says why.
 cat >&2 <<'EOF'
 qola: ToolchainError: no ROCm compiler on this machine
-  place:    @qola_rocm, looked in $ROCM_PATH where it is set, else in /opt/rocm and /usr
+  place:    the place QOLA_ROCM names; for QOLA_ROCM=local $ROCM_PATH, or without it /opt/rocm and /usr
   found:    no runnable bin/hipcc
   expected: ROCm 6.2 or newer with hipcc, clang and the HIP headers
-  fix:      ./bazelw ... (sets up a private ROCm), or install ROCm and run
-            ROCM_PATH=/opt/rocm bazel fetch --force --repo=@qola_rocm
+  fix:      build with the ROCm that qola pins: --repo_env=QOLA_ROCM=pinned
+            or install ROCm: --repo_env=QOLA_ROCM=/opt/rocm
 EOF
 exit 1

@@ -1,16 +1,28 @@
-"""The repository @qola_rocm: the local ROCm as a C++ toolchain, or one that explains its absence."""
+"""The repository @qola_rocm: which ROCm compiles, and what versions it has."""
 
 load(":detect.bzl", "detect_rocm")
 
-_BUILD = '''# Written by @qola//rules/rocm:rocm_repository.bzl from the ROCm on this machine.
+_HEADER = """# Written by @qola//rules/rocm:rocm_repository.bzl from {origin}.
 # Make it again: bazel fetch --force --repo=@qola_rocm
 
-load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
+"""
+
+_PINNED = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
 
 exports_files(["rocm.json"])
 
 rocm_toolchain(
     name = "toolchain",
+    cc_toolchain = "@qola_rocm_sdk//:sdk",
+)
+"""
+
+_LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
+
+exports_files(["rocm.json"])
+
+rocm_cc_toolchain(
+    name = "local",
     identity = {identity},
     include_dirs = {include_dirs},
     library_dir = {library_dir},
@@ -18,7 +30,12 @@ rocm_toolchain(
     tools = {tools},
     rocm_path = {prefix},
 )
-'''
+
+rocm_toolchain(
+    name = "toolchain",
+    cc_toolchain = ":local",
+)
+"""
 
 def _tools(rocm):
     llvm = rocm.clang_dir
@@ -32,22 +49,53 @@ def _tools(rocm):
         "strip": llvm + "/llvm-strip",
     }
 
-def _rocm_repository_impl(rctx):
-    path = rctx.attr.path
+def choice(environment, path):
+    """Which ROCm is meant.
+
+    Args:
+      environment: the value of QOLA_ROCM, "" or None where it is not set.
+      path: the rocm() tag's path, or "".
+
+    Returns:
+      A struct with mode, "pinned" or "local", and path, the one place to look
+      in, or ""; None where QOLA_ROCM has no meaning.
+    """
+    if environment == "pinned":
+        return struct(mode = "pinned", path = "")
+    if environment == "local":
+        return struct(mode = "local", path = path)
+    if environment and environment.startswith("/"):
+        return struct(mode = "local", path = environment)
+    if environment:
+        return None
+    return struct(mode = "local" if path else "pinned", path = path)
+
+def _write(rctx, build, versions):
+    rctx.file("BUILD.bazel", build, executable = False)
+    rctx.file("rocm.json", json.encode(versions) + "\n", executable = False)
+
+def _pinned(rctx):
+    sdk = json.decode(rctx.read(rctx.attr.sdk))
+    _write(rctx, _PINNED.format(origin = "third_party/rocm"), {
+        "amd_clang": False,
+        "clang_version": sdk["clang_version"],
+        "hip_version": sdk["hip_version"],
+        "origin": "pinned",
+        "rocm_version": sdk["rocm_version"],
+    })
+
+def _local(rctx, path):
     rocm = detect_rocm(rctx, path, rctx.getenv("ROCM_PATH"))
-    if not rocm and path:
+    if not rocm and path and path == rctx.attr.path:
         fail("""
 qola: ToolchainError: no ROCm at the path that was named
   place:    rocm(path = "{path}")
   found:    no runnable {path}/bin/hipcc with libamdhip64.so beside it
   expected: the prefix of a ROCm installation, such as /opt/rocm
-  fix:      correct the path, or leave the tag out to have /opt/rocm and /usr searched""".format(path = path))
+  fix:      correct the path, or leave it out to build with the ROCm that qola pins""".format(path = path))
     if rocm:
         values = dict(
-            amd_clang = rocm.amd_clang,
-            clang_version = rocm.clang_version,
             flags = rocm.flags,
-            hip_version = rocm.hip_version,
             identity = rocm.identity,
             include_dirs = rocm.include_dirs,
             library_dir = rocm.library_dir,
@@ -57,34 +105,49 @@ qola: ToolchainError: no ROCm at the path that was named
     else:
         rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
         values = dict(
-            amd_clang = False,
-            clang_version = "",
             flags = [],
-            hip_version = "",
             identity = "",
             include_dirs = [],
             library_dir = "",
             prefix = "",
             tools = {t: "missing_rocm.sh" for t in ["ar", "gcc", "ld", "nm", "objcopy", "objdump", "strip"]},
         )
-    rctx.file("BUILD.bazel", _BUILD.format(**{k: repr(v) for k, v in values.items()}), executable = False)
-    rctx.file("rocm.json", json.encode({
-        "amd_clang": values["amd_clang"],
-        "clang_version": values["clang_version"],
-        "hip_version": values["hip_version"],
+    build = _LOCAL.format(origin = "the ROCm on this machine", **{k: repr(v) for k, v in values.items()})
+    _write(rctx, build, {
+        "amd_clang": rocm.amd_clang if rocm else False,
+        "clang_version": rocm.clang_version if rocm else "",
+        "hip_version": rocm.hip_version if rocm else "",
         "identity": values["identity"],
-        "library_dir": values["library_dir"],
-        "llvm_bin": rocm.clang_dir if rocm else "",
-        "prefix": values["prefix"],
+        "origin": "local",
         "rocm_version": rocm.rocm_version if rocm else "",
-    }) + "\n", executable = False)
+    })
+
+def _rocm_repository_impl(rctx):
+    environment = rctx.getenv("QOLA_ROCM")
+    chosen = choice(environment, rctx.attr.path)
+    if not chosen:
+        fail("""
+qola: ToolchainError: a ROCm that qola does not know
+  place:    QOLA_ROCM in the environment, or --repo_env=QOLA_ROCM
+  found:    {}
+  expected: pinned (the ROCm that qola fetches), local (that of this machine) or the absolute path of one
+  fix:      --repo_env=QOLA_ROCM=local""".format(environment))
+    if chosen.mode == "pinned":
+        _pinned(rctx)
+    else:
+        _local(rctx, chosen.path)
 
 rocm_repository = repository_rule(
     implementation = _rocm_repository_impl,
     attrs = {
-        "path": attr.string(doc = "Prefix of a ROCm installation; empty: ROCM_PATH, or without it /opt/rocm and /usr."),
+        "path": attr.string(doc = "Prefix of a local ROCm; empty: the pinned one, unless QOLA_ROCM says otherwise."),
+        "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "What is known of the pinned compiler."),
     },
     configure = True,
-    doc = "Detects ROCm and probes its compiler once. Defines @qola_rocm//:toolchain and rocm.json (versions and places).",
-    environ = ["ROCM_PATH"],
+    doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
+
+QOLA_ROCM=pinned, local or a path goes before the rocm() tag. Defines
+@qola_rocm//:toolchain and rocm.json, its versions.
+""",
+    environ = ["QOLA_ROCM", "ROCM_PATH"],
 )

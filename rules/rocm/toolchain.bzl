@@ -1,32 +1,52 @@
-"""rocm_toolchain: a C++ toolchain that compiles HIP with hipcc."""
+"""rocm_cc_toolchain and rocm_toolchain: a C++ toolchain that compiles HIP, and its declaration."""
 
 load("@rules_cc//cc:defs.bzl", "cc_toolchain")
 load(":toolchain_config.bzl", "rocm_toolchain_config")
 
-def rocm_toolchain(name, tools, **kwargs):
-    """Declares the ROCm C++ toolchain: a config, a cc_toolchain and a toolchain.
+def rocm_cc_toolchain(name, tools, compiler_files = None, linker_files = None, tool_files = None, **kwargs):
+    """Declares a config and a cc_toolchain.
 
     Args:
-      name: name of the toolchain() target, to be registered.
+      name: name of the cc_toolchain.
       tools: dict from Bazel's tool name (gcc, ld, ar, ...) to its path:
         absolute, or relative to the calling package.
+      compiler_files: label of all that a compile reads; None where it lies
+        outside of what Bazel knows.
+      linker_files: the same of a link.
+      tool_files: the same of ar, nm, objcopy and strip.
       **kwargs: further attributes of rocm_toolchain_config.
     """
-    native.filegroup(name = name + "_files", srcs = native.glob(["*.sh"], allow_empty = True))
+    scripts = name + "_scripts"
+    native.filegroup(name = scripts, srcs = native.glob(["*.sh"], allow_empty = True))
+    native.filegroup(name = name + "_all", srcs = [f for f in [compiler_files, linker_files, tool_files] if f] + [scripts])
     rocm_toolchain_config(name = name + "_config", tools = tools, **kwargs)
     cc_toolchain(
-        name = name + "_cc",
-        all_files = name + "_files",
-        compiler_files = name + "_files",
-        dwp_files = name + "_files",
-        linker_files = name + "_files",
-        objcopy_files = name + "_files",
-        strip_files = name + "_files",
+        name = name,
+        all_files = name + "_all",
+        ar_files = tool_files or scripts,
+        as_files = compiler_files or scripts,
+        compiler_files = compiler_files or scripts,
+        dwp_files = tool_files or scripts,
+        linker_files = linker_files or scripts,
+        objcopy_files = tool_files or scripts,
+        strip_files = tool_files or scripts,
         # The linker reads thousands of objects from a file, not from argv.
         supports_param_files = True,
         toolchain_config = name + "_config",
         toolchain_identifier = "rocm",
+        visibility = ["//visibility:public"],
     )
+
+def rocm_toolchain(name, cc_toolchain):
+    """Declares a cc_toolchain as the one for ROCm.
+
+    It is in a repository of its own because Bazel loads every toolchain() it
+    may choose, but only the chosen one's files.
+
+    Args:
+      name: name of the toolchain() target, to be registered.
+      cc_toolchain: label of a rocm_cc_toolchain.
+    """
     native.toolchain(
         name = name,
         exec_compatible_with = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
@@ -35,7 +55,7 @@ def rocm_toolchain(name, tools, **kwargs):
             "@platforms//cpu:x86_64",
             Label("//rules/rocm:rocm"),
         ],
-        toolchain = name + "_cc",
+        toolchain = cc_toolchain,
         toolchain_type = "@bazel_tools//tools/cpp:toolchain_type",
         visibility = ["//visibility:public"],
     )

@@ -27,11 +27,38 @@ def _flags(actions, flags):
 def _each(flag, variable):
     return flag_group(flags = [flag, "%{{{}}}".format(variable)], iterate_over = variable)
 
-def _features(ctx):
-    # Read by nobody: it puts the compiler and its headers, which are not among
-    # the inputs, into the key of every action, so that after an upgrade no
-    # cache can answer with what the old ones made.
+def _identity(ctx):
+    """Environment and define that name a compiler which is not among the inputs.
+
+    Read by nobody: they put the compiler and its headers into the key of every
+    action, so that after an upgrade no cache answers with what the old ones
+    made. The pinned SDK's files are inputs and need none.
+    """
+    if ctx.attr.sdk:
+        return struct(define = [], env = [])
     identity = ctx.attr.identity or "none"
+    return struct(
+        define = ["-DQOLA_ROCM_IDENTITY=" + identity],
+        env = [env_entry(key = "QOLA_ROCM_IDENTITY", value = identity)],
+    )
+
+def _places(ctx):
+    """Flags that say where the SDK's parts are; relative, for actions run in the execution root."""
+    if not ctx.attr.sdk:
+        return struct(compile = [], link = ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else [])
+    root = ctx.label.workspace_root
+    common = ["-no-canonical-prefixes", "--sysroot={}/sysroot".format(root)]
+    return struct(
+        compile = common + [
+            "--rocm-path={}/rocm".format(root),
+            "-resource-dir={}/resource".format(root),
+        ],
+        link = common + ["-L{}/rocm/lib".format(root)],
+    )
+
+def _features(ctx):
+    identity = _identity(ctx)
+    places = _places(ctx)
     return [
         # Bazel's own feature of this name leaves system includes out.
         feature(
@@ -58,17 +85,15 @@ def _features(ctx):
             enabled = True,
             env_sets = [env_set(
                 actions = _ASSEMBLE + _COMPILE + _LINK,
-                # Named, so that hipcc does not look for a device on each call.
+                # hipcc would look for a device on each call.
                 env_entries = [env_entry(key = "HIP_PLATFORM", value = "amd")] + (
                     [env_entry(key = "ROCM_PATH", value = ctx.attr.rocm_path)] if ctx.attr.rocm_path else []
-                ) + [env_entry(key = "QOLA_ROCM_IDENTITY", value = identity)],
+                ) + identity.env,
             )],
             flag_sets = [
-                _flags(_ASSEMBLE, ASSEMBLER_FLAGS + ["-DQOLA_ROCM_IDENTITY=" + identity]),
-                _flags(_COMPILE, BASE_FLAGS + ["-DQOLA_ROCM_IDENTITY=" + identity]),
-                _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + (
-                    ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else []
-                )),
+                _flags(_ASSEMBLE, ASSEMBLER_FLAGS + identity.define),
+                _flags(_COMPILE, BASE_FLAGS + places.compile + identity.define),
+                _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + places.link),
             ],
         ),
         # What AITER compiles its sources with; asked for by the targets of a
@@ -84,8 +109,12 @@ def _rocm_toolchain_config_impl(ctx):
         ctx = ctx,
         abi_libc_version = "glibc",
         abi_version = "gnu",
-        compiler = "hipcc",
-        cxx_builtin_include_directories = ctx.attr.include_dirs,
+        compiler = "clang" if ctx.attr.sdk else "hipcc",
+        cxx_builtin_include_directories = ["{}/{}".format(ctx.label.workspace_root, place) for place in [
+            "resource",
+            "rocm",
+            "sysroot",
+        ]] if ctx.attr.sdk else ctx.attr.include_dirs,
         features = _features(ctx),
         host_system_name = "local",
         target_cpu = "k8",
@@ -101,12 +130,13 @@ def _rocm_toolchain_config_impl(ctx):
 rocm_toolchain_config = rule(
     implementation = _rocm_toolchain_config_impl,
     attrs = {
-        "identity": attr.string(doc = "Digest of compiler, linker, device libraries and HIP headers."),
+        "identity": attr.string(doc = "Digest of compiler, linker, device libraries and HIP headers, where these are not inputs of the actions."),
         "include_dirs": attr.string_list(doc = "The compiler's own include directories, absolute."),
         "library_dir": attr.string(doc = "Directory of libamdhip64.so."),
         "optional_flags": attr.string_list(doc = "The flags of OPTIONAL_FLAGS that this compiler accepts, flat."),
+        "sdk": attr.bool(doc = "Whether the calling repository is the pinned SDK, as lay_out_sdk.py makes it."),
         "rocm_path": attr.string(doc = "Prefix of the ROCm installation; empty for a distribution's layout, whose compiler finds its parts itself."),
-        "tools": attr.string_dict(doc = "Path of each tool: gcc (hipcc), ld, ar, nm, objcopy, objdump, strip."),
+        "tools": attr.string_dict(doc = "Path of each tool: gcc (hipcc or clang++), ld, ar, nm, objcopy, objdump, strip."),
     },
     doc = "Configuration of the ROCm C++ toolchain; see rocm_toolchain.",
     provides = [CcToolchainConfigInfo],

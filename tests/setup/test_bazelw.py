@@ -294,3 +294,50 @@ def test_bazelisk_that_hangs_falls_through(function: Run, workspace: Path, tmp_p
     assert time.monotonic() - start < 8
     assert "no progress for 1 s" in result.stderr
     assert "started" not in result.stdout
+
+
+def test_groups_of_a_conf_are_read_apart(function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents a group that is resolved with the suites or the packages of another one."""
+    (workspace / "a.conf").write_text(
+        "group new\nsuite forky\nsuite experimental lib*\npackage gcc\nleave-out doc\n"
+        "group old\nsuite bookworm\nonly libc6\n"
+    )
+    text = (
+        'groups a.conf; for g in new old; do suites=() packages=() alone=(); mkdir -p "$g"; '
+        'read_packages_conf a.conf "$g" "$g"; '
+        'echo "$g: ${suites[*]} / ${packages[*]} / ${alone[*]}"; done'
+    )
+    result = function(text)
+    assert result.stdout.splitlines() == [
+        "new",
+        "old",
+        "new: forky experimental / gcc / ",
+        "old: bookworm /  / libc6",
+    ]
+    assert "Package: lib*\n" in (tmp_path / "new/preferences").read_text()
+    assert "Package: doc\n" in (tmp_path / "new/status").read_text()
+    assert not (tmp_path / "old/preferences").exists()
+    assert function("read_packages_conf a.conf old x").returncode == 0
+    (workspace / "a.conf").write_text("grup new\n")
+    result = function("read_packages_conf a.conf all x")
+    assert "a.conf: unknown word: grup" in result.stderr
+
+
+@pytest.mark.parametrize("directory", ["third_party/debian", "third_party/rocm", "tests/servers"])
+def test_every_lock_is_of_its_conf(directory: str) -> None:
+    """Prevents a package that was added to a conf, or moved to another group, and never locked."""
+    group, wanted = "all", set()
+    for line in (ROOT / directory / "packages.conf").read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "group":
+            group = rest
+        elif word in ("package", "only"):
+            wanted.add((rest, group))
+    locked = [
+        line.split(" ")
+        for line in (ROOT / directory / "packages.lock").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert {len(fields) for fields in locked} == {7}
+    assert wanted <= {(fields[0], fields[6]) for fields in locked}
+    assert {fields[6] for fields in locked} == {group for _, group in wanted}

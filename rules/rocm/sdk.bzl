@@ -1,0 +1,70 @@
+"""rocm_sdk: the targets of @qola_rocm_sdk, for each action just what it reads."""
+
+load(":toolchain.bzl", "rocm_cc_toolchain")
+
+_GCC = "sysroot/usr/lib/gcc/x86_64-linux-gnu"
+
+def _program(name, real):
+    return ["bin/" + name, "libexec/" + real]
+
+def rocm_sdk(name, optional_flags):
+    """Declares the SDK's file groups and its cc_toolchain.
+
+    The groups name files: directories would be fewer inputs, but Bazel warns of
+    each in each action, unless a consumer starts its server with a flag.
+
+    Args:
+      name: name of the cc_toolchain. NAME_compiler, NAME_linker and NAME_tools
+        are the groups.
+      optional_flags: the flags of OPTIONAL_FLAGS that this compiler accepts, flat.
+    """
+    libraries = native.glob(["lib/*"])
+    native.filegroup(
+        name = name + "_compiler",
+        srcs = _program("clang++", "clang") +
+               _program("lld", "lld") +
+               _program("clang-offload-bundler", "clang-offload-bundler") +
+               # The bundler calls it.
+               _program("llvm-objcopy", "llvm-objcopy") +
+               libraries +
+               native.glob([
+                   "resource/**",
+                   "rocm/amdgcn/**",
+                   "rocm/include/**",
+                   "rocm/share/**",
+                   "sysroot/usr/include/**",
+                   # By this file clang knows a directory for GCC's.
+                   _GCC + "/*/crtbegin.o",
+               ]),
+    )
+    native.filegroup(
+        name = name + "_linker",
+        srcs = _program("clang++", "clang") +
+               _program("ld.lld", "lld") +
+               libraries +
+               native.glob(
+                   ["rocm/lib/**", "sysroot/**"],
+                   exclude = ["sysroot/usr/include/**"],
+               ),
+    )
+    native.filegroup(
+        name = name + "_tools",
+        srcs = native.glob(["bin/llvm-*", "libexec/llvm-*"]) + libraries,
+    )
+    rocm_cc_toolchain(
+        name = name,
+        compiler_files = name + "_compiler",
+        linker_files = name + "_linker",
+        optional_flags = optional_flags,
+        sdk = True,
+        tool_files = name + "_tools",
+        tools = {
+            "ar": "bin/llvm-ar",
+            "gcc": "bin/clang++",
+            "ld": "bin/ld.lld",
+            "nm": "bin/llvm-nm",
+            "objcopy": "bin/llvm-objcopy",
+            "objdump": "bin/llvm-objdump",
+            "strip": "bin/llvm-strip",
+        },
+    )

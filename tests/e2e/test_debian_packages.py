@@ -1,0 +1,334 @@
+"""Pinned Debian packages in a repository rule: each way they come, and each way they may not.
+
+The packages are made here and served on the loopback interface; nothing is fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nested_bazel import Bazel
+
+QOLA = Path(__file__).resolve().parents[2]
+APT_HELPER = "/usr/lib/apt/apt-helper"
+MODULE = f"""
+module(name = "packages")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{QOLA}")
+packages = use_extension("//:packages.bzl", "packages")
+use_repo(packages, "one", "two")
+"""
+RULE = """
+load("@qola//rules/private:debian_packages.bzl", "fetch_packages")
+
+def _impl(rctx):
+    fetch_packages(
+        rctx,
+        Label("//:packages.lock"),
+        mirrors = {mirrors},
+        mirrors_line = 'line("of MODULE.bazel")',
+        apt_helper = "{apt_helper}",
+    )
+    rctx.file("BUILD.bazel", "filegroup(name = 'files', srcs = glob(['*/**']))")
+
+_repository = repository_rule(_impl)
+
+def _packages(mctx):
+    for name in ["one", "two"]:
+        _repository(name = name)
+
+packages = module_extension(_packages)
+"""
+
+
+def tar_gz(files: dict[str, str], links: dict[str, str]) -> bytes:
+    """A data.tar.gz without times."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(text), 0o644
+            archive.addfile(info, io.BytesIO(text.encode("utf-8")))
+        for name, target in links.items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            archive.addfile(info)
+    return gzip.compress(raw.getvalue(), mtime=0)
+
+
+def deb(files: dict[str, str], links: dict[str, str]) -> bytes:
+    """A Debian package: an ar archive of three members."""
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.gz": tar_gz({"./control": "Package: x\nVersion: 1\nArchitecture: all\n"}, {}),
+        "data.tar.gz": tar_gz(files, links),
+    }
+    out = b"!<arch>\n"
+    for name, data in members.items():
+        out += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode("ascii")
+        out += data + b"\n" * (len(data) % 2)
+    return out
+
+
+@dataclass
+class Mirror:
+    """A mirror on the loopback interface.
+
+    Attributes:
+        root: what it serves.
+        url: its address.
+        asked: paths that were asked for.
+    """
+
+    root: Path
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    """Serves two packages whose versions have characters that URLs escape."""
+    made = Mirror(tmp_path / "mirror")
+    pool = made.root / "pool/main"
+    pool.mkdir(parents=True)
+    (pool / "lib_1+b1~x_amd64.deb").write_bytes(
+        deb(
+            {"./lib/libx.so.1": "library\n", "./usr/share/doc/lib/copyright": "unread\n"},
+            {
+                "./usr/lib/libx.so": "/lib/libx.so.1",
+                "./usr/lib/dangling.so": "/nowhere/else.so",
+            },
+        )
+    )
+    (pool / "tool_2_amd64.deb").write_bytes(deb({"./usr/bin/tool": "tool\n"}, {}))
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            made.asked.append(self.path)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(made.root)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    made.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace with two repositories of the same packages.
+
+    Attributes:
+        bazel: its Bazel.
+        cache: qola's cache directory.
+        repository_cache: Bazel's.
+    """
+
+    bazel: Bazel
+    cache: Path
+    repository_cache: Path
+
+    def declare(self, mirrors: list[str], apt_helper: str = "/no/apt-helper") -> None:
+        """Write the repository rule anew."""
+        (self.bazel.workspace / "packages.bzl").write_text(
+            RULE.format(mirrors=mirrors, apt_helper=apt_helper), encoding="utf-8"
+        )
+
+    def fetch(self, *targets: str) -> None:
+        """Build the repositories' files."""
+        self.bazel.run("build", f"--repository_cache={self.repository_cache}", *targets)
+
+    def failure(self) -> str:
+        """Standard error of a fetch that has to fail."""
+        flag = f"--repository_cache={self.repository_cache}"
+        result = self.bazel.run("build", flag, "@one//:files", check=False)
+        assert result.returncode != 0, "the fetch should have failed"
+        return result.stderr
+
+    def repository(self, name: str) -> Path:
+        """Where a repository is."""
+        found = list(self.bazel.output_base.glob(f"external/*packages~{name}"))
+        assert len(found) == 1
+        return found[0]
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """One Bazel server for all tests."""
+    directory = tmp_path_factory.mktemp("packages")
+    instance = Bazel(directory / "workspace", directory / "output_base", directory / "disk")
+    instance.workspace.mkdir()
+    (instance.workspace / "MODULE.bazel").write_text(MODULE, encoding="utf-8")
+    (instance.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
+    yield instance
+    instance.run("shutdown", check=False)
+
+
+@pytest.fixture
+def workspace(
+    nested: Bazel, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Workspace:
+    """Empty caches, and a lock of what the mirror has."""
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
+    lock = "# comment\n"
+    for name, version in (("lib", "1+b1~x"), ("tool", "2")):
+        path = f"pool/main/{name}_{version}_amd64.deb"
+        digest = hashlib.sha256((mirror.root / path).read_bytes()).hexdigest()
+        lock += f"{name} {version} {digest} forky 1 {path} group\n"
+    # Another test's repositories must not serve this one.
+    lock += f"# {tmp_path}\n"
+    (nested.workspace / "packages.lock").write_text(lock, encoding="utf-8")
+    return Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
+
+
+def content(directory: Path) -> dict[str, str]:
+    """Relative path -> text or link target of everything below a directory."""
+    return {
+        str(path.relative_to(directory)): f"-> {os.readlink(path)}"
+        if path.is_symlink()
+        else path.read_text(encoding="utf-8")
+        for path in sorted(directory.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+UNPACKED = {
+    "lib/libx.so.1": "library\n",
+    "usr/bin/tool": "tool\n",
+    "usr/lib/libx.so": "-> ../../lib/libx.so.1",
+}
+
+
+def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Mirror) -> None:
+    """Prevents: links out of the packages, half a store under a race, a copy per workspace."""
+    workspace.declare([mirror.url])
+    workspace.fetch("@one//:files", "@two//:files")
+    one, two = workspace.repository("one"), workspace.repository("two")
+    assert content(one / "group") == UNPACKED
+    assert content(two / "group") == UNPACKED
+    tool = (one / "group/usr/bin/tool").stat()
+    assert tool.st_ino == (two / "group/usr/bin/tool").stat().st_ino
+    assert tool.st_mode & 0o222 == 0
+    assert len(list((workspace.cache / "unpacked").iterdir())) == 1
+
+
+def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Mirror) -> None:
+    """Prevents: a download per workspace."""
+    workspace.declare([mirror.url])
+    workspace.fetch("@one//:files")
+    shutil.rmtree(workspace.repository_cache)
+    mirror.asked.clear()
+    workspace.declare(["http://127.0.0.1:1"])
+    workspace.fetch("@one//:files")
+    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert not mirror.asked
+
+
+def test_repository_cache_needs_no_mirror(
+    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Prevents: a machine whose --repository_cache has every package and that fails offline."""
+    workspace.declare([mirror.url])
+    workspace.fetch("@one//:files")
+    mirror.asked.clear()
+    # A file where the directory would be: unwritable for root too.
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "file"))
+    workspace.declare([])
+    workspace.fetch("@one//:files")
+    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert not mirror.asked
+
+
+def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Mirror) -> None:
+    """Prevents: a compiler that is not the pinned one, or a refusal that does not say which."""
+    path = mirror.root / "pool/main/tool_2_amd64.deb"
+    pinned = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.write_bytes(path.read_bytes() + b"\n")
+    workspace.declare([mirror.url])
+    text = workspace.failure()
+    assert "packages.lock: tool 2\n" in text
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"Download from {mirror.url}/pool/main/tool_2_amd64.deb failed" in text
+    assert f"Checksum was {found} but wanted {pinned}" in text
+    assert f"expected: pool/main/tool_2_amd64.deb with sha256 {pinned}" in text
+    assert not (workspace.cache / "unpacked").exists() or not list(
+        (workspace.cache / "unpacked").iterdir()
+    )
+
+
+def test_no_apt_and_no_mirror(workspace: Workspace) -> None:
+    """Prevents: "file not found" on a distribution without apt, instead of the line to add."""
+    workspace.declare([])
+    text = workspace.failure()
+    assert "packages.lock: lib 1+b1~x\n" in text
+    assert "no apt on this machine (/no/apt-helper), and no mirror is named" in text
+    assert 'line("of MODULE.bazel")' in text
+
+
+def test_a_mirror_that_lost_a_package(workspace: Workspace, mirror: Mirror) -> None:
+    """Prevents: a message without the package and the mirror that was asked."""
+    (mirror.root / "pool/main/lib_1+b1~x_amd64.deb").unlink()
+    workspace.declare([mirror.url])
+    text = workspace.failure()
+    assert "packages.lock: lib 1+b1~x\n" in text
+    assert f"Download from {mirror.url}/pool/main/lib_1%2Bb1%7Ex_amd64.deb failed" in text
+    assert "404" in text
+    assert "found:    none of these has it (the warnings above say what each answered):\n" in text
+    assert f"            {mirror.url}\n" in text
+
+
+@pytest.mark.skipif(not Path(APT_HELPER).exists(), reason="needs apt")
+def test_apt_fetches_and_verifies(
+    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: files of apt that nobody verified, or that the repository cache does not keep."""
+    monkeypatch.setenv("QOLA_DEBIAN_MIRROR", mirror.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    path = mirror.root / "pool/main/tool_2_amd64.deb"
+    good = path.read_bytes()
+    path.write_bytes(good + b"\n")
+    workspace.declare([], APT_HELPER)
+    text = workspace.failure()
+    assert "packages.lock: tool 2\n" in text
+    assert hashlib.sha256(good).hexdigest() in text
+    assert hashlib.sha256(good + b"\n").hexdigest() in text
+
+    path.write_bytes(good)
+    mirror.asked.clear()
+    workspace.fetch("@one//:files")
+    assert content(workspace.repository("one") / "group") == UNPACKED
+    # The package that was right the first time came from the repository cache.
+    assert [asked.rpartition("/")[2] for asked in mirror.asked] == ["tool_2_amd64.deb"]
+
+
+def test_without_dpkg(
+    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Prevents: other files on a distribution without dpkg than on Debian."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for directory in os.get_exec_path():
+        for program in Path(directory).glob("*"):
+            if not program.name.startswith("dpkg") and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
+    workspace.declare([mirror.url])
+    workspace.fetch("@one//:files")
+    assert content(workspace.repository("one") / "group") == UNPACKED
