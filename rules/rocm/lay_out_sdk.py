@@ -1,15 +1,16 @@
 """Lays out the pinned ROCm packages as one SDK directory that runs from wherever it lies.
 
-Run by rocm_sdk_repository.bzl with the directory of the unpacked packages, which it empties:
+Run by rocm_sdk_repository.bzl:
 
     lay_out_sdk.py PACKAGES OUT
 
-PACKAGES has `compiler/` (clang, its libraries, HIP) and `sysroot/` (C and C++ of an older system).
-OUT gets
+PACKAGES, which is emptied in part, has `compiler/` (clang, its libraries, HIP) and `sysroot/` (C
+and C++ of an older system). OUT gets
 
     bin/        a wrapper per program
     libexec/    the programs
-    lib/        their libraries and their loader
+    lib/        their loader, and the libraries of compiler and linker
+    lib-tools/  further libraries, of the llvm-* programs alone
     resource/   clang's own headers
     rocm/       HIP headers, device libraries, libamdhip64.so
     sysroot/    headers and libraries that host code is compiled and linked with
@@ -50,7 +51,7 @@ ALIASES = {
     "llvm-strip": "llvm-objcopy",
 }
 
-# Everything ldd names for the programs; libLLVM and libclang-cpp are the compiler.
+# Everything ldd names for clang, lld and the bundler; libLLVM and libclang-cpp are the compiler.
 LIBRARIES = (
     LOADER,
     "libLLVM.so.22.1",
@@ -161,7 +162,7 @@ GCC_FILES = (
 WRAPPER = """#!/bin/sh
 d=${{0%/*}}/..
 PATH=$d/bin
-exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib" \\
+exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib:$d/lib-tools" \\
   --argv0 "$0" "$d/libexec/{program}" "$@"
 """
 
@@ -242,6 +243,13 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
         script.chmod(0o755)
     for library in LIBRARIES:
         move(packages / LIBRARY_DIR / library, out / "lib" / library)
+    others = sorted((packages / LIBRARY_DIR).glob("lib*.so.*"))
+    targets = {path.resolve() for path in others if path.is_symlink()}
+    for path in others:
+        # Under the one name that programs ask for.
+        known = path.name.startswith((*LIBRARIES, "libLLVM", "libamdhip64"))
+        if not known and path not in targets:
+            move(path, out / "lib-tools" / path.name)
     resource = llvm / "lib/clang/22"
     move(resource / "include", out / "resource/include")
     prune(out / "resource/include", is_foreign)
@@ -254,7 +262,9 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
 
 def lay_out_sysroot(packages: Path, out: Path) -> None:
     """Headers and libraries for host code, in the places where clang looks for them."""
-    gcc = max((packages / "usr/lib/gcc/x86_64-linux-gnu").iterdir(), key=lambda path: int(path.name))
+    gcc = max(
+        (packages / "usr/lib/gcc/x86_64-linux-gnu").iterdir(), key=lambda path: int(path.name)
+    )
     below = gcc.relative_to(packages)
     for name in GCC_FILES:
         move(gcc / name, out / below / name)
@@ -282,7 +292,7 @@ def lay_out_sysroot(packages: Path, out: Path) -> None:
 
 def main(argv: list[str]) -> int:
     """Lay out the SDK; 1 and a message where a package lacks a file."""
-    packages, out = (Path(arg) for arg in argv)
+    packages, out = (Path(arg).resolve() for arg in argv)
     try:
         lay_out_compiler(packages / "compiler", out)
         lay_out_sysroot(packages / "sysroot", out / "sysroot")

@@ -10,7 +10,7 @@ load("@qola//rules/rocm:sdk.bzl", "rocm_sdk")
 
 package(default_visibility = ["//visibility:public"])
 
-exports_files(glob(["bin/*"]))
+exports_files(glob(["sdk/bin/*", "sdk/rocm/lib/*"]))
 
 rocm_sdk(
     name = "sdk",
@@ -22,9 +22,14 @@ def _rocm_sdk_repository_impl(rctx):
     sdk = json.decode(rctx.read(rctx.attr.sdk))
     rctx.watch(rctx.attr.layout)
     python = host_python(rctx)
-    fetch_packages(rctx, lock = rctx.attr.lock, mirrors = rctx.attr.mirrors, into = "packages")
+    fetch_packages(
+        rctx,
+        lock = rctx.attr.lock,
+        mirrors = rctx.attr.mirrors,
+        mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
+    )
     rctx.report_progress("laying out the SDK")
-    result = rctx.execute([python, "-B", "-I", rctx.path(rctx.attr.layout), "packages", "."])
+    result = rctx.execute([python, "-B", "-I", rctx.path(rctx.attr.layout), ".", "sdk"])
     if result.return_code != 0:
         fail("""
 qola: ToolchainError: the pinned ROCm packages are not what the layout expects
@@ -36,7 +41,8 @@ qola: ToolchainError: the pinned ROCm packages are not what the layout expects
             layout = rctx.attr.layout,
             lock = rctx.attr.lock,
         ))
-    rctx.delete("packages")
+    for group in ["compiler", "sysroot"]:
+        rctx.delete(group)
     rctx.file("BUILD.bazel", _BUILD.format(flags = repr(sdk["optional_flags"])), executable = False)
 
 rocm_sdk_repository = repository_rule(

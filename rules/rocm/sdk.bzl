@@ -2,10 +2,10 @@
 
 load(":toolchain.bzl", "rocm_cc_toolchain")
 
-_GCC = "sysroot/usr/lib/gcc/x86_64-linux-gnu"
+_GCC = "sdk/sysroot/usr/lib/gcc/x86_64-linux-gnu"
 
 def _program(name, real):
-    return ["bin/" + name, "libexec/" + real]
+    return ["sdk/bin/" + name, "sdk/libexec/" + real]
 
 def rocm_sdk(name, optional_flags):
     """Declares the SDK's file groups and its cc_toolchain.
@@ -18,7 +18,7 @@ def rocm_sdk(name, optional_flags):
         are the groups.
       optional_flags: the flags of OPTIONAL_FLAGS that this compiler accepts, flat.
     """
-    libraries = native.glob(["lib/*"])
+    libraries = native.glob(["sdk/lib/*"])
     native.filegroup(
         name = name + "_compiler",
         srcs = _program("clang++", "clang") +
@@ -28,11 +28,11 @@ def rocm_sdk(name, optional_flags):
                _program("llvm-objcopy", "llvm-objcopy") +
                libraries +
                native.glob([
-                   "resource/**",
-                   "rocm/amdgcn/**",
-                   "rocm/include/**",
-                   "rocm/share/**",
-                   "sysroot/usr/include/**",
+                   "sdk/resource/**",
+                   "sdk/rocm/amdgcn/**",
+                   "sdk/rocm/include/**",
+                   "sdk/rocm/share/**",
+                   "sdk/sysroot/usr/include/**",
                    # By this file clang knows a directory for GCC's.
                    _GCC + "/*/crtbegin.o",
                ]),
@@ -43,13 +43,13 @@ def rocm_sdk(name, optional_flags):
                _program("ld.lld", "lld") +
                libraries +
                native.glob(
-                   ["rocm/lib/**", "sysroot/**"],
-                   exclude = ["sysroot/usr/include/**"],
+                   ["sdk/rocm/lib/**", "sdk/sysroot/**"],
+                   exclude = ["sdk/sysroot/usr/include/**"],
                ),
     )
     native.filegroup(
         name = name + "_tools",
-        srcs = native.glob(["bin/llvm-*", "libexec/llvm-*"]) + libraries,
+        srcs = native.glob(["sdk/bin/llvm-*", "sdk/lib-tools/*", "sdk/libexec/llvm-*"]) + libraries,
     )
     rocm_cc_toolchain(
         name = name,
@@ -59,12 +59,12 @@ def rocm_sdk(name, optional_flags):
         sdk = True,
         tool_files = name + "_tools",
         tools = {
-            "ar": "bin/llvm-ar",
-            "gcc": "bin/clang++",
-            "ld": "bin/ld.lld",
-            "nm": "bin/llvm-nm",
-            "objcopy": "bin/llvm-objcopy",
-            "objdump": "bin/llvm-objdump",
-            "strip": "bin/llvm-strip",
+            "ar": "sdk/bin/llvm-ar",
+            "gcc": "sdk/bin/clang++",
+            "ld": "sdk/bin/ld.lld",
+            "nm": "sdk/bin/llvm-nm",
+            "objcopy": "sdk/bin/llvm-objcopy",
+            "objdump": "sdk/bin/llvm-objdump",
+            "strip": "sdk/bin/llvm-strip",
         },
     )

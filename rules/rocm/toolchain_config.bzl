@@ -46,7 +46,7 @@ def _places(ctx):
     """Flags that say where the SDK's parts are; relative, for actions run in the execution root."""
     if not ctx.attr.sdk:
         return struct(compile = [], link = ["-L" + ctx.attr.library_dir] if ctx.attr.library_dir else [])
-    root = ctx.label.workspace_root
+    root = ctx.label.workspace_root + "/sdk"
     common = ["-no-canonical-prefixes", "--sysroot={}/sysroot".format(root)]
     return struct(
         compile = common + [
@@ -110,7 +110,7 @@ def _rocm_toolchain_config_impl(ctx):
         abi_libc_version = "glibc",
         abi_version = "gnu",
         compiler = "clang" if ctx.attr.sdk else "hipcc",
-        cxx_builtin_include_directories = ["{}/{}".format(ctx.label.workspace_root, place) for place in [
+        cxx_builtin_include_directories = ["{}/sdk/{}".format(ctx.label.workspace_root, place) for place in [
             "resource",
             "rocm",
             "sysroot",

@@ -188,7 +188,7 @@ def test_errors_before_anything_is_built(user: User) -> None:
     assert user.build("--arch", "gfx90a").returncode == 6
     assert user.build("--arch", "native").returncode == 5
     assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
-    rocm = user.build("--bazel-arg=--repo_env=ROCM_PATH=/no/rocm/here")
+    rocm = user.build("--bazel-arg=--repo_env=QOLA_ROCM=/no/rocm/here")
     assert rocm.returncode == 5
     assert "no ROCm compiler on this machine" in rocm.stderr
     patch = user.directory / "patches/0001.patch"

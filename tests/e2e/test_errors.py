@@ -163,8 +163,11 @@ def test_rocm_at_a_named_path(workspace: Bazel) -> None:
 def test_no_rocm(workspace: Bazel) -> None:
     """Prevents: analysis that needs ROCm; a compile that fails without saying what is missing."""
     declare(workspace)
-    absent = "--repo_env=ROCM_PATH=/no/rocm/here"
+    absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
     workspace.run("build", absent, "--nobuild", "//:it")
     text = failure(workspace, absent)
     assert "no ROCm compiler on this machine" in text
-    assert "./bazelw" in text
+    assert "--repo_env=QOLA_ROCM=pinned" in text
+    assert "pinned (the ROCm that qola fetches)" in failure(
+        workspace, "--nobuild", "--repo_env=QOLA_ROCM=newest"
+    )

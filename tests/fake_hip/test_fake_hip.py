@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import struct
@@ -12,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_hip.run_on_fake_hip import RUNTIME, FakeHip, Launch, read_log
+from tests.fake_hip.run_on_fake_hip import FakeHip, Launch, read_log
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROBES = {Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_PROBES"].split()}
 AITER = Path(os.environ["QOLA_TEST_AITER_TREE"]) / "aiter_meta"
-ROCM = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).parent
+REAL = Path(os.environ["QOLA_TEST_REAL_HIP"])
 ARCHS = ("gfx942", "gfx950")
 
 NO_BINARY_FOR_GPU = 209
@@ -65,7 +65,7 @@ def test_code_object_is_the_arch_s(arch: str, tmp_path: Path) -> None:
     link = tmp_path / "program"
     link.symlink_to(PROBES["probe_both"])
     # It writes each code object beside the program.
-    objdump = [f"{ROCM['llvm_bin']}/llvm-objdump", "--offloading", link.name]
+    objdump = [f"{LLVM}/llvm-objdump", "--offloading", link.name]
     subprocess.run(objdump, cwd=tmp_path, check=True, capture_output=True)
     (code_object,) = tmp_path.glob(f"program.*amdhsa--{arch}")
     digest = hashlib.sha256(code_object.read_bytes()).hexdigest()
@@ -108,7 +108,7 @@ def module_of(arch: str) -> tuple[Path, str]:
     """A backward assembly kernel that AITER ships for an arch: its file and its name."""
     path = sorted((AITER / "hsa" / arch / "fmha_v3_bwd").glob("*.co"))[0]
     notes = subprocess.run(
-        [f"{ROCM['llvm_bin']}/llvm-readelf", "--notes", path],
+        [f"{LLVM}/llvm-readelf", "--notes", path],
         capture_output=True,
         text=True,
         check=True,
@@ -217,7 +217,7 @@ def test_memory(tmp_path: Path) -> None:
 def exported(library: Path) -> set[str]:
     """Functions a library exports, as "<version node> <symbol>"."""
     text = subprocess.run(
-        [f"{ROCM['llvm_bin']}/llvm-readelf", "--dyn-syms", "--wide", library],
+        [f"{LLVM}/llvm-readelf", "--dyn-syms", "--wide", library],
         capture_output=True,
         text=True,
         check=True,
@@ -230,4 +230,4 @@ def test_exports_are_the_real_runtime_s() -> None:
     """Prevents: a symbol version that the real runtime has otherwise, or does not have."""
     listed = set(Path(os.environ["QOLA_TEST_EXPORTS"]).read_text(encoding="utf-8").splitlines())
     assert exported(FAKE) == listed
-    assert listed <= exported(Path(ROCM["library_dir"]) / RUNTIME)
+    assert listed <= exported(REAL)

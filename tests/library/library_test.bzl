@@ -37,7 +37,8 @@ def library_test(name, library, module, archs = []):
             name + ".plan",
             "//:pyproject.toml",
             "@aiter//:AITER.json",
-            "@qola_rocm//:rocm.json",
+            "@qola_rocm_sdk//:sdk/bin/llvm-nm",
+            "@qola_rocm_sdk//:sdk_tools",
         ],
         env = {
             "PYTEST_FILES": "$(rootpath test_library.py)",
@@ -45,7 +46,7 @@ def library_test(name, library, module, archs = []):
             "QOLA_TEST_LIBRARY": "$(rootpath {})".format(library),
             "QOLA_TEST_MODULE": module,
             "QOLA_TEST_PLAN": "$(rootpath {}.plan)".format(name),
-            "QOLA_TEST_ROCM": "$(rootpath @qola_rocm//:rocm.json)",
+            "QOLA_TEST_LLVM": "$(rootpath @qola_rocm_sdk//:sdk/bin/llvm-nm)",
             "QOLA_TEST_TREE": "$(rootpath @aiter//:AITER.json)",
         },
         imports = ["../.."],

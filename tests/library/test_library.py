@@ -25,7 +25,7 @@ KERNELS: list[dict[str, Any]] = [PLAN["kernels"][index] for index in MODULE["ker
 #: The archs it was restricted to, else the manifest's.
 ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
 TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
-ROCM: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_ROCM"]).read_text(encoding="utf-8"))
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).parent
 
 ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s"}
 if MODULE["code_objects"]:
@@ -35,7 +35,7 @@ if MODULE["code_objects"]:
 
 def llvm(tool: str, *args: str, cwd: Path | None = None) -> str:
     """Run one of the LLVM tools of the ROCm that built the library."""
-    command = [f"{ROCM['llvm_bin']}/{tool}", *args]
+    command = [f"{LLVM}/{tool}", *args]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
 
 
@@ -43,7 +43,7 @@ def symbols(*options: str) -> list[str]:
     """Demangled dynamic symbols, without versions (which would keep them from being demangled)."""
     text = llvm("llvm-nm", "--dynamic", "--format=just-symbols", *options, str(LIBRARY))
     names = re.sub(r"@.*$", "", text, flags=re.MULTILINE)
-    command = [f"{ROCM['llvm_bin']}/llvm-cxxfilt"]
+    command = [f"{LLVM}/llvm-cxxfilt"]
     run = subprocess.run(command, input=names, capture_output=True, text=True, check=True)
     return run.stdout.splitlines()
 
@@ -89,7 +89,7 @@ def test_loads_at_once_and_privately() -> None:
     """Prevents: a library that resolves lazily and fails at its first kernel."""
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=int(sys.argv[2]))"
     mode = os.RTLD_NOW | os.RTLD_LOCAL
-    env = {**os.environ, "LD_LIBRARY_PATH": ROCM["library_dir"], "LD_BIND_NOW": "1"}
+    env = {**os.environ, "LD_BIND_NOW": "1"}
     subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
 
 

@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load("//rules/rocm:detect.bzl", "candidate_prefixes", "optional_flags", "parse_include_dirs", "parse_version")
+load("//rules/rocm:rocm_repository.bzl", "choice")
 
 _DEBIAN = """HIP version: 7.2.53211-9999
 Debian clang version 22.1.8 (1+b2)
@@ -69,6 +70,21 @@ def _candidates_test(ctx):
     asserts.equals(env, ["/opt/rocm", "/usr"], candidate_prefixes("", None))
     return unittest.end(env)
 
+def _choice_test(ctx):
+    """Prevents: a build with another ROCm than the one that was asked for."""
+    env = unittest.begin(ctx)
+    pinned = struct(mode = "pinned", path = "")
+    asserts.equals(env, pinned, choice(None, ""))
+    asserts.equals(env, pinned, choice("", ""))
+    asserts.equals(env, pinned, choice("pinned", "/tag"))
+    asserts.equals(env, struct(mode = "local", path = ""), choice("local", ""))
+    asserts.equals(env, struct(mode = "local", path = "/tag"), choice("local", "/tag"))
+    asserts.equals(env, struct(mode = "local", path = "/tag"), choice(None, "/tag"))
+    asserts.equals(env, struct(mode = "local", path = "/env"), choice("/env", "/tag"))
+    asserts.equals(env, None, choice("newest", ""))
+    return unittest.end(env)
+
+choice_test = unittest.make(_choice_test)
 version_test = unittest.make(_version_test)
 include_dirs_test = unittest.make(_include_dirs_test)
 optional_flags_test = unittest.make(_optional_flags_test)
@@ -80,4 +96,4 @@ def detect_test_suite(name):
     Args:
       name: name of the test suite.
     """
-    unittest.suite(name, version_test, include_dirs_test, optional_flags_test, candidates_test)
+    unittest.suite(name, choice_test, version_test, include_dirs_test, optional_flags_test, candidates_test)
