@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load(":archs.bzl", "by_archs")
 load(":embedded_code_objects.bzl", "embedded_code_objects")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "hip_library")
 load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
@@ -78,6 +79,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                     for arch in on
                     for label, key in code_objects.get(arch, {}).items()
                 },
+                exec_properties = EXEC_PROPERTIES,
             )
             parts[key] = parts[key] + [embedded]
         parts[key] = parts[key] + [
@@ -92,6 +94,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             export_list,
             LARGE_CODE,
         ],
+        exec_properties = EXEC_PROPERTIES,
         deps = by_archs(archs, lambda on: parts[" ".join(on)]),
         features = ["-static_libgcc"],
         shared_lib_name = file,

@@ -2,6 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load(":archs.bzl", "by_archs")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "hip_library")
 load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
@@ -38,6 +39,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
             export_list,
             LARGE_CODE,
         ],
+        exec_properties = EXEC_PROPERTIES,
         deps = [name + "." + source for source in sources],
         features = ["-static_libgcc"],
         shared_lib_name = file,
