@@ -63,12 +63,17 @@ def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
     assert "external/" not in text
 
 
-def test_second_output_base_compiles_nothing(
+def test_another_repository_compiles_nothing(
     consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Prevents: a cold cache because of a path, or of an option that is not for kernels."""
+    """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
     directory = tmp_path_factory.mktemp("elsewhere")
     with bazel(HERE / "consumer", HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
+        module = elsewhere.workspace / "MODULE.bazel"
+        named = 'module(name = "qola_consumer")'
+        text = module.read_text(encoding="utf-8")
+        assert named in text
+        module.write_text(text.replace(named, 'module(name = "another", version = "2.0")'))
         runners = elsewhere.runners("//...")
         assert {runner for _, runner in runners} == {HIT}, runners
         assert runners["CppCompile", HIT] >= 8

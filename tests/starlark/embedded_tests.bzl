@@ -23,10 +23,8 @@ def _inputs_test_impl(ctx):
     env = analysistest.begin(ctx)
     action = _compile(env)
     names = [f.basename for f in action.inputs.to_list()]
-    for name in ["one.co", "two.co", "embedded.s"]:
+    for name in ["one.co", "two.co", "embedded.s", "clang++"]:
         asserts.true(env, name in names, "{} is no input".format(name))
-    identities = [flag for flag in action.argv if flag.startswith("-DQOLA_ROCM_IDENTITY=")]
-    asserts.equals(env, 1, len(identities), "no compiler identity: an upgrade would hit stale entries")
     return analysistest.end(env)
 
 def _source_test_impl(ctx):
