@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import shutil
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from qola.execution_log import Spawn, read_spawns
 
 
 def user_disk_cache() -> Path:
@@ -58,23 +59,15 @@ class Bazel:
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
 
-    def runners(self, *args: str) -> Counter[tuple[str, str]]:
-        """Build and count the spawned actions by mnemonic and by where the result came from."""
+    def spawns(self, *args: str) -> list[Spawn]:
+        """Build and return the spawned actions, those included whose result came from a cache."""
         log = self.output_base.with_suffix(".execution.json")
         self.run("build", f"--execution_log_json_file={log}", *args)
-        spawns = read_json_stream(log.read_text(encoding="utf-8"))
-        return Counter((spawn["mnemonic"], spawn["runner"]) for spawn in spawns)
+        return list(read_spawns(log))
 
-
-def read_json_stream(text: str) -> list[dict[str, str]]:
-    """Objects written one after the other, as Bazel's execution log has them."""
-    decoder, objects, position = json.JSONDecoder(), [], 0
-    while position < len(text.rstrip()):
-        found, position = decoder.raw_decode(text, position)
-        objects.append(found)
-        while position < len(text) and text[position].isspace():
-            position += 1
-    return objects
+    def runners(self, *args: str) -> Counter[tuple[str, str]]:
+        """Build and count the spawned actions by mnemonic and by where the result came from."""
+        return Counter((spawn.mnemonic, spawn.runner) for spawn in self.spawns(*args))
 
 
 @contextmanager
