@@ -106,7 +106,8 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _runner_arguments(isolated: bool, directory: Path) -> list[str]:
+def runner_arguments(isolated: bool, directory: Path) -> list[str]:
+    """Return the runner's options; an isolated action gets a root made in `directory`."""
     if not isolated:
         # What the server's own environment says is no input of an action.
         return ["--clearenv"]
@@ -121,7 +122,7 @@ def _casd_command(
     wrappers.mkdir()
     programs.wrapper("bwrap", wrappers)
     runner = "buildbox-run-bubblewrap" if isolated else "buildbox-run-hosttools"
-    arguments = _runner_arguments(isolated, directory)
+    arguments = runner_arguments(isolated, directory)
     return [
         *programs.command("buildbox-casd"),
         f"--bind=127.0.0.1:{port}",
@@ -146,7 +147,7 @@ def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: in
 
 
 @contextmanager
-def _running(command: Sequence[str], port: int, directory: Path, log: Path) -> Iterator[None]:
+def running(command: Sequence[str], port: int, directory: Path, log: Path) -> Iterator[None]:
     """Run a program that listens on a port; it ends with the context."""
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -210,5 +211,5 @@ def reapi_server(
     casd = _casd_command(Programs(buildbox), directory, casd_port, jobs, isolated)
     proxy = _nginx_command(Programs(nginx), directory, port, casd_port)
     log = directory / "server.log"
-    with _running(casd, casd_port, directory, log), _running(proxy, port, directory, log):
+    with running(casd, casd_port, directory, log), running(proxy, port, directory, log):
         yield Server(f"grpc://127.0.0.1:{port}", log, directory / "storage")
