@@ -57,7 +57,7 @@ class Workspace:
     def build(self, manifest: str) -> list[str]:
         """Build the library of a manifest; return the target of each action that ran."""
         (self.bazel.workspace / "it.toml").write_text(manifest, encoding="utf-8")
-        return [spawn.target for spawn in self.bazel.spawns("//:it")]
+        return [spawn.label for spawn in self.bazel.spawns("//:it")]
 
     def plan(self) -> dict[str, Any]:
         """Return plan.json of the last build."""
