@@ -62,8 +62,13 @@ class Bazel:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
         log = self.output_base.with_suffix(".execution.json")
         self.run("build", f"--execution_log_json_file={log}", *args)
-        spawns = read_json_stream(log.read_text(encoding="utf-8"))
-        return Counter((spawn["mnemonic"], spawn["runner"]) for spawn in spawns)
+        return count_spawns(log)
+
+
+def count_spawns(log: Path) -> Counter[tuple[str, str]]:
+    """(mnemonic, where the result came from) -> count, of an execution log."""
+    spawns = read_json_stream(log.read_text(encoding="utf-8"))
+    return Counter((spawn["mnemonic"], spawn["runner"]) for spawn in spawns)
 
 
 def read_json_stream(text: str) -> list[dict[str, str]]:

@@ -23,9 +23,8 @@ from pathlib import Path
 START_SECONDS = 20
 CONFIG = """\
 # Written by qola's tools/remote/nginx_cache.py: a Bazel remote cache over HTTP.
-daemon off;
 {user}worker_processes 2;
-pid "{directory}/nginx.pid";
+pid "{directory}/nginx-{port}.pid";
 error_log stderr warn;
 events {{
     worker_connections 1024;
@@ -44,6 +43,8 @@ http {{
     server {{
         listen {address}:{port}{ssl};
 {server}        root "{directory}/blobs";
+        # A miss is no error.
+        log_not_found off;
         location / {{
             return 404;
         }}
@@ -157,14 +158,14 @@ def command(nginx: Path, settings: Settings) -> list[str]:
     if os.geteuid() == 0:
         account = pwd.getpwuid(0)
         user = f"{account.pw_name} {account.pw_name}"
-    config = settings.directory / "nginx.conf"
+    config = settings.directory / f"nginx-{settings.port}.conf"
     config.write_text(configuration(settings, user), encoding="utf-8")
     program = nginx.resolve()
     libraries = program.parents[1] / "lib/x86_64-linux-gnu"
     loader = libraries / "ld-linux-x86-64.so.2"
     return [
         *(str(loader), "--library-path", str(libraries), str(program)),
-        *("-e", "stderr", "-p", str(settings.directory), "-c", str(config)),
+        *("-e", "stderr", "-p", str(settings.directory), "-c", str(config), "-g", "daemon off;"),
     ]
 
 
