@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,9 +75,15 @@ class Bazel:
         self.run("build", f"--execution_log_json_file={log}", *args)
         return list(read_spawns(log))
 
+
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
-        return Counter((spawn.mnemonic, spawn.runner) for spawn in self.spawns(*args))
+        return count_spawns(self.spawns(*args))
+
+
+def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
+    """Actions by mnemonic and by where the result came from."""
+    return Counter((spawn.mnemonic, spawn.runner) for spawn in spawns)
 
 
 @contextmanager
