@@ -123,8 +123,11 @@ class Server:
         (record,) = self._work.glob("output_base/external/*[~+]aiter/AITER.json")
         argv = [sys.executable, "-B", "-m", "qola", "plan", "--json", "--aiter", str(record.parent)]
         argv += ["--manifest", str(EVERYTHING / "everything.toml")]
+        # What Bazel's own planning imports, from where Bazel fetched it.
+        (site,) = self._work.glob("output_base/external/*[~+]qola_pip_runtime/site")
+        env = {**os.environ, "PYTHONPATH": str(site)}
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+        subprocess.run(argv, cwd=ROOT, env=env, check=True, capture_output=True)
         wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         # The largest process so far; Bazel's client, the only other, is small.
