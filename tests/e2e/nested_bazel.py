@@ -75,7 +75,6 @@ class Bazel:
         self.run("build", f"--execution_log_json_file={log}", *args)
         return list(read_spawns(log))
 
-
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
         return count_spawns(self.spawns(*args))
