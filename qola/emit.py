@@ -219,7 +219,6 @@ def kernel_build_file(
             "kernel_instances",
             {
                 "copts": _list(settings["copts"], 4),
-                "entries": _list((f"@{aiter}//:{file}" for file in settings["entries"]), 4),
                 **({"families": _dict_of_lists(families)} if families else {}),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),

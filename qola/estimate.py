@@ -16,7 +16,7 @@ from qola.plan import Plan, PlannedKernel, PlannedSource
 from qola.precompile import PrecompileCost
 from qola.tables import Table, duration, size
 
-SCHEMA = 2
+SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 
 
@@ -164,7 +164,7 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
                 (e["direction"], e["role"]): PrecompileCost(
                     *(float(e[field.name]) for field in fields(PrecompileCost))
                 )
-                for e in data["precompiled"]
+                for e in data.get("precompiled", [])
             },
             f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
         )

@@ -192,12 +192,10 @@ class KernelPackage:
     Attributes:
         copts: compiler flags.
         headers: name of the header set.
-        entries: those of its files that sources include by themselves, sorted.
     """
 
     copts: tuple[str, ...]
     headers: str
-    entries: tuple[str, ...] = ()
 
 
 def to_json(plan: Plan, **more: Any) -> str:

@@ -16,7 +16,7 @@ from qola.digest import sha256_of_text, write_if_changed
 from qola.entry_points import ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.estimate import load_costs
-from qola.headers import closure, find, includes
+from qola.headers import closure, includes
 from qola.include_dirs import include_dirs
 from qola.manifest import ModuleSpec
 from qola.plan import (
@@ -257,8 +257,7 @@ def _assemble(
             files = [output / module.spec.name / k.file for k in instances]
             header_sets[group] = _header_set(request.tree, module.config, group, files)
             package = _package_name(group, archs, module.config, unchanged)
-            entries = _entries(request.tree, module.config, files)
-            packages[package] = KernelPackage(copts, group, entries)
+            packages[package] = KernelPackage(copts, group)
             families += [
                 PlannedFamily(
                     name=warm[name].name,
@@ -363,7 +362,9 @@ def _header_set(
     also: Iterable[str] = (),
 ) -> HeaderSet:
     dirs = include_dirs(tree, config)
-    roots = {*also, *_included(files)}
+    roots = set(also)
+    for file in files:
+        roots.update(name for name, _ in includes(file.read_text(encoding="utf-8")))
     headers = closure(tree.root, dirs, sorted(roots))
     if not headers:
         raise AiterError(
@@ -377,18 +378,6 @@ def _header_set(
     # A directory none of the headers comes from needs no -I.
     used = tuple(d for d in dirs if any(header.startswith(d + "/") for header in headers))
     return HeaderSet(name, used, headers)
-
-
-def _included(files: Iterable[Path]) -> set[str]:
-    """What sources include, as they write it."""
-    return {name for file in files for name, _ in includes(file.read_text(encoding="utf-8"))}
-
-
-def _entries(tree: AiterTree, config: ModuleConfig, files: Iterable[Path]) -> tuple[str, ...]:
-    """The headers of the tree that sources include by themselves."""
-    dirs = include_dirs(tree, config)
-    found = {find(tree.root, name, dirs) for name in _included(files)}
-    return tuple(sorted(path for path in found if path))
 
 
 def _group(kernel: KernelInstance) -> str:

@@ -212,8 +212,7 @@ def _settings(plans: Sequence[Mapping[str, Any]], package: str) -> dict[str, Any
         "include_dirs": _merged(h["include_dirs"] for h in sets),
         "files": sorted({file for h in sets for file in h["files"]}),
     }
-    entries = sorted({file for plan in plans for file in plan["packages"][package]["entries"]})
-    return {"packages": {package: {**settings, "entries": entries}}, "header_sets": [headers]}
+    return {"packages": {package: settings}, "header_sets": [headers]}
 
 
 def _merged(orders: Iterable[Sequence[str]]) -> list[str]:

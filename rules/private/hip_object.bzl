@@ -17,10 +17,7 @@ def _command(ctx, info):
     args = ctx.actions.args()
     args.add_all(info.argv)
     if info.pch:
-        # Not validated: that would read every header again, to find that it is
-        # the one the action was declared with.
-        args.add_all(["-Xclang", "-fno-validate-pch", "-Xclang", "-include-pch", "-Xclang"])
-        args.add(info.pch)
+        args.add_all(["-Xclang", "-include-pch", "-Xclang", info.pch])
 
     # Without it the unit's id would be made of its path.
     args.add("-cuid=" + ctx.attr.cuid)

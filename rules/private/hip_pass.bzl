@@ -32,9 +32,11 @@ def _pch_resources(_os, _inputs):
     return {"cpu": 1, "memory": _PCH_MEMORY}
 
 def _pass_flags(arch, archs):
+    # Some flags of a whole compile are for its other pass.
+    quiet = ["-Wno-unused-command-line-argument"]
     if arch:
-        return ["--offload-arch=" + arch, "--cuda-device-only", "--no-gpu-bundle-output"]
-    return ["--offload-arch=" + arch for arch in archs] + ["--cuda-host-only"]
+        return ["--offload-arch=" + arch, "--cuda-device-only", "--no-gpu-bundle-output"] + quiet
+    return ["--offload-arch=" + arch for arch in archs] + ["--cuda-host-only"] + quiet
 
 def _argv(ctx, toolchain, features, context):
     archs = [ctx.attr.arch] if ctx.attr.arch else ctx.attr.archs
@@ -104,9 +106,6 @@ def _hip_pass_impl(ctx):
     if ctx.file.header:
         pch = _precompile(ctx, compiler, command.flags, command.env, [context.headers, toolchain.all_files])
 
-    # What a precompiled header holds is not read again, except by name: an
-    # #include has to find the file that it then leaves out.
-    entries = depset(ctx.files.entries) if pch else context.headers
     return [
         DefaultInfo(files = depset([pch] if pch else [])),
         HipPassInfo(
@@ -115,7 +114,8 @@ def _hip_pass_impl(ctx):
             bundler = cc_common.get_tool_for_action(action_name = OFFLOAD_BUNDLE, feature_configuration = features),
             compiler = compiler,
             env = command.env,
-            inputs = entries,
+            # Also with a precompiled header: the compiler looks at its files.
+            inputs = context.headers,
             pch = pch,
             tools = toolchain.all_files,
         ),
@@ -128,7 +128,6 @@ hip_pass = rule(
         "archs": attr.string_list(doc = "For the host pass: the archs that sources are compiled for."),
         "copts": attr.string_list(doc = "Compiler flags of the sources."),
         "deps": attr.label_list(doc = "header_set targets.", providers = [CcInfo]),
-        "entries": attr.label_list(allow_files = True, doc = "The headers that sources include by themselves, of those in `header`."),
         "header": attr.label(allow_single_file = True, doc = "The header to precompile; without one, every source reads its headers."),
         "warm": attr.bool(doc = "Also keep the templates that `header` instantiates."),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

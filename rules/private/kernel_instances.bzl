@@ -29,7 +29,10 @@ def _declare_passes(kernels, family_of, **kwargs):
             **kwargs
         )
 
-def kernel_instances(kernels, headers, copts = [], entries = [], families = {}, visibility = ["//visibility:public"]):
+def _always(archs, value_of):
+    return value_of(archs)
+
+def kernel_instances(kernels, headers, copts = [], families = {}, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance.
 
     This macro expands to a hip_library and a hip_object for each of `kernels`:
@@ -38,43 +41,40 @@ def kernel_instances(kernels, headers, copts = [], entries = [], families = {}, 
 
     Args:
       kernels: dict from a kernel instance's name to the archs it is compiled
-        for. The source is <name>.cpp in the calling package.
+        for. The source is <name>.cpp in the calling package, which also has a
+        headers.hpp that includes what the sources include.
       headers: label of the header_set that all of them include.
       copts: compiler flags of the module, from optCompilerConfig.json.
-      entries: labels of the headers that sources include by themselves. The
-        calling package has a headers.hpp that includes them.
       families: dict from a family's name to its kernel instances, which share
         a precompiled header that is made of warm/<family>.hpp.
       visibility: visibility of the targets.
     """
     family_of = {name: family for family, names in families.items() for name in names}
-    if entries:
-        _declare_passes(
-            kernels,
-            family_of,
-            copts = copts + DEBUG_FLAGS,
-            entries = entries,
-            target_compatible_with = [Label("//rules/rocm:rocm")],
-            deps = [headers],
-        )
+    _declare_passes(
+        kernels,
+        family_of,
+        copts = copts + DEBUG_FLAGS,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        deps = [headers],
+    )
     for name, archs in kernels.items():
         # A source of one arch is asked for by libraries that have the arch alone.
-        select = by_archs if len(archs) > 1 else lambda archs, value_of: value_of(archs)
-        if entries:
-            hip_object(
-                name = name + ".object",
-                src = name + ".cpp",
-                cuid = name,
-                device = select(archs, lambda on: [":" + _device(arch, family_of.get(name, "")) for arch in on]),
-                host = select(archs, lambda on: ":" + _host(on)),
-                target_compatible_with = [Label("//rules/rocm:rocm")],
-            )
+        select = by_archs if len(archs) > 1 else _always
+        family = family_of.get(name, "")
+        hip_object(
+            name = name + ".object",
+            src = name + ".cpp",
+            cuid = name,
+            device = select(archs, lambda on: [":" + _device(arch, family) for arch in on]),
+            host = select(archs, lambda on: ":" + _host(on)),
+            target_compatible_with = [Label("//rules/rocm:rocm")],
+        )
         hip_library(
             name = name,
             src = name + ".cpp",
             archs = archs,
             copts = copts,
-            object = ":{}.object".format(name) if entries else None,
+            object = ":{}.object".format(name),
             # Several manifests link the same kernel, each into a library of its
             # own whose symbols do not meet.
             tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],
