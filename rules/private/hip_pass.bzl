@@ -115,7 +115,7 @@ def _hip_pass_impl(ctx):
             compiler = compiler,
             env = command.env,
             # Also with a precompiled header: the compiler looks at its files.
-            inputs = context.headers,
+            inputs = depset([ctx.file.header] if pch else [], transitive = [context.headers]),
             pch = pch,
             tools = toolchain.all_files,
         ),
