@@ -69,6 +69,27 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class Compile:
+    """One source to compile.
+
+    Attributes:
+        name: label of its target without the repository.
+        module: the library it is for.
+        direction: the direction of a kernel instance; all for a source of the library.
+        role: the role of a kernel instance.
+        cost: what it costs.
+        measured: costs of this role were measured, not borrowed from another one.
+    """
+
+    name: str
+    module: str
+    direction: str
+    role: str
+    cost: Cost
+    measured: bool
+
+
+@dataclass(frozen=True)
 class Row:
     """The cost of a group of compiles: all kernel instances of a role, or a module's sources.
 
@@ -190,12 +211,9 @@ def _grouped(
     return {group: sorted(costs, key=lambda pair: pair[0]) for group, costs in groups.items()}
 
 
-def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
-    """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
-
-    Linking is not part of it: seconds, next to compiling.
-    """
-    rows, longest = [], 0.0
+def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
+    """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
+    found: list[Compile] = []
     for module in plan.modules:
         groups: dict[tuple[str, str], list[PlannedKernel]] = {}
         for index in module.kernels:
@@ -204,18 +222,43 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
         for (direction, role), kernels in groups.items():
             measured = (direction, role) in costs.kernels
             points = costs.kernels[(direction, role) if measured else _kin(costs, direction)]
-            each = [_at(points, _hdim(k)).for_archs(len(k.archs)) for k in kernels]
-            longest = max(longest, *(cost.cpu_seconds for cost in each))
-            rows.append(_row(module.name, direction, role, each, measured))
-        each = [
-            _source_cost(costs, source, groups)
+            found += [
+                Compile(
+                    f"{kernel.package}:{kernel.name}",
+                    module.name,
+                    direction,
+                    role,
+                    _at(points, _hdim(kernel)).for_archs(len(kernel.archs)),
+                    measured,
+                )
+                for kernel in kernels
+            ]
+        found += [
+            Compile(
+                f"{module.name}:{source.name}",
+                module.name,
+                "all",
+                "dispatch, entry",
+                _source_cost(costs, source, groups),
+                True,
+            )
             for source in module.sources
             if source.archs in ((), plan.archs)
         ]
-        longest = max([longest, *(cost.cpu_seconds for cost in each)])
-        if each:
-            rows.append(_row(module.name, "all", "dispatch, entry", each, True))
-    return Estimate(tuple(rows), cores, longest, costs.source)
+    return tuple(found)
+
+
+def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
+    """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
+
+    Linking is not part of it: seconds, next to compiling.
+    """
+    groups: dict[tuple[str, str, str], list[Compile]] = {}
+    for one in compiles(plan, costs):
+        groups.setdefault((one.module, one.direction, one.role), []).append(one)
+    longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
+    rows = tuple(_row(group) for group in groups.values())
+    return Estimate(rows, cores, longest, costs.source)
 
 
 def _source_cost(
@@ -233,16 +276,17 @@ def _source_cost(
     return _on_line(points, called)
 
 
-def _row(module: str, direction: str, role: str, each: Sequence[Cost], measured: bool) -> Row:
+def _row(group: Sequence[Compile]) -> Row:
+    first = group[0]
     return Row(
-        module,
-        direction,
-        role,
-        len(each),
-        sum(cost.cpu_seconds for cost in each),
-        sum(cost.object_bytes for cost in each),
-        sum(cost.linked_bytes for cost in each),
-        measured,
+        first.module,
+        first.direction,
+        first.role,
+        len(group),
+        sum(one.cost.cpu_seconds for one in group),
+        sum(one.cost.object_bytes for one in group),
+        sum(one.cost.linked_bytes for one in group),
+        first.measured,
     )
 
 

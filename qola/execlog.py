@@ -11,16 +11,16 @@ from; the others only pass it on. Exit codes: 0 the same, 1 different, 2 a log c
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import ndiff
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qola.errors import Finding, QolaError
+from qola.execution_log import Spawn, read_spawns
 
 Outputs = tuple[str, ...]
 """The files an action writes, sorted: what names it in every build."""
@@ -34,34 +34,6 @@ class ExecutionLogError(QolaError):
 
     exit_code: ClassVar[int] = 2
     default_title = "the execution logs cannot be compared"
-
-
-@dataclass(frozen=True)
-class Spawn:
-    """A subprocess that Bazel ran, or whose result it took from a cache.
-
-    Attributes:
-        target: label of the target it belongs to.
-        mnemonic: its kind, such as CppCompile.
-        runner: what ran it, such as "processwrapper-sandbox" or "disk cache hit".
-        arguments: the command line.
-        environment: the variables it was given.
-        inputs: digest of each file it could read, by path below the execution root.
-        outputs: digest of each file it wrote; "" for one it did not write.
-    """
-
-    target: str
-    mnemonic: str
-    runner: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-
-    @property
-    def key(self) -> Outputs:
-        """What the action is found by in another log: the files it writes."""
-        return tuple(sorted(self.outputs))
 
 
 @dataclass(frozen=True)
@@ -81,62 +53,6 @@ class Difference:
     made: frozenset[str]
     differing: int
     actions: int
-
-
-def read_json_stream(text: str) -> list[dict[str, Any]]:
-    """Objects written one after the other, as Bazel's execution log has them.
-
-    Raises:
-        ValueError: the text is something else.
-    """
-    decoder, position, end = json.JSONDecoder(), 0, len(text.rstrip())
-    objects = []
-    while position < end:
-        found, position = decoder.raw_decode(text, position)
-        objects.append(found)
-        while position < end and text[position].isspace():
-            position += 1
-    return objects
-
-
-def parse(text: str) -> tuple[Spawn, ...]:
-    """Read an execution log as --execution_log_json_file writes it.
-
-    Raises:
-        ValueError: the text is something else.
-    """
-    try:
-        return tuple(_spawn(entry) for entry in read_json_stream(text))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"an entry that is no action: {error!r}") from None
-
-
-def _spawn(entry: Mapping[str, Any]) -> Spawn:
-    written = _digests(entry.get("actualOutputs", ()))
-    return Spawn(
-        target=entry["targetLabel"],
-        mnemonic=entry["mnemonic"],
-        runner=entry.get("runner", ""),
-        arguments=tuple(entry.get("commandArgs", ())),
-        environment={v["name"]: v.get("value", "") for v in entry.get("environmentVariables", ())},
-        inputs=_digests(entry.get("inputs", ())),
-        # A directory's files are listed one by one, below what was declared.
-        outputs={
-            **{path: "" for path in entry.get("listedOutputs", ()) if not _within(path, written)},
-            **written,
-        },
-    )
-
-
-def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {
-        file["path"]: file.get("digest", {}).get("hash", "") or file.get("symlinkTargetPath", "")
-        for file in files
-    }
-
-
-def _within(directory: str, files: Iterable[str]) -> bool:
-    return any(file == directory or file.startswith(directory + "/") for file in files)
 
 
 def first_difference(one: Iterable[Spawn], other: Iterable[Spawn]) -> Difference | None:
@@ -164,7 +80,7 @@ def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outpu
     maker = {path: key for key in keys for path in key}
     graph: dict[Outputs, list[Outputs]] = {}
     for spawn in spawns:
-        makers = {maker[path]: None for path in spawn.inputs if path in maker}
+        makers = {maker[file.path]: None for file in spawn.inputs if file.path in maker}
         graph.setdefault(spawn.key, []).extend(key for key in makers if key != spawn.key)
     try:
         return list(TopologicalSorter(graph).static_order())
@@ -188,12 +104,12 @@ def _facts(spawn: Spawn | None) -> object:
     if spawn is None:
         return None
     return (
-        spawn.target,
+        spawn.label,
         spawn.mnemonic,
         spawn.arguments,
         spawn.environment,
-        spawn.inputs,
-        spawn.outputs,
+        spawn.input_digests,
+        spawn.output_digests,
     )
 
 
@@ -205,7 +121,7 @@ def render(difference: Difference) -> str:
         raise ValueError("a difference has an action in one log at least")
     lines = [
         f"{difference.differing} of {difference.actions} actions differ; first:",
-        f"  target    {spawn.target}",
+        f"  target    {spawn.label}",
         f"  mnemonic  {spawn.mnemonic}",
         f"  outputs   {', '.join(spawn.key) or 'none'}",
     ]
@@ -219,8 +135,8 @@ def render(difference: Difference) -> str:
         return "\n".join(lines)
     lines += _part("arguments", _lines_that_differ(one.arguments, other.arguments))
     lines += _part("environment", _entries_that_differ(one.environment, other.environment))
-    lines += _part("inputs", _entries_that_differ(one.inputs, other.inputs))
-    lines += _part("outputs", _entries_that_differ(one.outputs, other.outputs))
+    lines += _part("inputs", _entries_that_differ(one.input_digests, other.input_digests))
+    lines += _part("outputs", _entries_that_differ(one.output_digests, other.output_digests))
     lines.append(f"  meaning   {_meaning(one, other, difference.made)}")
     return "\n".join(lines)
 
@@ -252,11 +168,8 @@ def _shown(value: str | None) -> str:
 
 
 def _meaning(one: Spawn, other: Spawn, made: frozenset[str]) -> str:
-    names = sorted(
-        path
-        for path in {*one.inputs, *other.inputs}
-        if one.inputs.get(path) != other.inputs.get(path)
-    )
+    read, other_read = one.input_digests, other.input_digests
+    names = sorted(path for path in {*read, *other_read} if read.get(path) != other_read.get(path))
     if names:
         # What actions of the logs write was compared before.
         sources = [name for name in names if name not in made] or names
@@ -266,7 +179,7 @@ def _meaning(one: Spawn, other: Spawn, made: frozenset[str]) -> str:
         )
     if one.arguments != other.arguments or one.environment != other.environment:
         return "the builds ask for different things: a path, a user or a variable got into them"
-    if one.outputs != other.outputs:
+    if one.output_digests != other.output_digests:
         return "same command, environment and inputs, other outputs: it is not deterministic"
     return "the same action belongs to different targets"
 
@@ -278,7 +191,7 @@ def read(path: Path) -> tuple[Spawn, ...]:
         ExecutionLogError: the file cannot be read, or is something else.
     """
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return tuple(read_spawns(path))
     except (OSError, ValueError) as error:
         raise ExecutionLogError(
             Finding(

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
 load(":archs.bzl", "by_archs")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
 
 def _offload(archs):
     return ["--offload-arch=" + arch for arch in archs]
@@ -43,6 +44,7 @@ def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tag
             Label("//rules/rocm:debug_enabled"): ["-gline-tables-only"],
             "//conditions:default": [],
         }),
+        exec_properties = EXEC_PROPERTIES,
         features = ["aiter"],
         # Bazel would compile each source a second time without -fPIC.
         linkstatic = True,

@@ -2,6 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load(":archs.bzl", "by_archs")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
 
@@ -27,6 +28,7 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
             export_list,
             LARGE_CODE,
         ],
+        exec_properties = EXEC_PROPERTIES,
         deps = deps,
         features = ["-static_libgcc"],
         shared_lib_name = file,

@@ -76,6 +76,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                     for arch in on
                     for label, key in code_objects.get(arch, {}).items()
                 },
+                exec_properties = EXEC_PROPERTIES,
             )
             parts[key] = parts[key] + [embedded]
         parts[key] = parts[key] + [

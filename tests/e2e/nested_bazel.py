@@ -7,12 +7,12 @@ import pwd
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qola import execlog
+from qola.execution_log import Spawn, read_spawns
 
 
 def user_disk_cache() -> Path:
@@ -69,19 +69,20 @@ class Bazel:
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
 
-    @property
-    def execution_log(self) -> Path:
-        """The log of the last build by `spawns` or `runners`."""
-        return self.output_base.with_suffix(".execution.json")
-
-    def spawns(self, *args: str) -> tuple[execlog.Spawn, ...]:
-        """Build and return the spawned actions: those that were not up to date."""
-        self.run("build", f"--execution_log_json_file={self.execution_log}", *args)
-        return execlog.read(self.execution_log)
+    def spawns(self, *args: str) -> list[Spawn]:
+        """Build and return the spawned actions, those included whose result came from a cache."""
+        log = self.output_base.with_suffix(".execution.json")
+        self.run("build", f"--execution_log_json_file={log}", *args)
+        return list(read_spawns(log))
 
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
-        return Counter((spawn.mnemonic, spawn.runner) for spawn in self.spawns(*args))
+        return count_spawns(self.spawns(*args))
+
+
+def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
+    """Actions by mnemonic and by where the result came from."""
+    return Counter((spawn.mnemonic, spawn.runner) for spawn in spawns)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from qola import execlog
+from qola.execution_log import Spawn
 from tests.e2e.nested_bazel import Bazel, find_bazel
 
 HERE = Path(__file__).resolve().parent
@@ -98,7 +99,7 @@ class Built:
     """
 
     bazel: Bazel
-    spawns: tuple[execlog.Spawn, ...]
+    spawns: list[Spawn]
     files: dict[str, str]
 
 
@@ -215,10 +216,10 @@ def test_really_built_twice(builds: tuple[Built, Built]) -> None:
     """Prevents: a cache that makes the two builds one, so that they cannot differ."""
     for built in builds:
         assert len(built.spawns) > 5
-        cached = [spawn.target for spawn in built.spawns if "cache hit" in spawn.runner]
+        cached = [spawn.label for spawn in built.spawns if "cache hit" in spawn.runner]
         assert cached == []
-        kernels = [s for s in built.spawns if ":fmha_fwd_d32_fp16_batch" in s.target]
-        assert len({spawn.target for spawn in kernels}) >= 2
+        kernels = [s for s in built.spawns if ":fmha_fwd_d32_fp16_batch" in s.label]
+        assert len({spawn.label for spawn in kernels}) >= 2
 
 
 def test_same_bytes(builds: tuple[Built, Built]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from qola.execlog import Spawn
+from qola.execution_log import Spawn
 from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
@@ -56,7 +56,7 @@ class Workspace:
 
     bazel: Bazel
 
-    def build(self, manifest: str) -> tuple[Spawn, ...]:
+    def build(self, manifest: str) -> list[Spawn]:
         """Build the library of a manifest; return the actions that ran."""
         (self.bazel.workspace / "it.toml").write_text(manifest, encoding="utf-8")
         return self.bazel.spawns("//:it")
@@ -84,7 +84,7 @@ class Workspace:
 
 def name_of(spawn: Spawn) -> str:
     """Name of an action's target, without its package."""
-    return spawn.target.rpartition(":")[2]
+    return spawn.label.rpartition(":")[2]
 
 
 def kernel_of(spawn: Spawn, names: Iterable[str]) -> str:
@@ -100,11 +100,11 @@ def others(spawns: Iterable[Spawn], names: Iterable[str]) -> list[str]:
     """
     listed, known = list(spawns), list(names)
     of_kernels = [spawn for spawn in listed if kernel_of(spawn, known)]
-    read = {path for spawn in of_kernels for path in spawn.inputs}
+    read = {path for spawn in of_kernels for path in spawn.input_digests}
     return sorted(
         name_of(spawn)
         for spawn in listed
-        if not kernel_of(spawn, known) and not read & set(spawn.outputs)
+        if not kernel_of(spawn, known) and not read & spawn.output_digests.keys()
     )
 
 
@@ -140,7 +140,7 @@ def test_one_variant(workspace: Workspace) -> None:
     assert set(before) <= set(cost)
 
     again = workspace.build("# A comment.\n" + HEAD + FP16 + BF16)
-    assert again == (), "nothing a library is made of has changed"
+    assert again == [], "nothing a library is made of has changed"
 
     changed = workspace.build(HEAD + FP16 + BF16_MASKED)
     after = workspace.kernels()

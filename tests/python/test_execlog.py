@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qola import execlog
+from qola.execution_log import Spawn, parse_spawns
 
 
 def entry(
@@ -43,8 +44,13 @@ def entry(
     }
 
 
-def log(*entries: dict[str, Any]) -> tuple[execlog.Spawn, ...]:
-    return execlog.parse("\n".join(json.dumps(e, indent=2) for e in entries))
+def text_of(entries: list[dict[str, Any]]) -> str:
+    """As Bazel writes them: indented, and nothing between two entries."""
+    return "".join(json.dumps(e, indent=2) for e in entries) + "\n"
+
+
+def log(*entries: dict[str, Any]) -> tuple[Spawn, ...]:
+    return tuple(parse_spawns(text_of(list(entries)).splitlines(keepends=True)))
 
 
 def chain(**changes: str) -> list[dict[str, Any]]:
@@ -159,9 +165,9 @@ def test_a_circle_is_an_error() -> None:
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a script that cannot tell from the exit code what was found."""
     first, second, broken = (tmp_path / name for name in ("first", "second", "broken"))
-    first.write_text("\n".join(map(json.dumps, chain())), encoding="utf-8")
-    second.write_text("\n".join(map(json.dumps, chain(**{"b.o": "7"}))), encoding="utf-8")
-    broken.write_text('{"mnemonic": "Compile"}', encoding="utf-8")
+    first.write_text(text_of(chain()), encoding="utf-8")
+    second.write_text(text_of(chain(**{"b.o": "7"})), encoding="utf-8")
+    broken.write_text(text_of([{"mnemonic": "Compile"}]), encoding="utf-8")
     assert execlog.main([str(first), str(first)]) == 0
     assert execlog.main([str(first), str(second)]) == 1
     assert "target    //:b" in capsys.readouterr().out

@@ -1,0 +1,103 @@
+"""Prints how long a manifest takes from empty caches on how many remote workers.
+
+    ./bazelw --in-tree python3 bench/simulate_workers.py --aiter TREE
+
+Plans the manifest (by default everything: receipt 600 of both directions for both archs), takes the
+cost of each compile from qola/costs.json and hands them to workers as Bazel would
+(qola/workers.py). A worker is one core. docs/scaling.md says where the defaults come from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from qola.aiter import read_tree  # noqa: E402
+from qola.estimate import compiles, load_costs  # noqa: E402
+from qola.manifest import loads  # noqa: E402
+from qola.planner import Request, build_plan  # noqa: E402
+from qola.tables import Table, duration, size, to_text  # noqa: E402
+from qola.workers import Network, Outcome, Task, bound, simulate, tasks_of  # noqa: E402
+
+EVERYTHING = """
+[build]
+architectures = ["gfx942", "gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+receipt = 600
+[[modules]]
+name = "libmha_bwd"
+receipt = 600
+"""
+WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)
+# What every compile reads, and the rest it reads; bench/action_inputs.py measured both.
+SDK_BYTES, SOURCE_BYTES = 284e6, 4e3
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
+    parser.add_argument("--manifest", type=Path, help="what to build (default: everything)")
+    parser.add_argument("--costs", type=Path, help="costs (default: qola/costs.json)")
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, help="how many")
+    parser.add_argument(
+        "--worker-rate", type=float, default=125e6, help="bytes/s of a worker (default: 1 Gbit/s)"
+    )
+    parser.add_argument(
+        "--client-rate", type=float, default=12.5e6, help="bytes/s of the client (100 Mbit/s)"
+    )
+    parser.add_argument(
+        "--client-seconds", type=float, default=0.02, help="the client's time per action"
+    )
+    parser.add_argument(
+        "--link-rate", type=float, default=100e6, help="bytes of objects linked per second"
+    )
+    return parser.parse_args()
+
+
+def row(tasks: Sequence[Task], found: Outcome) -> tuple[str, ...]:
+    """Return a line of the table."""
+    return (
+        f"{found.workers:,}",
+        duration(found.wall_seconds),
+        f"{found.wall_seconds / bound(tasks, found.workers):.2f}",
+        f"{found.use:.0%}",
+        duration(found.fetch_seconds / found.workers),
+        size(found.client_bytes),
+    )
+
+
+def main() -> None:
+    """Plan, simulate and print."""
+    args = parse_arguments()
+    text = args.manifest.read_text("utf-8") if args.manifest else EVERYTHING
+    costs = load_costs(args.costs) if args.costs else load_costs()
+    with tempfile.TemporaryDirectory() as directory:
+        request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
+        plan = build_plan(request, Path(directory))
+    tasks = tasks_of(
+        compiles(plan, costs), shared=["sdk"], source_bytes=SOURCE_BYTES, link_rate=args.link_rate
+    )
+    network = Network(args.worker_rate, args.client_rate, args.client_seconds)
+    libraries = [task.name for task in tasks if task.after]
+    rows = [
+        row(tasks, simulate(tasks, workers, network, {"sdk": SDK_BYTES}, libraries))
+        for workers in args.workers
+    ]
+    total = sum(task.seconds for task in tasks)
+    columns = ("workers", "from empty caches", "of the bound", "used", "waits for bytes", "client")
+    title = f"{len(plan.kernels):,} kernel instances, {duration(total)} of one core"
+    print(to_text(Table(title, columns, rows, numbers=6)))
+    print(f"costs: {costs.source}")
+
+
+if __name__ == "__main__":
+    main()

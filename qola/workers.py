@@ -1,0 +1,205 @@
+"""How long workers take for a build: a simulation of list scheduling, with what the network takes.
+
+A worker is one core that compiles one thing at a time and keeps what several compiles read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from qola.estimate import Compile
+
+#: The final task of each library; reads every object.
+LINK = "link"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One action.
+
+    Attributes:
+        name: unique among the tasks.
+        seconds: of one core.
+        after: names of tasks whose results it reads.
+        shared: names of inputs that a worker fetches once, for all tasks that read them.
+        input_bytes: inputs that no other task reads.
+        output_bytes: its results.
+    """
+
+    name: str
+    seconds: float
+    after: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    input_bytes: float = 0.0
+    output_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """What moves bytes.
+
+    Attributes:
+        worker_rate: bytes a second between the store and one worker.
+        client_rate: bytes a second between the client and the store.
+        client_seconds: seconds the client spends on sending off one action; it sends one at a time.
+    """
+
+    worker_rate: float
+    client_rate: float
+    client_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulation gives.
+
+    Attributes:
+        workers: how many there were.
+        wall_seconds: from the client's first byte to its last.
+        busy_seconds: seconds of one core spent on tasks.
+        fetch_seconds: seconds that workers waited for bytes.
+        client_bytes: bytes the client uploaded and downloaded.
+    """
+
+    workers: int
+    wall_seconds: float
+    busy_seconds: float
+    fetch_seconds: float
+    client_bytes: float
+
+    @property
+    def use(self) -> float:
+        """The share of the workers' time that tasks took."""
+        return self.busy_seconds / (self.wall_seconds * self.workers)
+
+
+def bound(tasks: Sequence[Task], workers: int) -> float:
+    """Return the seconds below which no schedule gets, the network left out.
+
+    All work spread evenly, or the longest chain of tasks that read each other's results.
+    """
+    chains: dict[str, float] = {}
+    for task in _in_order(tasks):
+        chains[task.name] = task.seconds + max((chains[a] for a in task.after), default=0.0)
+    total = sum(task.seconds for task in tasks)
+    return max(total / workers, max(chains.values(), default=0.0))
+
+
+def simulate(
+    tasks: Sequence[Task],
+    workers: int,
+    network: Network,
+    shared_bytes: Mapping[str, float],
+    download: Iterable[str] = (),
+) -> Outcome:
+    """Run tasks on workers: whoever is free takes the first task whose predecessors are done.
+
+    Before anything runs the client uploads the inputs that no task makes. Afterwards it downloads
+    the results of the tasks named in `download`.
+
+    Args:
+        tasks: in the order in which they are offered.
+        workers: how many there are.
+        network: rates.
+        shared_bytes: size of each shared input that is no task's result.
+        download: names of tasks.
+
+    Raises:
+        ValueError: a task reads the result of none, or tasks wait for each other.
+    """
+    outputs = {task.name: task.output_bytes for task in tasks}
+    waiting = {task.name: len(task.after) for task in tasks}
+    readers: dict[str, list[Task]] = {}
+    for task in _in_order(tasks):
+        for name in task.after:
+            readers.setdefault(name, []).append(task)
+    used = sorted({name for task in tasks for name in task.shared} - outputs.keys())
+    sent = sum(shared_bytes[name] for name in used) + sum(task.input_bytes for task in tasks)
+
+    sizes = {**outputs, **shared_bytes}
+    offered = start = sent / network.client_rate
+    ready = deque(task for task in tasks if not task.after)
+    idle = list(range(workers))
+    running: list[tuple[float, int, str]] = []
+    kept: list[set[str]] = [set() for _ in range(workers)]
+    busy = fetched = 0.0
+    now = start
+    while ready or running:
+        while ready and idle:
+            task, worker = ready.popleft(), heapq.heappop(idle)
+            offered = max(offered, now) + network.client_seconds
+            reads = [name for name in (*task.shared, *task.after) if name not in kept[worker]]
+            kept[worker].update(task.shared)
+            moved = task.input_bytes + task.output_bytes + sum(sizes[name] for name in reads)
+            fetched += moved / network.worker_rate
+            busy += task.seconds
+            end = offered + moved / network.worker_rate + task.seconds
+            heapq.heappush(running, (end, worker, task.name))
+        now, worker, name = heapq.heappop(running)
+        heapq.heappush(idle, worker)
+        for task in readers.get(name, ()):
+            waiting[task.name] -= 1
+            if not waiting[task.name]:
+                ready.append(task)
+    received = sum(outputs[name] for name in download)
+    wall = now + received / network.client_rate
+    return Outcome(workers, wall, busy, fetched, sent + received)
+
+
+def _in_order(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks such that each stands after those it reads.
+
+    Raises:
+        ValueError: a task reads the result of none, or tasks wait for each other.
+    """
+    by_name = {task.name: task for task in tasks}
+    done: dict[str, Task] = {}
+    left = list(tasks)
+    while left:
+        ready = [task for task in left if all(name in done for name in task.after)]
+        if not ready:
+            missing = sorted({a for task in left for a in task.after} - by_name.keys())
+            raise ValueError(
+                f"no task {missing[0]}" if missing else f"{left[0].name} waits for itself"
+            )
+        done.update((task.name, task) for task in ready)
+        left = [task for task in left if task.name not in done]
+    return list(done.values())
+
+
+def tasks_of(
+    compiles: Sequence[Compile],
+    *,
+    shared: Sequence[str],
+    source_bytes: float,
+    link_rate: float,
+) -> list[Task]:
+    """Return a plan's compiles and the links after them as tasks.
+
+    Args:
+        compiles: of one plan.
+        shared: names of what every compile reads: compiler, headers.
+        source_bytes: size of one source.
+        link_rate: bytes of objects a linker reads in a second.
+    """
+    tasks: list[Task] = []
+    objects: dict[str, list[tuple[str, float, float]]] = {}
+    for one in compiles:
+        size = one.cost.object_bytes
+        objects.setdefault(one.module, []).append((one.name, size, one.cost.linked_bytes))
+        tasks.append(Task(one.name, one.cost.cpu_seconds, (), tuple(shared), source_bytes, size))
+    for module, made in objects.items():
+        tasks.append(
+            Task(
+                f"{LINK} {module}",
+                sum(size for _, size, _ in made) / link_rate,
+                tuple(name for name, _, _ in made),
+                tuple(shared),
+                0.0,
+                sum(linked for _, _, linked in made),
+            )
+        )
+    return tasks

@@ -1,0 +1,165 @@
+"""Remote execution: a consumer on a real server, whose workers have /bin/sh and nothing else.
+
+What runs there can only have read its declared inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qola.execution_log import Spawn
+from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tools.remote.programs import Programs, unpacked
+from tools.remote.reapi import Server, reapi_server
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+# Of every action, whoever runs it: what a worker has to be.
+PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
+# Compiled by the SDK's clang on the worker; __has_include says what is there.
+PEEK = """#if __has_include("/etc/passwd") || __has_include("/usr/include/stdio.h")
+#error this action sees the machine
+#endif
+int peek() { return 0; }
+"""
+TARGETS = """
+load("@qola//rules/rocm:rocm_files.bzl", "rocm_files")
+
+rocm_files(
+    name = "kernel",
+    srcs = ["{kernel}"],
+)
+
+[
+    cc_library(
+        name = name,
+        srcs = [name + ".cpp"],
+        copts = ["--offload-host-only"],
+        linkstatic = True,
+    )
+    for name in ["answer", "peek"]
+]
+
+cc_binary(
+    name = "ask_answer",
+    srcs = ["ask_answer.cpp"],
+    copts = ["--offload-host-only"],
+    deps = [":answer"],
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def packages() -> tuple[Path, Path]:
+    """Directories of buildbox and nginx."""
+    return (
+        unpacked("buildbox", os.environ["QOLA_BUILDBOX"]),
+        unpacked("nginx", os.environ["QOLA_NGINX"]),
+    )
+
+
+@pytest.fixture(scope="module")
+def isolated(packages: tuple[Path, Path]) -> bool:
+    """Whether this machine lets a user isolate a process."""
+    probe = [*Programs(packages[0]).command("bwrap"), "--ro-bind", "/", "/", "/bin/true"]
+    return subprocess.run(probe, check=False, capture_output=True).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def server(
+    packages: tuple[Path, Path], isolated: bool, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("remote")
+    with reapi_server(*packages, directory, jobs=2, isolated=isolated) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """The consumer with qola's own --config=rbe, and a target that is one kernel instance."""
+    directory = tmp_path_factory.mktemp("consumer")
+    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
+        lines = (QOLA / ".bazelrc").read_text(encoding="utf-8").splitlines()
+        config = [line for line in lines if line.startswith("build:rbe ")]
+        with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
+            file.write("\n".join(["", *config, ""]))
+        found = instance.run("query", "filter('//fwd:fmha', deps(@qola_left//:libmha_fwd))")
+        kernel = min(k for k in found.stdout.split() if k.endswith("_gfx950"))
+        with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
+            file.write(TARGETS.format(kernel=kernel))
+        write(instance, "peek", PEEK)
+        write(instance, "answer", "int answer() { return 41; }\n")
+        write(instance, "ask_answer", "int answer();\nint main() { return answer() != 41; }\n")
+        yield instance
+
+
+def write(consumer: Bazel, name: str, text: str) -> None:
+    (consumer.workspace / f"{name}.cpp").write_text(text, encoding="utf-8")
+
+
+def remote(server: Server) -> list[str]:
+    # What a cache of this machine has would not be executed.
+    return ["--config=rbe", f"--remote_executor={server.address}", "--disk_cache="]
+
+
+def digests(spawns: list[Spawn]) -> dict[str, str]:
+    return {file.path: file.digest for spawn in spawns for file in spawn.outputs}
+
+
+def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
+    """Prevents: kernels that a worker cannot compile, or compiles to other bytes."""
+    there = [s for s in consumer.spawns(*remote(server), "//:kernel") if "//fwd:" in s.label]
+    compiles = [spawn for spawn in there if spawn.mnemonic != "CppArchive"]
+    assert compiles
+    assert {spawn.runner for spawn in compiles} == {"remote"}
+    assert all(spawn.properties == PROPERTIES for spawn in there)
+    consumer.run("clean")
+    here = [s for s in consumer.spawns("//:kernel") if "//fwd:" in s.label]
+    assert {spawn.runner for spawn in here}.isdisjoint({"remote", "remote cache hit"})
+    assert digests(here) == digests(there)
+
+
+def test_a_library_linked_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:
+    """Prevents: a library whose objects have to come back to be linked, or that differs."""
+    always = "--modify_execution_info=CppLink=+no-cache"
+    links = {}
+    for place, flags in (("here", []), ("there", remote(server)[:2])):
+        consumer.run("clean")
+        spawns = consumer.spawns(always, *flags, "//:left_libmha_fwd")
+        (links[place],) = [spawn for spawn in spawns if spawn.mnemonic == "CppLink"]
+    assert links["there"].runner == "remote"
+    assert links["there"].properties == PROPERTIES
+    assert links["here"].runner != "remote"
+    assert digests([links["here"]]) == digests([links["there"]])
+
+
+def test_a_worker_sees_inputs_alone(consumer: Bazel, server: Server, isolated: bool) -> None:
+    """Prevents: the other tests passing because the worker had the machine's headers."""
+    if not isolated:
+        pytest.skip("this machine lets nobody isolate a process")
+    (compiled,) = [
+        spawn
+        for spawn in consumer.spawns(*remote(server), "//:peek")
+        if spawn.mnemonic == "CppCompile"
+    ]
+    assert compiled.runner == "remote"
+    # The same source says so where the machine shows.
+    here = consumer.run("build", "//:peek", check=False)
+    assert "this action sees the machine" in here.stderr
+
+
+def test_what_the_server_forgot_is_made_again(
+    consumer: Bazel, packages: tuple[Path, Path], isolated: bool, tmp_path: Path
+) -> None:
+    """Prevents: a build that fails because a server evicted an object it still needs."""
+    with reapi_server(*packages, tmp_path / "server", isolated=isolated) as server:
+        consumer.run("build", *remote(server), "//:answer")
+        for blob in server.storage.glob("*/objects/*/*"):
+            blob.unlink()
+        result = consumer.run("build", *remote(server), "//:ask_answer")
+    assert "retrying the build" in result.stderr

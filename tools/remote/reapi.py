@@ -1,0 +1,215 @@
+"""A small remote execution server on the loopback interface: buildbox-casd behind nginx.
+
+buildbox-casd is storage, action cache and execution in one process. It announces version 2.1 of the
+Remote Execution API and later; Bazel 7 asks for 2.0, whose messages are the same. The proxy answers
+that one question itself and passes on everything else.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.remote.programs import Programs, shell_root
+
+#: Path of the one method the proxy answers.
+GET_CAPABILITIES = "build.bazel.remote.execution.v2.Capabilities/GetCapabilities"
+# Requests are not logged; a blob may have any size, and an action may take an hour.
+_NGINX = """daemon off;
+{user}error_log stderr warn;
+pid nginx.pid;
+events {{ }}
+http {{
+  access_log off;
+  client_body_temp_path tmp;
+  proxy_temp_path tmp;
+  fastcgi_temp_path tmp;
+  uwsgi_temp_path tmp;
+  scgi_temp_path tmp;
+  client_max_body_size 0;
+  keepalive_requests 1000000000;
+  keepalive_timeout 1h;
+  server {{
+    listen 127.0.0.1:{port};
+    http2 on;
+    root answers;
+    location = /{method} {{
+      # A file answers GET alone; gRPC posts.
+      error_page 405 =200 $uri;
+      default_type application/grpc;
+      add_trailer grpc-status 0 always;
+    }}
+    location / {{
+      grpc_pass grpc://127.0.0.1:{casd_port};
+      grpc_read_timeout 1h;
+      grpc_send_timeout 1h;
+    }}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs.
+
+    Attributes:
+        address: for --remote_executor.
+        log: what the programs said.
+        storage: directory of what the server stores.
+    """
+
+    address: str
+    log: Path
+    storage: Path
+
+
+def _field(number: int, *content: bytes) -> bytes:
+    """Encode a message as a field of a protocol buffer."""
+    joined = b"".join(content)
+    return bytes([number << 3 | 2, len(joined)]) + joined
+
+
+def _integer(number: int, value: int) -> bytes:
+    encoded = bytearray([number << 3])
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def capabilities() -> bytes:
+    """Return a gRPC message: ServerCapabilities of version 2.0, with execution and SHA-256."""
+    sha256, allowed, version = 1, 2, _integer(1, 2)
+    cache = (
+        _field(1, bytes([sha256])),  # digest_functions
+        _field(2, _integer(1, 1)),  # action_cache_update_capabilities: update_enabled
+        _integer(4, 4 << 20),  # max_batch_total_size_bytes: what gRPC takes by default
+        _integer(5, allowed),  # symlink_absolute_path_strategy
+    )
+    execution = (_integer(1, sha256), _integer(2, 1))  # digest_function, exec_enabled
+    message = _field(1, *cache) + _field(2, *execution) + _field(4, version) + _field(5, version)
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface on which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def runner_arguments(isolated: bool, directory: Path) -> list[str]:
+    """Return the runner's options; an isolated action gets a root made in `directory`."""
+    if not isolated:
+        # What the server's own environment says is no input of an action.
+        return ["--clearenv"]
+    root = shell_root(directory / "root")
+    return [f"--ro-bind-mount={root / name}:/{name}" for name in ("bin", "lib", "lib64")]
+
+
+def _casd_command(
+    programs: Programs, directory: Path, port: int, jobs: int, isolated: bool
+) -> list[str]:
+    wrappers = directory / "bin"
+    wrappers.mkdir()
+    programs.wrapper("bwrap", wrappers)
+    runner = "buildbox-run-bubblewrap" if isolated else "buildbox-run-hosttools"
+    arguments = runner_arguments(isolated, directory)
+    return [
+        *programs.command("buildbox-casd"),
+        f"--bind=127.0.0.1:{port}",
+        f"--buildbox-run={programs.wrapper(runner, wrappers)}",
+        *(f"--runner-arg={argument}" for argument in arguments),
+        f"--jobs={jobs}",
+        "--log-level=warning",
+        str(directory / "storage"),
+    ]
+
+
+def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: int) -> list[str]:
+    (directory / "tmp").mkdir()
+    answer = directory / "answers" / GET_CAPABILITIES
+    answer.parent.mkdir(parents=True)
+    answer.write_bytes(capabilities())
+    # Root's nginx would become "nobody", who may not read the directory.
+    user = "" if os.getuid() else f"user {pwd.getpwuid(0).pw_name};\n"
+    text = _NGINX.format(user=user, port=port, casd_port=casd_port, method=GET_CAPABILITIES)
+    (directory / "nginx.conf").write_text(text, "utf-8")
+    return [*programs.command("nginx"), "-e", "stderr", "-p", str(directory), "-c", "nginx.conf"]
+
+
+@contextmanager
+def running(command: Sequence[str], port: int, directory: Path, log: Path) -> Iterator[None]:
+    """Run a program that listens on a port; it ends with the context."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env={"PATH": f"{directory / 'bin'}:/usr/bin:/bin"},
+        )
+    try:
+        end = time.monotonic() + 60
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > end:
+                said = log.read_text("utf-8", "replace")
+                raise RuntimeError(f"{command[3]} does not listen on port {port}:\n{said}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@contextmanager
+def reapi_server(
+    buildbox: Path,
+    nginx: Path,
+    directory: Path,
+    *,
+    port: int = 0,
+    jobs: int = 2,
+    isolated: bool = True,
+) -> Iterator[Server]:
+    """Run a server; it ends with the context.
+
+    Args:
+        buildbox: root of the unpacked packages of buildbox.
+        nginx: root of those of nginx.
+        directory: for its files; is made, has to be empty.
+        port: where it listens; 0: any.
+        jobs: actions at a time.
+        isolated: an action sees its inputs, /bin/sh with its libraries, /dev, /proc and /tmp, and
+            nothing else of the machine; needs user namespaces, or root. Otherwise an action sees
+            the machine.
+
+    Raises:
+        RuntimeError: a program does not start; with what it said.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    casd_port, port = free_port(), port or free_port()
+    casd = _casd_command(Programs(buildbox), directory, casd_port, jobs, isolated)
+    proxy = _nginx_command(Programs(nginx), directory, port, casd_port)
+    log = directory / "server.log"
+    with running(casd, casd_port, directory, log), running(proxy, port, directory, log):
+        yield Server(f"grpc://127.0.0.1:{port}", log, directory / "storage")
