@@ -23,8 +23,9 @@ from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
 from qola.locate import find_tree
 from qola.manifest import load
-from qola.patch_pins import manifest_patches, recorded_patches
+from qola.patch_pins import recorded_patches
 from qola.plan import Plan, to_json
+from qola.plan_request import manifest_patches
 from qola.query import KEY, QueryError, count, items_of, select
 from qola.repository import pinned_id
 from qola.schema import BUILD_MODES, FMHA_MODES, NATIVE, SUPPORTED_ARCHS

@@ -24,10 +24,18 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_if_changed(path: Path, text: str) -> None:
-    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp."""
-    data = text.encode("utf-8")
-    if path.is_file() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+def write_if_changed(path: Path, content: str | bytes) -> str:
+    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp.
+
+    Args:
+        path: the file; directories that are missing are made.
+        content: what it has to hold, text in UTF-8.
+
+    Returns:
+        The content's digest: 64 hexadecimal digits of sha256.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if not path.is_file() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()

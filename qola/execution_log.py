@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ class LoggedFile:
 
     Attributes:
         path: relative to the execution root.
-        digest: of its content, in hexadecimal; "" for a symbolic link that was not followed.
+        digest: of its content, in hexadecimal; the target of a symbolic link that was not
+            followed; "" for an output that was not written.
         size: bytes.
     """
 
@@ -33,9 +34,10 @@ class Spawn:
         mnemonic: its kind.
         runner: where it ran or which cache had it: remote, linux-sandbox, disk cache hit, ...
         arguments: its command line.
+        environment: the variables it was given.
         properties: platform properties sent with it.
         inputs: files it may read.
-        outputs: files it made.
+        outputs: files it made, and those it ought to have made.
         exit_code: of the command.
     """
 
@@ -43,47 +45,88 @@ class Spawn:
     mnemonic: str
     runner: str
     arguments: tuple[str, ...]
+    environment: Mapping[str, str]
     properties: Mapping[str, str]
     inputs: tuple[LoggedFile, ...]
     outputs: tuple[LoggedFile, ...]
     exit_code: int
+
+    @property
+    def input_digests(self) -> dict[str, str]:
+        """The digest of each file it may read, by path."""
+        return {file.path: file.digest for file in self.inputs}
+
+    @property
+    def output_digests(self) -> dict[str, str]:
+        """The digest of each file it made, by path."""
+        return {file.path: file.digest for file in self.outputs}
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the action is found by in another log: the files it writes, sorted."""
+        return tuple(sorted(file.path for file in self.outputs))
 
 
 def read_spawns(log: Path) -> Iterator[Spawn]:
     """Read a log, one action at a time: that of thousands of actions has gigabytes.
 
     Raises:
-        ValueError: it is none, or ends within an entry.
+        OSError: it cannot be read.
+        ValueError: it is no log, or ends within an entry.
     """
-    for entry in _objects(log):
-        yield Spawn(
-            entry.get("targetLabel", ""),
-            entry["mnemonic"],
-            entry["runner"],
-            tuple(entry["commandArgs"]),
-            {p["name"]: p["value"] for p in (entry.get("platform") or {}).get("properties", ())},
-            tuple(map(_file, entry["inputs"])),
-            tuple(map(_file, entry["actualOutputs"])),
-            int(entry["exitCode"]),
-        )
+    with log.open(encoding="utf-8") as file:
+        yield from parse_spawns(file)
+
+
+def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
+    """Read a log's lines, as read_spawns does.
+
+    Raises:
+        ValueError: they are no log, or end within an entry.
+    """
+    try:
+        yield from map(_spawn, _objects(lines))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"an entry that is no action: {error!r}") from None
+
+
+def _spawn(entry: Mapping[str, Any]) -> Spawn:
+    written = tuple(map(_file, entry.get("actualOutputs", ())))
+    # A directory's files are written one by one, below what was declared.
+    missing = tuple(
+        LoggedFile(path, "", 0)
+        for path in entry.get("listedOutputs", ())
+        if not any(f.path == path or f.path.startswith(path + "/") for f in written)
+    )
+    return Spawn(
+        entry.get("targetLabel", ""),
+        entry["mnemonic"],
+        entry.get("runner", ""),
+        tuple(entry["commandArgs"]),
+        {v["name"]: v.get("value", "") for v in entry.get("environmentVariables", ())},
+        {p["name"]: p["value"] for p in (entry.get("platform") or {}).get("properties", ())},
+        tuple(map(_file, entry.get("inputs", ()))),
+        written + missing,
+        int(entry.get("exitCode", 0)),
+    )
 
 
 def _file(entry: Mapping[str, Any]) -> LoggedFile:
     digest = entry.get("digest") or {}
-    return LoggedFile(entry["path"], digest.get("hash", ""), int(digest.get("sizeBytes", 0)))
+    name = digest.get("hash", "") or entry.get("symlinkTargetPath", "")
+    return LoggedFile(entry["path"], name, int(digest.get("sizeBytes", 0)))
 
 
-def _objects(log: Path) -> Iterator[dict[str, Any]]:
+def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Read JSON objects written one after the other, each from a line "{" to a line "}"."""
     lines: list[str] = []
-    with log.open(encoding="utf-8") as file:
-        for line in file:
-            # Between entries Bazel breaks no line.
-            if line.startswith("}"):
-                yield json.loads("".join([*lines, "}"]))
-                rest = line[1:].strip()
-                lines = [rest] if rest else []
-            else:
-                lines.append(line)
+    for line in log:
+        # Between entries Bazel breaks no line.
+        if line.startswith("}"):
+            yield json.loads("".join([*lines, "}"]))
+            rest = line[1:].strip()
+            lines = [rest] if rest else []
+        else:
+            lines.append(line)
     if any(map(str.strip, lines)):
-        raise ValueError(f"{log} ends within an entry")
+        raise ValueError("the log ends within an entry")

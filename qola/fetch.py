@@ -12,6 +12,7 @@ from pathlib import Path
 
 from qola.digest import sha256_of
 from qola.errors import AiterError, Finding
+from qola.program import run_main
 
 
 def pip_download(package: str, version: str, directory: Path) -> Path:
@@ -63,6 +64,13 @@ def verify(wheel: Path, sha256: str, place: str) -> None:
         )
 
 
+def _fetch(args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(dir=args.output.resolve().parent) as directory:
+        wheel = pip_download(args.package, args.version, Path(directory))
+        verify(wheel, args.sha256, args.place)
+        shutil.move(wheel, args.output)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of the aiter_wheel repository rule."""
     parser = argparse.ArgumentParser(prog="qola.fetch", description=__doc__)
@@ -72,15 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--place", required=True, help="where the pin stands, for messages")
     parser.add_argument("--output", required=True, type=Path, help="file to write")
     args = parser.parse_args(argv)
-    try:
-        with tempfile.TemporaryDirectory(dir=args.output.resolve().parent) as directory:
-            wheel = pip_download(args.package, args.version, Path(directory))
-            verify(wheel, args.sha256, args.place)
-            shutil.move(wheel, args.output)
-    except AiterError as error:
-        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_main(lambda: _fetch(args))
 
 
 if __name__ == "__main__":

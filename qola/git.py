@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
+from qola.program import run_main
 
 _TIMEOUT = 3600  # seconds per command: Composable Kernel is large
 
@@ -114,12 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--place", required=True, help="where the pin stands, for messages")
     parser.add_argument("--output", required=True, type=Path, help="empty directory")
     args = parser.parse_args(argv)
-    try:
-        fetch_commit(args.remote, args.commit, args.output, args.place)
-    except AiterError as error:
-        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_main(lambda: fetch_commit(args.remote, args.commit, args.output, args.place))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from qola.digest import sha256_of
 from qola.errors import AiterError, Finding
-from qola.manifest_types import Manifest
 
 SUFFIXES = (".diff", ".patch")
 """Files of a patches_dir that are patches."""
@@ -73,19 +72,3 @@ def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
         return tuple(PatchPin(patch["name"], patch["sha256"]) for patch in record["patches"])
     except (OSError, ValueError, LookupError, TypeError):
         return ()
-
-
-def manifest_patches(manifest: Manifest, file: Path) -> tuple[PatchPin, ...]:
-    """Return the patches that a manifest asks for; () when it has no patches_dir.
-
-    Args:
-        manifest: the manifest.
-        file: where it is; its patches_dir is relative to the directory of this file.
-
-    Raises:
-        AiterError: patches_dir is no directory, or holds no patch.
-    """
-    if not manifest.patches_dir:
-        return ()
-    directory = file.parent / manifest.patches_dir
-    return pin_patches(patch_files(directory, place=manifest.place("qola", "patches_dir")))

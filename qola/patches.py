@@ -22,6 +22,7 @@ from qola.errors import AiterError, Finding
 from qola.hunks import Rejected, apply_hunks
 from qola.overlay import File, Overlay
 from qola.patch_pins import PatchPin, patch_files, pin_patches, recorded_patches
+from qola.program import run_main
 
 __all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_patches"]
 
@@ -214,6 +215,15 @@ def _shown(text: str) -> str:
     return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
 
 
+def _patch(args: argparse.Namespace) -> None:
+    patches = patch_files(args.patches_dir, place=args.place)
+    result = {
+        "patches": [vars(pin) for pin in pin_patches(patches)],
+        "touched": apply_patches(args.root, patches, display=args.display),
+    }
+    args.output.write_text(json.dumps(result), encoding="utf-8")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of the repository rules of AITER sources."""
     parser = argparse.ArgumentParser(prog="qola.patches", description=__doc__)
@@ -225,18 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--output", required=True, type=Path, help="JSON: patches and files touched"
     )
     args = parser.parse_args(argv)
-    try:
-        patches = patch_files(args.patches_dir, place=args.place)
-        result = {
-            "patches": [vars(pin) for pin in pin_patches(patches)],
-            "touched": apply_patches(args.root, patches, display=args.display),
-        }
-        args.output.write_text(json.dumps(result), encoding="utf-8")
-    except AiterError as error:
-        # The prefix tells `qola build`, through Bazel's fail, whose fault it is.
-        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_main(lambda: _patch(args))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from qola import archs, codegen, module_kinds
 from qola.aiter import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
@@ -13,7 +14,7 @@ from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest import Manifest, ModuleSpec, check_against
 from qola.manifest_types import BuildMode
 from qola.native import native_archs
-from qola.patch_pins import PatchPin
+from qola.patch_pins import PatchPin, patch_files, pin_patches
 from qola.schema import SUPPORTED_ARCHS
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
@@ -263,3 +264,19 @@ def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
         # First, so that their headers are found before AITER's.
         include_dirs=added["include_dirs"] + config.include_dirs,
     )
+
+
+def manifest_patches(manifest: Manifest, file: Path) -> tuple[PatchPin, ...]:
+    """Return the patches that a manifest asks for; () when it has no patches_dir.
+
+    Args:
+        manifest: the manifest.
+        file: where it is; its patches_dir is relative to the directory of this file.
+
+    Raises:
+        AiterError: patches_dir is no directory, or holds no patch.
+    """
+    if not manifest.patches_dir:
+        return ()
+    directory = file.parent / manifest.patches_dir
+    return pin_patches(patch_files(directory, place=manifest.place("qola", "patches_dir")))

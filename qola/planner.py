@@ -219,10 +219,8 @@ def _own_sources(
     for file in module_kinds.sources(tree, config, spec.drop_srcs):
         name = f"{Path(file).stem}.cpp"
         text = (tree.root / file).read_text(encoding="utf-8")
-        write_if_changed(output / spec.name / "sources" / name, text)
-        sources.append(
-            GeneratedSource(name, f"sources/{name}", sha256_of_text(text), direction, "entry")
-        )
+        digest = write_if_changed(output / spec.name / "sources" / name, text)
+        sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
     return tuple(sources)
 
 

@@ -13,11 +13,13 @@ from qola import emit
 from qola.aiter import read_tree
 from qola.archs import split
 from qola.digest import sha256_of_text, write_if_changed
-from qola.errors import Finding, PlanError, QolaError
+from qola.errors import Finding, PlanError
 from qola.manifest import load
-from qola.patch_pins import manifest_patches, recorded_patches
+from qola.patch_pins import recorded_patches
 from qola.plan import from_json, to_json
+from qola.plan_request import manifest_patches
 from qola.planner import Request, build_plan
+from qola.program import run_main
 from qola.python_module import export_list
 from qola.schema import BUILD_MODES
 from qola.watched import watched_dirs
@@ -48,6 +50,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
+    named = bool(args.arch or manifest.architectures)
+    write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(
         name=args.name,
         manifest=manifest,
@@ -216,12 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kernels.add_argument("--output", required=True, type=Path, help="directory to write to")
     kernels.set_defaults(run=kernel_repository)
     args = parser.parse_args(argv)
-    try:
-        args.run(args)
-    except QolaError as error:
-        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_main(lambda: args.run(args))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ solve is an answer with an ``error``; a traceback on stderr is a bug, here or in
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import sys
@@ -25,6 +24,7 @@ from qola.codegen.hazards import DispatchRow, find_hazards
 from qola.codegen.predicates import Wanted
 from qola.codegen.receipts import OPS
 from qola.codegen.selector import Selector
+from qola.digest import write_if_changed
 
 ADAPTERS: Mapping[str, Callable[[Any], Adapter]] = {
     "fwd": FwdAdapter,
@@ -32,15 +32,6 @@ ADAPTERS: Mapping[str, Callable[[Any], Adapter]] = {
     "batch_prefill": BatchPrefillAdapter,
     "bwd": BwdAdapter,
 }
-
-
-def _write(folder: Path, name: str, text: str) -> str:
-    """Write a file unless it already says the same; return its SHA-256."""
-    data = text.encode("utf-8")
-    path = folder / name
-    if not path.is_file() or path.read_bytes() != data:
-        path.write_bytes(data)
-    return hashlib.sha256(data).hexdigest()
 
 
 def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
@@ -90,7 +81,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             "role": kernel.role,
             "archs": _archs_of(kernel, tags),
             "file": f"kernels/{kernel.name}.cpp",
-            "sha256": _write(out / "kernels", f"{kernel.name}.cpp", kernel.render()),
+            "sha256": write_if_changed(out / "kernels" / f"{kernel.name}.cpp", kernel.render()),
             "fields": dict(kernel.fields),
             "kept_by": sorted(indices),
         }
@@ -104,7 +95,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "name": adapter.api_file,
                 "file": f"{folder}/{adapter.api_file}",
-                "sha256": _write(out / folder, adapter.api_file, text),
+                "sha256": write_if_changed(out / folder / adapter.api_file, text),
                 "direction": direction,
                 "role": "dispatch",
                 "archs": chosen,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
+from qola.digest import write_if_changed
 from qola.errors import CodegenError, Finding
 
 _SUFFIXES = (".cpp", ".hpp", ".h")
@@ -60,12 +60,10 @@ def write_source(
     """Write a generated source, unless it is there already, and return what describes it.
 
     Args:
-        out_dir: the output directory; its subfolders exist.
+        out_dir: the output directory.
         file: path below it.
         data: the source.
         direction, role: as in `GeneratedSource`.
     """
-    target = out_dir / file
-    if not target.is_file() or target.read_bytes() != data:
-        target.write_bytes(data)
-    return GeneratedSource(target.name, file, hashlib.sha256(data).hexdigest(), direction, role)
+    digest = write_if_changed(out_dir / file, data)
+    return GeneratedSource(Path(file).name, file, digest, direction, role)

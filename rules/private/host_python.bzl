@@ -50,7 +50,16 @@ qola: ToolchainError: this Python cannot run qola
         ))
     return python
 
-def _watch_sources(rctx, directory):
+# What modules that fetch import of qola: after an edit elsewhere nothing is
+# fetched again. Modules that are not listed are watched with the whole package.
+# tests/python/test_watched.py compares this with what they import.
+_IMPORTS = {
+    "qola.fetch": ["digest", "errors", "program"],
+    "qola.git": ["errors", "program"],
+    "qola.patches": ["digest", "errors", "hunks", "overlay", "patch_pins", "program"],
+}
+
+def _watch_package(rctx, directory):
     # Each .py file, not the tree: a __pycache__ that appears beside them must
     # not make a plan stale. Starlark has no recursion; the package is two deep.
     for entry in directory.readdir():
@@ -60,6 +69,16 @@ def _watch_sources(rctx, directory):
             for nested in entry.readdir():
                 if nested.basename.endswith(".py"):
                     rctx.watch(nested)
+
+def _watch_sources(rctx, root, module):
+    package = root.get_child("qola")
+    if module in _IMPORTS:
+        for name in ["__init__", module.partition(".")[2]] + _IMPORTS[module]:
+            rctx.watch(package.get_child(name + ".py"))
+        return
+    _watch_package(rctx, package)
+    for entry in root.get_child("third_party", "aiter", "patches").readdir():
+        rctx.watch(entry)
 
 def run_qola(rctx, module, args, fatal = True, python_path = []):
     """Runs a module of qola's Python package.
@@ -75,9 +94,7 @@ def run_qola(rctx, module, args, fatal = True, python_path = []):
       What the module says is wrong; "" when nothing is.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
-    _watch_sources(rctx, root.get_child("qola"))
-    for entry in root.get_child("third_party", "aiter", "patches").readdir():
-        rctx.watch(entry)
+    _watch_sources(rctx, root, module)
     python = host_python(rctx)
     result = rctx.execute(
         [python, "-B", "-s", "-m", module] + args,

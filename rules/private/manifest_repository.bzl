@@ -27,7 +27,8 @@ def _manifest_repository_impl(rctx):
         "--output",
         ".",
         "--gpu-archs",
-        rctx.getenv("GPU_ARCHS") or "",
+        # Without a dependency: see below.
+        rctx.os.environ.get("GPU_ARCHS", ""),
     ] + (
         ["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []
     ) + (
@@ -36,6 +37,11 @@ def _manifest_repository_impl(rctx):
         "--arch=" + arch
         for arch in rctx.attr.architectures
     ], fatal = source["kind"] == "local", python_path = _python_path(rctx))
+
+    # A manifest that names its archs is not planned anew for another value.
+    variables = rctx.path("variables.txt")
+    for name in rctx.read(variables).splitlines() if variables.exists else []:
+        rctx.getenv(name)
 
     # The patches that were compared with the tree's.
     patches_dir = rctx.path("patches_dir.txt")

@@ -1,12 +1,10 @@
 """module_library: one module of a manifest as a shared library that exports its namespace alone."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":archs.bzl", "by_archs")
 load(":embedded_code_objects.bzl", "embedded_code_objects")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "hip_library")
-load(":large_code.bzl", "LARGE_CODE")
-load(":library_info.bzl", "library_info")
+load(":linked_module.bzl", "linked_module")
 
 def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
@@ -16,8 +14,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     """Declares a module's shared library.
 
     Expands to a hip_library per source and set of archs, embedded_code_objects
-    per set of archs, a cc_shared_library and a library_info, which carries the
-    name. --@qola//:archs picks the set.
+    per set of archs and a linked_module. --@qola//:archs picks the set.
 
     Args:
       name: target name, the module's (libmha_fwd).
@@ -88,33 +85,16 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             if [arch for arch in wanted.split(" ") if arch in on]
             for label in labels
         ]
-    cc_shared_library(
-        name = name + ".shared",
-        additional_linker_inputs = [
-            export_list,
-            LARGE_CODE,
-        ],
-        exec_properties = EXEC_PROPERTIES,
-        deps = by_archs(archs, lambda on: parts[" ".join(on)]),
-        features = ["-static_libgcc"],
-        shared_lib_name = file,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        user_link_flags = [
-            "-Wl,--version-script=$(location {})".format(export_list),
-            "-Wl,-T,$(location {})".format(LARGE_CODE),
-            # A direction that was dropped must not leave a hole that shows
-            # only when the process loads the library.
-            "-Wl,-z,defs",
-            "-Wl,-soname," + file,
-            "-lamdhip64",
-        ],
-    )
-    library_info(
+    linked_module(
         name = name,
-        archs = by_archs(archs, lambda on: on),
+        archs = archs,
         bundle_files = bundle_files,
+        deps = by_archs(archs, lambda on: parts[" ".join(on)]),
+        export_list = export_list,
+        file = file,
         headers = public_headers,
-        library = name + ".shared",
+        # A direction that was dropped must not leave a hole that shows only
+        # when the process loads the library.
+        link_flags = ["-Wl,-z,defs"],
         plan = plan,
-        visibility = ["//visibility:public"],
     )

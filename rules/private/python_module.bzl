@@ -1,17 +1,12 @@
 """python_module: one module of a manifest that Python imports."""
 
-load("@rules_cc//cc:defs.bzl", "cc_shared_library")
-load(":archs.bzl", "by_archs")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "hip_library")
-load(":large_code.bzl", "LARGE_CODE")
-load(":library_info.bzl", "library_info")
+load(":linked_module.bzl", "linked_module")
 
 def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = []):
     """Declares a Python module.
 
-    Expands to a hip_library per source, a cc_shared_library and a
-    library_info, which carries the name.
+    Expands to a hip_library per source and a linked_module.
 
     Args:
       name: target name, the module's (module_aiter_enum).
@@ -33,32 +28,15 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
             copts = copts,
             deps = [headers] + deps,
         )
-    cc_shared_library(
-        name = name + ".shared",
-        additional_linker_inputs = [
-            export_list,
-            LARGE_CODE,
-        ],
-        exec_properties = EXEC_PROPERTIES,
-        deps = [name + "." + source for source in sources],
-        features = ["-static_libgcc"],
-        shared_lib_name = file,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        # No -z defs: the interpreter that loads it has Python's symbols.
-        user_link_flags = [
-            "-Wl,--version-script=$(location {})".format(export_list),
-            "-Wl,-T,$(location {})".format(LARGE_CODE),
-            "-Wl,-soname," + file,
-            "-Wl,--as-needed",
-            "-lamdhip64",
-        ],
-    )
-    library_info(
+    linked_module(
         name = name,
-        archs = by_archs(archs, lambda on: on),
+        archs = archs,
         bundle_files = bundle_files,
+        deps = [name + "." + source for source in sources],
+        export_list = export_list,
+        file = file,
         headers = headers,
-        library = name + ".shared",
+        # No -z defs: the interpreter that loads it has Python's symbols.
+        link_flags = ["-Wl,--as-needed"],
         plan = plan,
-        visibility = ["//visibility:public"],
     )

@@ -7,9 +7,9 @@ import pwd
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qola.execution_log import Spawn, read_spawns
@@ -36,15 +36,25 @@ class Bazel:
         workspace: directory with a MODULE.bazel.
         output_base: Bazel's directory for this workspace.
         disk_cache: shared cache of action results.
+        environment: variables instead of the test's.
+        run_as: command that runs another as somebody else, such as setpriv; () for nobody else.
     """
 
     workspace: Path
     output_base: Path
     disk_cache: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    run_as: tuple[str, ...] = ()
 
     def run(self, command: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command; its output is part of the failure when it fails."""
-        argv = [find_bazel(), f"--output_base={self.output_base}", "--max_idle_secs=30", command]
+        argv = [
+            *self.run_as,
+            find_bazel(),
+            f"--output_base={self.output_base}",
+            "--max_idle_secs=30",
+            command,
+        ]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
         env = {
@@ -52,7 +62,7 @@ class Bazel:
             for k, v in os.environ.items()
             if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))
         }
-        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name}
+        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name, **self.environment}
         result = subprocess.run(
             argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
         )

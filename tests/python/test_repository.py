@@ -373,3 +373,19 @@ def test_a_version_the_index_lacks_is_reported_in_pips_words(
     assert "No matching distribution found for qola-tiny==2.0" in error
     assert "python3 -m pip config debug" in error
     assert index.is_dir()
+
+
+@pytest.mark.parametrize(("named", "expected"), [(True, ""), (False, "GPU_ARCHS\n")])
+def test_the_variable_that_is_watched(
+    aiter_tree: Path, tmp_path: Path, named: bool, expected: str
+) -> None:
+    """Prevents: every manifest planned anew for a GPU_ARCHS that it does not read, or none."""
+    text = FWD if named else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
+    manifest = tmp_path / "small.toml"
+    manifest.write_text(text, encoding="utf-8")
+    words = ["manifest", "--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
+    assert repository.main([*words, "--output", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/variables.txt").read_text(encoding="utf-8") == expected
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    assert plan["archs"] == (["gfx942", "gfx950"] if named else ["gfx942"])

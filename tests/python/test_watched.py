@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,31 @@ def test_directories_that_decide_a_plan(aiter_tree: Path, fwd: str, expected: li
     manifest = loads(MODULES.format(fwd=fwd), file="m.toml")
     request = Request("m", manifest, read_tree(aiter_tree))
     assert watched_dirs(request, ("gfx942", "gfx950")) == tuple(expected)
+
+
+def imports(root: Path, module: str) -> set[str]:
+    """Modules of qola that a module of qola imports, and what these import."""
+    found: set[str] = set()
+    todo = {module}
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        tree = ast.parse((root / "qola" / f"{name}.py").read_text(encoding="utf-8"))
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names = {str(node.module) for node in nodes if str(node.module).startswith("qola.")}
+        todo |= {name.partition(".")[2] for name in names} - found
+    return found - {module}
+
+
+def test_repository_rules_watch_what_they_import(repo_root: Path) -> None:
+    """Prevents: AITER fetched by old code after an edit, or again after any edit."""
+    text = (repo_root / "rules/private/host_python.bzl").read_text(encoding="utf-8")
+    (assigned,) = (
+        node.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_IMPORTS"
+    )
+    listed = ast.literal_eval(assigned)
+    assert "qola.fetch" in listed
+    for module, names in listed.items():
+        assert names == sorted(imports(repo_root, module.partition(".")[2])), module

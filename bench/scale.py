@@ -1,0 +1,192 @@
+"""Measures what a manifest with every kernel instance costs to plan and to analyse.
+
+    ./bazelw --in-tree python3 bench/scale.py [--json FILE]
+
+Builds nothing: bench/everything is planned and analysed by a Bazel in a new output base, with what
+is fetched from the network fetched before. Wants an idle machine with 2 cores, where it takes three
+minutes. CPU seconds are those of Bazel's server; they hold on a busy machine too. The exit code is
+1 when a limit is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+EVERYTHING = ROOT / "bench" / "everything"
+FETCHED_BEFORE = (
+    "@aiter//:AITER.json",
+    "@qola_pip_runtime//:requirements.txt",
+    "@qola_rocm//:rocm.json",
+)
+"""What comes from the network or looks at the machine."""
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Attributes:
+        name: what was measured.
+        value: the figure.
+        unit: s, MB or nothing.
+        limit: what it may be at most; None without a limit.
+        cpu_seconds: CPU time of the server; None where it is not the server's.
+    """
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    cpu_seconds: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the figure is within its limit."""
+        return self.limit is None or self.value <= self.limit
+
+
+class Server:
+    """A Bazel with an output base of its own for a copy of bench/everything."""
+
+    def __init__(self, bazel: str, directory: Path) -> None:
+        self._command = [bazel, f"--output_base={directory / 'output_base'}"]
+        self._work = directory
+        self.workspace = directory / "workspace"
+        shutil.copytree(EVERYTHING, self.workspace)
+        module = self.workspace / "MODULE.bazel"
+        text = module.read_text(encoding="utf-8").replace('path = "../.."', f'path = "{ROOT}"')
+        module.write_text(text, encoding="utf-8")
+
+    def run(self, command: str, *args: str) -> tuple[float, str]:
+        """Run a command; return its wall time and what it prints.
+
+        Raises:
+            SystemExit: the command failed; with its last words.
+        """
+        start = time.monotonic()
+        argv = [*self._command, command, *args]
+        done = subprocess.run(argv, cwd=self.workspace, text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(argv)}\n{done.stderr[-4000:]}")
+        return time.monotonic() - start, done.stdout
+
+    def analyse(self) -> tuple[float, float, Mapping[str, Any]]:
+        """Analyse all targets; return wall time, CPU time and Bazel's own metrics."""
+        events = self._work / "events.json"
+        before = self.cpu_seconds()
+        wall, _ = self.run(
+            "build", "--nobuild", "--disk_cache=", f"--build_event_json_file={events}", "//..."
+        )
+        metrics = next(
+            event["buildMetrics"]
+            for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
+            if "buildMetrics" in event
+        )
+        return wall, self.cpu_seconds() - before, metrics
+
+    def process(self, file: str) -> str:
+        """Return a file of the server's directory below /proc."""
+        pid = self.run("info", "server_pid")[1].strip()
+        return Path("/proc", pid, file).read_text(encoding="utf-8")
+
+    def cpu_seconds(self) -> float:
+        """CPU time the server has used so far, without its children."""
+        fields = self.process("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def peak_megabytes(self) -> float:
+        """Largest resident size the server has had, in MB."""
+        lines = dict(line.split(":", 1) for line in self.process("status").splitlines())
+        return int(lines["VmHWM"].split()[0]) / 1000
+
+    def heap_megabytes(self) -> float:
+        """Size of what the server keeps, after a garbage collection, in MB."""
+        return float(self.run("info", "used-heap-size-after-gc")[1].strip().removesuffix("MB"))
+
+    def plan(self) -> Mapping[str, Any]:
+        """Return plan.json."""
+        (file,) = self._work.glob("output_base/external/*[~+]qola_everything/plan.json")
+        plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return plan
+
+    def close(self) -> None:
+        """End the server and remove its output base, parts of which are read-only."""
+        self.run("clean", "--expunge")
+
+
+def measure(server: Server) -> list[Row]:
+    """Return the figures."""
+    server.run("query", " + ".join(FETCHED_BEFORE))
+    planned, _ = server.run("query", "@qola_everything//:plan.json")
+    # Writes the kernel instances' packages, which a later analysis finds.
+    first, _, _ = server.analyse()
+    server.run("shutdown")
+    cold, cold_cpu, metrics = server.analyse()
+    rows = [
+        Row("Kernel instances in the plan", len(server.plan()["kernels"]), ""),
+        Row("Plan, and write its sources", planned, "s", 30),
+        Row("First analysis, with writing the packages of kernel instances", first, "s"),
+        Row("Cold analysis: a new server, all fetched and planned", cold, "s", 60, cold_cpu),
+        Row("Analysis again, nothing changed", min(server.analyse()[0] for _ in range(3)), "s", 2),
+        Row("Targets", int(metrics["targetMetrics"]["targetsConfigured"]), ""),
+        Row("Actions", int(metrics["actionSummary"]["actionsCreated"]), ""),
+        Row("Peak memory of the server, resident", server.peak_megabytes(), "MB", 4000),
+        Row("Heap the server keeps", server.heap_megabytes(), "MB"),
+    ]
+    manifest = server.workspace / "everything.toml"
+    text = manifest.read_text(encoding="utf-8")
+    manifest.write_text(text.replace('"libmha_bwd"', '"libmha_bwd"\nhsa_subdirs = []'))
+    changed, changed_cpu, _ = server.analyse()
+    rows.append(Row("Another manifest: plan and analysis again", changed, "s", None, changed_cpu))
+    return rows
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the figures as a Markdown table."""
+    lines = ["| What | Figure | Limit | CPU time |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        value = f"{row.value:,.1f} s" if row.unit == "s" else f"{row.value:,.0f} {row.unit}".strip()
+        limit = f"{row.limit:,.0f} {row.unit}" if row.limit is not None else ""
+        cpu = f"{row.cpu_seconds:,.1f} s" if row.cpu_seconds is not None else ""
+        over = "" if row.kept else " (exceeded)"
+        lines.append(f"| {row.name} | {value}{over} | {limit} | {cpu} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--bazel", default="bazel", help="the Bazel to measure")
+    parser.add_argument("--json", type=Path, help="write the figures there too")
+    args = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="qola-scale-"))
+    server = Server(args.bazel, directory)
+    try:
+        rows = measure(server)
+    finally:
+        server.close()
+        shutil.rmtree(directory, ignore_errors=True)
+    print(table(rows))
+    load = os.getloadavg()[0]
+    print(f"\n{os.cpu_count()} cores; load average at the end {load:.1f}")
+    if args.json:
+        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return 0 if all(row.kept for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""linked_module: what every module of a manifest has in common: the link, and its library_info."""
+
+load("@rules_cc//cc:defs.bzl", "cc_shared_library")
+load(":archs.bzl", "by_archs")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
+load(":large_code.bzl", "LARGE_CODE")
+load(":library_info.bzl", "library_info")
+
+def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags):
+    """Declares a module's shared library.
+
+    Expands to a cc_shared_library and a library_info, which carries the name.
+
+    Args:
+      name: target name, the module's.
+      file: file name of the library.
+      export_list: version script that names the exported symbols.
+      archs: archs of the manifest, sorted.
+      deps: what is linked: a list of labels, or a select of lists.
+      headers: label of a header target for the library's users.
+      plan: label of plan.json.
+      bundle_files: label of the manifest's bundle_files.
+      link_flags: further flags of the link.
+    """
+    cc_shared_library(
+        name = name + ".shared",
+        additional_linker_inputs = [
+            export_list,
+            LARGE_CODE,
+        ],
+        exec_properties = EXEC_PROPERTIES,
+        deps = deps,
+        features = ["-static_libgcc"],
+        shared_lib_name = file,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        user_link_flags = [
+            "-Wl,--version-script=$(location {})".format(export_list),
+            "-Wl,-T,$(location {})".format(LARGE_CODE),
+            "-Wl,-soname," + file,
+        ] + link_flags + ["-lamdhip64"],
+    )
+    library_info(
+        name = name,
+        archs = by_archs(archs, lambda on: on),
+        bundle_files = bundle_files,
+        headers = headers,
+        library = name + ".shared",
+        plan = plan,
+        visibility = ["//visibility:public"],
+    )

@@ -1,0 +1,259 @@
+"""One manifest, built twice without a cache: other path, user, HOME, PATH and LANG, same bytes.
+
+Where something differs, the failure says which action did first, from Bazel's execution logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qola import execlog
+from qola.execution_log import Spawn
+from tests.e2e.nested_bazel import Bazel, find_bazel
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+RULESET = ("BUILD.bazel", "LICENSE", "MODULE.bazel", "qola", "rules", "third_party", "tools")
+NOBODY = 65534
+
+# Two kernels, a dispatch, AITER's sources, embedded code objects.
+MANIFEST = """
+[qola]
+namespace = "twice"
+
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+
+[[mha_fwd_variants]]
+dtype = "fp16"
+hdim = 32
+mode = "batch"
+has_mask = false
+has_bias = false
+has_alibi = false
+has_dropout = false
+"""
+MODULE = """
+module(name = "twice")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{qola}")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", file = "//:it.toml")
+use_repo(qola, "qola_it")
+"""
+BUILD = """
+load("@qola//rules:defs.bzl", "qola_bundle", "qola_library")
+
+qola_library(
+    name = "it",
+    library = "@qola_it//:libmha_fwd",
+)
+
+qola_bundle(
+    name = "bundle",
+    libraries = [":it"],
+)
+
+# What a comparison has to find: an action whose output is never the same twice.
+genrule(
+    name = "noise",
+    outs = ["noise.txt"],
+    cmd = "cat /proc/sys/kernel/random/uuid > $@",
+    tags = ["manual"],
+)
+
+genrule(
+    name = "louder",
+    srcs = ["noise.txt"],
+    outs = ["louder.txt"],
+    cmd = "tr a-z A-Z < $< > $@",
+    tags = ["manual"],
+)
+"""
+TARGETS = ("//:it", "//:bundle", "//:bundle_tar")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build that is done.
+
+    Attributes:
+        bazel: the Bazel that made it.
+        spawns: its actions.
+        files: digest of each file of its outputs and of plan.json, by path.
+    """
+
+    bazel: Bazel
+    spawns: list[Spawn]
+    files: dict[str, str]
+
+
+def copy_ruleset(target: Path) -> None:
+    """Copy what a consumer needs of qola, which another user may not be able to read."""
+    target.mkdir()
+    for name in RULESET:
+        source = QOLA / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target / name)
+
+
+def make(directory: Path, environment: dict[str, str]) -> Bazel:
+    """Write a workspace with its own copy of qola, output base, HOME and (empty) cache."""
+    workspace, home, qola = (directory / name for name in ("workspace", "home", "qola"))
+    workspace.mkdir(parents=True)
+    copy_ruleset(qola)
+    for name, text in {
+        ".bazelrc": (HERE / "consumer/.bazelrc").read_text(encoding="utf-8")
+        # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
+        + f"build --sandbox_add_mount_pair={directory}\n",
+        ".bazelversion": (HERE / "consumer/.bazelversion").read_text(encoding="utf-8"),
+        "BUILD.bazel": BUILD,
+        "MODULE.bazel": MODULE.format(qola=qola),
+        "it.toml": MANIFEST,
+    }.items():
+        (workspace / name).write_text(text, encoding="utf-8")
+    # Where packages come from is the machine's affair, not what is tested here.
+    pip = Path(os.environ.get("HOME", "/nonexistent")) / ".config/pip/pip.conf"
+    (home / ".config/pip").mkdir(parents=True)
+    if pip.is_file():
+        shutil.copy(pip, home / ".config/pip/pip.conf")
+    paths = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(home)}
+    output_base, cache = directory / "output_base", directory / "cache"
+    return Bazel(workspace, output_base, cache, {**paths, **environment})
+
+
+def as_nobody(bazel: Bazel, directory: Path) -> Bazel:
+    """The same Bazel run by another user, where this one may do that; otherwise as it was."""
+    run_as = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return bazel
+    probe = [*run_as, "test", "-r", find_bazel()]
+    if subprocess.run(probe, check=False, capture_output=True).returncode != 0:
+        return bazel
+    for path in [directory, *directory.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    user = {"USER": "nobody", "LOGNAME": "nobody"}
+    return Bazel(
+        bazel.workspace,
+        bazel.output_base,
+        bazel.disk_cache,
+        {**bazel.environment, **user},
+        run_as,
+    )
+
+
+def build(bazel: Bazel) -> Built:
+    """Build everything and take the digests of what was made."""
+    spawns = bazel.spawns(*TARGETS)
+    listed = bazel.run("cquery", "--output=files", " + ".join(TARGETS)).stdout.split()
+    (plan,) = bazel.output_base.glob("external/*[~+]qola_it/plan.json")
+    files = {"plan.json": plan}
+    for name in listed:
+        path = bazel.workspace / name
+        found = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+        files.update((str(p.relative_to(bazel.workspace)), p) for p in found)
+    digests = {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in files.items()}
+    return Built(bazel, spawns, digests)
+
+
+@pytest.fixture(scope="module")
+def builds() -> Iterator[tuple[Built, Built]]:
+    """Two builds of one manifest, as different as users are."""
+    # Not pytest's directory: another user could not enter it.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-") as one,
+        tempfile.TemporaryDirectory(dir="/tmp", prefix="qola-twice-") as other,
+    ):
+        first = make(Path(one), {"LANG": "C.UTF-8"})
+        deeper = Path(other, "further", "down")
+        tools = Path(other, "bin")
+        tools.mkdir()
+        second = as_nobody(
+            make(
+                deeper,
+                {
+                    "LANG": "tr_TR.UTF-8",
+                    "LC_ALL": "tr_TR.UTF-8",
+                    "PATH": f"{tools}:{os.environ['PATH']}:/nonexistent",
+                    "SOURCE_DATE_EPOCH": "1",
+                    "TZ": "Pacific/Chatham",
+                },
+            ),
+            Path(other),
+        )
+        try:
+            yield build(first), build(second)
+        finally:
+            for bazel in (first, second):
+                # As it was set up: files of a fetched repository may be read-only.
+                bazel.run("clean", "--expunge", check=False)
+
+
+def difference(one: Built, other: Built) -> str:
+    """Which action differed first, for the message of a failure."""
+    found = execlog.first_difference(one.spawns, other.spawns)
+    return execlog.render(found) if found else "all actions are the same"
+
+
+def test_really_built_twice(builds: tuple[Built, Built]) -> None:
+    """Prevents: a cache that makes the two builds one, so that they cannot differ."""
+    for built in builds:
+        assert len(built.spawns) > 5
+        cached = [spawn.label for spawn in built.spawns if "cache hit" in spawn.runner]
+        assert cached == []
+        kernels = [s for s in built.spawns if ":fmha_fwd_d32_fp16_batch" in s.label]
+        assert len({spawn.label for spawn in kernels}) >= 2
+
+
+def test_same_bytes(builds: tuple[Built, Built]) -> None:
+    """Prevents: a path, user, locale or variable that gets into a library, a bundle or a plan."""
+    one, other = builds
+    assert "plan.json" in one.files
+    assert [name for name in one.files if name.endswith(".so")]
+    assert [name for name in one.files if name.endswith(".tar")]
+    differing = sorted(
+        name for name in {*one.files, *other.files} if one.files.get(name) != other.files.get(name)
+    )
+    assert not differing, f"{differing}\n{difference(one, other)}"
+
+
+def test_same_actions(builds: tuple[Built, Built]) -> None:
+    """Prevents: a cache that one user fills and another misses."""
+    one, other = builds
+    assert execlog.first_difference(one.spawns, other.spawns) is None, difference(one, other)
+
+
+def test_an_action_that_differs_is_named(builds: tuple[Built, Built]) -> None:
+    """Prevents: a comparison that finds nothing because it does not read Bazel's logs right."""
+    one, other = (built.bazel.spawns("//:louder") for built in builds)
+    found = execlog.first_difference(one, other)
+    assert found is not None
+    text = execlog.render(found)
+    assert text.startswith("2 of 2 actions differ; first:\n  target    //:noise\n"), text
+    assert "it is not deterministic" in text
+
+
+def test_by_another_user(builds: tuple[Built, Built]) -> None:
+    """Prevents: a comparison of two users' builds that one user made."""
+    one, other = builds
+    if not other.bazel.run_as:
+        pytest.skip("only root can build as another user")
+    owners = {built.bazel.output_base.stat().st_uid for built in (one, other)}
+    assert owners == {os.geteuid(), pwd.getpwuid(NOBODY).pw_uid}

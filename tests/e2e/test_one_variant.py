@@ -1,0 +1,137 @@
+"""Changing one variant of a manifest: which actions run again.
+
+The actions are counted from Bazel's execution log of the second build in one output base. It
+lists what was not up to date, whether a compiler or a cache then answered, so the count is the
+same with a warm cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+LIBRARY = "@qola_it//:libmha_fwd"
+HEAD = """
+[qola]
+namespace = "variants"
+
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+hsa_subdirs = []
+"""
+VARIANT = """
+[[mha_fwd_variants]]
+dtype = "{dtype}"
+hdim = 32
+mode = "batch"
+has_mask = {mask}
+has_bias = false
+has_alibi = false
+has_dropout = false
+"""
+FP16 = VARIANT.format(dtype="fp16", mask="false")
+BF16 = VARIANT.format(dtype="bf16", mask="false")
+BF16_MASKED = VARIANT.format(dtype="bf16", mask="true")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A consumer whose manifest changes."""
+
+    bazel: Bazel
+
+    def build(self, manifest: str) -> list[str]:
+        """Build the library of a manifest; return the target of each action that ran."""
+        (self.bazel.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+        return [spawn.label for spawn in self.bazel.spawns("//:it")]
+
+    def plan(self) -> dict[str, Any]:
+        """Return plan.json of the last build."""
+        (file,) = self.bazel.output_base.glob("external/*[~+]qola_it/plan.json")
+        plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return plan
+
+    def kernels(self) -> dict[str, str]:
+        """Digest of each kernel instance of the last build, by name."""
+        return {kernel["name"]: kernel["sha256"] for kernel in self.plan()["kernels"]}
+
+    def dispatch(self) -> str:
+        """Name of the forward dispatch; those of directions without kernels never change."""
+        (module,) = self.plan()["modules"]
+        (name,) = (
+            source["name"]
+            for source in module["sources"]
+            if (source["role"], source["direction"]) == ("dispatch", "fwd")
+        )
+        return str(name)
+
+
+def kernels_of(targets: list[str], names: set[str]) -> set[str]:
+    """The kernel instances that targets belong to: a target begins with its kernel's name."""
+    found = {target.rpartition(":")[2] for target in targets}
+    return {name for name in names if any(f == name or f.startswith(name + ".") for f in found)}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    directory = tmp_path_factory.mktemp("variants")
+    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as nested:
+        (nested.workspace / "MODULE.bazel").write_text(
+            f"""
+module(name = "variants")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{QOLA}")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", file = "//:it.toml")
+use_repo(qola, "qola_it")
+""",
+            encoding="utf-8",
+        )
+        (nested.workspace / "BUILD.bazel").write_text(
+            'load("@qola//rules:defs.bzl", "qola_library")\n'
+            f'qola_library(name = "it", library = "{LIBRARY}")\n',
+            encoding="utf-8",
+        )
+        yield Workspace(nested)
+
+
+def test_one_variant(workspace: Workspace) -> None:
+    """Prevents: a kernel compiled again for a change of the manifest that leaves it alone."""
+    everything = workspace.build(HEAD + FP16 + BF16)
+    before, dispatch = workspace.kernels(), workspace.dispatch()
+    assert kernels_of(everything, set(before)) == set(before)
+
+    again = workspace.build("# A comment.\n" + HEAD + FP16 + BF16)
+    assert again == [], "nothing a library is made of has changed"
+
+    changed = workspace.build(HEAD + FP16 + BF16_MASKED)
+    after = workspace.kernels()
+    new = {name for name, digest in after.items() if before.get(name) != digest}
+    assert new, "the variant was meant to change kernels"
+    assert set(before) & set(after), "and to leave others"
+    assert kernels_of(changed, {*before, *after}) == new
+    others = [target for target in changed if not kernels_of([target], new)]
+    names = sorted(target.rpartition(":")[2] for target in others)
+    assert names == [f"libmha_fwd.{dispatch}", "libmha_fwd.shared"]
+    # No action of a kernel beyond what the same kernel cost in the first build.
+    per_kernel = len([t for t in everything if kernels_of([t], set(before))]) / len(before)
+    assert len(changed) - len(others) == per_kernel * len(new)
+
+    removed = workspace.build(HEAD + FP16)
+    assert len(workspace.kernels()) < len(after)
+    names = sorted(target.rpartition(":")[2] for target in removed)
+    assert names == [f"libmha_fwd.{dispatch}", "libmha_fwd.shared"]
