@@ -17,6 +17,8 @@ from qola.tables import Table, duration, size
 
 SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
+#: In place of a direction, of what serves all directions of a library.
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             Compile(
                 f"{module.name}:{source.name}",
                 module.name,
-                "all",
+                ALL,
                 "dispatch, entry",
                 _source_cost(costs, source, groups),
                 True,
