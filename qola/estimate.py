@@ -18,6 +18,8 @@ from qola.tables import Table, duration, size
 
 SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
+#: In place of a direction, of what serves all directions of a library.
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             Compile(
                 f"{module.name}:{source.name}",
                 module.name,
-                "all",
+                ALL,
                 "dispatch, entry",
                 _source_cost(costs, source, groups),
                 True,
