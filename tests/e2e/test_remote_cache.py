@@ -25,7 +25,7 @@ from tests.e2e.nested_bazel import Bazel, count_spawns
 from tools.remote.nginx_cache import Settings, command, free_port, serving
 
 QOLA = Path(__file__).resolve().parents[2]
-NGINX = Path(os.environ.get("QOLA_TEST_NGINX", "nginx"))
+NGINX = Path(os.environ["QOLA_TEST_NGINX"])
 KERNELS = range(6)
 HIT = "remote cache hit"
 PASSWORD = "correct horse"
