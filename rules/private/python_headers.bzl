@@ -8,8 +8,8 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 
 cc_library(
     name = "headers",
-    hdrs = glob(["include/**/*.h"]),
-    includes = ["include"],
+    hdrs = glob(["include/**/*.h", "multiarch/**/*.h"], allow_empty = True),
+    includes = ["include", "multiarch"],
     visibility = ["//visibility:public"],
 )
 '''
@@ -31,6 +31,12 @@ qola: ToolchainError: no headers of Python
         ))
     rctx.watch(include.get_child("patchlevel.h"))
     rctx.symlink(include, "include")
+
+    # Debian's pyconfig.h includes that of the machine's kind by a path below
+    # /usr/include, which the compiler does not look into.
+    multiarch = include.dirname.get_child("x86_64-linux-gnu", include.basename)
+    if multiarch.exists:
+        rctx.symlink(multiarch, "multiarch/x86_64-linux-gnu/" + include.basename)
     rctx.file("BUILD.bazel", _BUILD, executable = False)
 
 python_headers = repository_rule(

@@ -52,7 +52,10 @@ def _places(ctx):
     common = ["-no-canonical-prefixes", "--sysroot={}/sysroot".format(root)]
     return struct(
         compile = common + [
+            # C++ without HIP has no use for it.
+            "--start-no-unused-arguments",
             "--rocm-path={}/rocm".format(root),
+            "--end-no-unused-arguments",
             "-resource-dir={}/resource".format(root),
         ],
         link = common + ["-L{}/rocm/lib".format(root)],
