@@ -9,8 +9,9 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
-from qola.estimate import Compile
+from qola.estimate import ALL, Compile
 
 #: The final task of each library; reads every object.
 LINK = "link"
@@ -24,7 +25,8 @@ class Task:
         name: unique among the tasks.
         seconds: of one core.
         after: names of tasks whose results it reads.
-        shared: names of inputs that a worker fetches once, for all tasks that read them.
+        shared: names of inputs that a worker fetches once, for all tasks that read them; one that
+            a task makes is waited for.
         input_bytes: inputs that no other task reads.
         output_bytes: its results.
     """
@@ -82,8 +84,9 @@ def bound(tasks: Sequence[Task], workers: int) -> float:
     All work spread evenly, or the longest chain of tasks that read each other's results.
     """
     chains: dict[str, float] = {}
+    waits = _predecessors(tasks)
     for task in _in_order(tasks):
-        chains[task.name] = task.seconds + max((chains[a] for a in task.after), default=0.0)
+        chains[task.name] = task.seconds + max((chains[a] for a in waits[task.name]), default=0.0)
     total = sum(task.seconds for task in tasks)
     return max(total / workers, max(chains.values(), default=0.0))
 
@@ -111,17 +114,18 @@ def simulate(
         ValueError: a task reads the result of none, or tasks wait for each other.
     """
     outputs = {task.name: task.output_bytes for task in tasks}
-    waiting = {task.name: len(task.after) for task in tasks}
+    waits = _predecessors(tasks)
+    waiting = {name: len(names) for name, names in waits.items()}
     readers: dict[str, list[Task]] = {}
     for task in _in_order(tasks):
-        for name in task.after:
+        for name in waits[task.name]:
             readers.setdefault(name, []).append(task)
     used = sorted({name for task in tasks for name in task.shared} - outputs.keys())
     sent = sum(shared_bytes[name] for name in used) + sum(task.input_bytes for task in tasks)
 
     sizes = {**outputs, **shared_bytes}
     offered = start = sent / network.client_rate
-    ready = deque(task for task in tasks if not task.after)
+    ready = deque(task for task in tasks if not waiting[task.name])
     idle = list(range(workers))
     running: list[tuple[float, int, str]] = []
     kept: list[set[str]] = [set() for _ in range(workers)]
@@ -149,6 +153,14 @@ def simulate(
     return Outcome(workers, wall, busy, fetched, sent + received)
 
 
+def _predecessors(tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:
+    """Return the tasks that each task waits for, by name."""
+    names = {task.name for task in tasks}
+    return {
+        task.name: (*task.after, *(name for name in task.shared if name in names)) for task in tasks
+    }
+
+
 def _in_order(tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks such that each stands after those it reads.
 
@@ -156,18 +168,14 @@ def _in_order(tasks: Sequence[Task]) -> list[Task]:
         ValueError: a task reads the result of none, or tasks wait for each other.
     """
     by_name = {task.name: task for task in tasks}
-    done: dict[str, Task] = {}
-    left = list(tasks)
-    while left:
-        ready = [task for task in left if all(name in done for name in task.after)]
-        if not ready:
-            missing = sorted({a for task in left for a in task.after} - by_name.keys())
-            raise ValueError(
-                f"no task {missing[0]}" if missing else f"{left[0].name} waits for itself"
-            )
-        done.update((task.name, task) for task in ready)
-        left = [task for task in left if task.name not in done]
-    return list(done.values())
+    waits = _predecessors(tasks)
+    missing = sorted({name for names in waits.values() for name in names} - by_name.keys())
+    if missing:
+        raise ValueError(f"no task {missing[0]}")
+    try:
+        return [by_name[name] for name in TopologicalSorter(waits).static_order()]
+    except CycleError as error:
+        raise ValueError(f"{error.args[1][0]} waits for itself") from None
 
 
 def tasks_of(
@@ -176,30 +184,46 @@ def tasks_of(
     shared: Sequence[str],
     source_bytes: float,
     link_rate: float,
+    headers: Sequence[Task] = (),
+    header_of: Mapping[str, str] | None = None,
 ) -> list[Task]:
-    """Return a plan's compiles and the links after them as tasks.
+    """Return a plan's compiles and the links after them as tasks, in Bazel's order.
 
     Args:
         compiles: of one plan.
         shared: names of what every compile reads: compiler, headers.
         source_bytes: size of one source.
         link_rate: bytes of objects a linker reads in a second.
+        headers: tasks that make precompiled headers.
+        header_of: the header that a compile waits for, by the compile's name.
     """
-    tasks: list[Task] = []
-    objects: dict[str, list[tuple[str, float, float]]] = {}
+    made: dict[str, list[Compile]] = {}
     for one in compiles:
-        size = one.cost.object_bytes
-        objects.setdefault(one.module, []).append((one.name, size, one.cost.linked_bytes))
-        tasks.append(Task(one.name, one.cost.cpu_seconds, (), tuple(shared), source_bytes, size))
-    for module, made in objects.items():
+        made.setdefault(one.module, []).append(one)
+    tasks = list(headers)
+    for listed in made.values():
+        # A library names its own sources before its kernel instances.
+        for one in sorted(listed, key=lambda c: c.direction != ALL):
+            after = (header_of or {}).get(one.name)
+            tasks.append(
+                Task(
+                    one.name,
+                    one.cost.cpu_seconds,
+                    (),
+                    (*shared, *([after] if after else [])),
+                    source_bytes,
+                    one.cost.object_bytes,
+                )
+            )
+    for module, listed in made.items():
         tasks.append(
             Task(
                 f"{LINK} {module}",
-                sum(size for _, size, _ in made) / link_rate,
-                tuple(name for name, _, _ in made),
+                sum(one.cost.object_bytes for one in listed) / link_rate,
+                tuple(one.name for one in listed),
                 tuple(shared),
                 0.0,
-                sum(linked for _, _, linked in made),
+                sum(one.cost.linked_bytes for one in listed),
             )
         )
     return tasks

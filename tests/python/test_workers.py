@@ -34,7 +34,7 @@ def test_a_task_waits_for_what_it_reads() -> None:
     ("tasks", "message"),
     [
         ([Task("a", 1, after=("nothing",))], "no task nothing"),
-        ([Task("a", 1, after=("b",)), Task("b", 1, after=("a",))], "a waits for itself"),
+        ([Task("a", 1, after=("b",)), Task("b", 1, after=("a",))], "(a|b) waits for itself"),
     ],
 )
 def test_tasks_that_never_run_are_refused(tasks: list[Task], message: str) -> None:
@@ -88,16 +88,36 @@ def test_within_the_bounds_of_list_scheduling(seed: int) -> None:
     assert simulate(tasks, workers, INSTANT, {}) == found
 
 
+def test_a_header_that_a_task_makes_is_fetched_once() -> None:
+    """Prevents: a precompiled header that is free, or that every kernel fetches anew."""
+    network = Network(worker_rate=10, client_rate=float("inf"))
+    tasks = [Task("pch", 5, output_bytes=100), *(Task(k, 1, shared=("pch",)) for k in "abc")]
+    # Making and storing it, then one fetch and three kernels.
+    assert wall(tasks, 1, network) == 5 + 10 + 10 + 3
+    assert bound(tasks, 9) == 6
+
+
 def test_links_come_last() -> None:
     """Prevents: a build that ends before its libraries are linked."""
     cost = Cost(30, 4, 1000, 800)
     compiles = [
         Compile("fwd:a", "libmha_fwd", "fwd", "fwd", cost, True),
+        Compile("fwd:api", "libmha_fwd", "all", "dispatch, entry", cost, True),
         Compile("bwd:b", "libmha_bwd", "bwd", "dq_dk_dv", cost.for_archs(2), True),
     ]
     tasks = tasks_of(compiles, shared=["sdk"], source_bytes=5, link_rate=100)
-    assert [task.name for task in tasks] == ["fwd:a", "bwd:b", "link libmha_fwd", "link libmha_bwd"]
-    assert [task.seconds for task in tasks] == [30, 56, 10, 20]
-    assert tasks[3].after == ("bwd:b",)
-    assert tasks[3].output_bytes == 1600
-    assert wall(tasks, 2, INSTANT, sdk=0) == 56 + 20
+    names = [task.name for task in tasks]
+    assert names == ["fwd:api", "fwd:a", "bwd:b", "link libmha_fwd", "link libmha_bwd"]
+    assert [task.seconds for task in tasks] == [30, 30, 56, 20, 20]
+    assert set(tasks[3].after) == {"fwd:api", "fwd:a"}
+    assert tasks[4].output_bytes == 1600
+    assert wall(tasks, 2, INSTANT, sdk=0) == 30 + 56 + 20
+    warm = tasks_of(
+        compiles,
+        shared=["sdk"],
+        source_bytes=5,
+        link_rate=100,
+        headers=[Task("pch", 10)],
+        header_of={"bwd:b": "pch"},
+    )
+    assert wall(warm, 9, INSTANT, sdk=0) == 10 + 56 + 20
