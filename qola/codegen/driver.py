@@ -145,7 +145,7 @@ def _write_family(out: Path, direction: str, family: Family) -> dict[str, Any]:
         "sister": family.sister,
         "size": family.size,
         "file": f"warm/{name}",
-        "sha256": _write(out / "warm", name, family.header),
+        "sha256": write_if_changed(out / "warm" / name, family.header),
     }
 
 

@@ -13,10 +13,13 @@ def _device(arch, family):
     return "pass/" + "/".join([arch] + ([family] if family else []))
 
 def _declare_passes(kernels, family_of, **kwargs):
-    for archs in {tuple(archs): None for archs in kernels.values()}:
-        # A library restricted to some archs has only these archs' defines.
-        for some in [archs] + [[arch] for arch in archs if len(archs) > 1]:
-            hip_pass(name = _host(some), archs = some, header = "headers.hpp", **kwargs)
+    # A library restricted to some archs has only these archs' defines.
+    for name, archs in {
+        _host(some): some
+        for archs in kernels.values()
+        for some in [archs] + [[arch] for arch in archs]
+    }.items():
+        hip_pass(name = name, archs = archs, header = "headers.hpp", **kwargs)
     for arch, family in {
         (arch, family_of.get(name, "")): None
         for name, archs in kernels.items()

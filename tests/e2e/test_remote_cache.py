@@ -66,6 +66,7 @@ def write_workspace(directory: Path) -> None:
     (directory / "MODULE.bazel").write_text(MODULE, encoding="utf-8")
     (directory / ".bazelrc").write_text(BAZELRC, encoding="utf-8")
     (directory / "BUILD.bazel").write_text(BUILD, encoding="utf-8")
+    (directory / "headers.hpp").write_text('#include "scale.hpp"\n', encoding="utf-8")
     (directory / "scale.hpp").write_text("#define SCALE 1.0f\n", encoding="utf-8")
     for number in KERNELS:
         text = KERNEL.format(number=number)
