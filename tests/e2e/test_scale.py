@@ -103,10 +103,10 @@ def test_the_graph_grows_with_the_kernels(graphs: tuple[Bazel, Graph, Graph]) ->
     _, small, large = graphs
     more = large.kernels - small.kernels
     assert more > 500
-    # A source, a rule that makes its object and a cc_library around that.
-    assert 2 * more <= large.targets - small.targets <= 3.2 * more
+    # A source, a rule that makes its object and a cc_library around that; precompiled headers.
+    assert 2 * more <= large.targets - small.targets <= 3.5 * more
     # Device pass, host pass and the archive that is declared and never made.
-    assert more <= large.actions - small.actions <= 3.2 * more
+    assert more <= large.actions - small.actions <= 3.5 * more
 
 
 def test_nothing_is_analysed_twice(graphs: tuple[Bazel, Graph, Graph]) -> None:
