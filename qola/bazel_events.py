@@ -44,7 +44,7 @@ class FailedAction:
     @property
     def name(self) -> str:
         """Name of the target alone: for a kernel instance its own."""
-        return self.label.rpartition(":")[2]
+        return self.label.rpartition(":")[2].removesuffix(".object")
 
 
 @dataclass(frozen=True)

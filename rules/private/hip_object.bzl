@@ -1,6 +1,7 @@
 """hip_object: one HIP source as an object file, by a device pass for each arch and a host pass."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load(":hip_pass.bzl", "HipPassInfo")
 
 # Measured peaks (docs/split-compilation.md), in MB.
@@ -76,9 +77,40 @@ def _host(ctx, info, code_objects):
     )
     return object
 
+def _whole(ctx, info):
+    object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")
+    args = _command(ctx, info)
+    if ctx.attr._compress[BuildSettingInfo].value:
+        args.add("--offload-compress")
+    args.add("-o", object)
+    ctx.actions.run(
+        arguments = [args],
+        env = info.env,
+        executable = info.compiler,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = _inputs(ctx, info),
+        mnemonic = "QolaCompile",
+        outputs = [object],
+        progress_message = "Compiling " + ctx.attr.cuid,
+        resource_set = _device_resources,
+    )
+    return object
+
+def _linking(ctx, info, object):
+    context, _ = cc_common.create_linking_context_from_compilation_outputs(
+        name = ctx.attr.cuid,
+        actions = ctx.actions,
+        cc_toolchain = info.cc_toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
+        disallow_dynamic_library = True,
+        feature_configuration = info.feature_configuration,
+    )
+    return CcInfo(linking_context = context)
+
 def _hip_object_impl(ctx):
+    split = ctx.attr._split[BuildSettingInfo].value
     code_objects = {}
-    for target in ctx.attr.device:
+    for target in ctx.attr.device if split else []:
         info = target[HipPassInfo]
         if not info.arch or info.arch in code_objects:
             fail("{}: {} is no device pass of another arch than {}".format(ctx.label, target.label, code_objects.keys()))
@@ -86,8 +118,9 @@ def _hip_object_impl(ctx):
     host = ctx.attr.host[HipPassInfo]
     if host.arch:
         fail("{}: {} is a device pass, not one for the host".format(ctx.label, ctx.attr.host.label))
-    object = _host(ctx, host, code_objects)
+    object = _host(ctx, host, code_objects) if split else _whole(ctx, host)
     return [
+        _linking(ctx, host, object),
         DefaultInfo(files = depset([object])),
         OutputGroupInfo(code_objects = depset(code_objects.values())),
     ]
@@ -100,6 +133,7 @@ hip_object = rule(
         "host": attr.label(doc = "The hip_pass for the host.", mandatory = True, providers = [HipPassInfo]),
         "src": attr.label(allow_single_file = [".cpp"], doc = "The source.", mandatory = True),
         "_compress": attr.label(default = "//:compress"),
+        "_split": attr.label(default = "//:split_compile"),
         "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
     },
     doc = """One HIP source as one position-independent object, compiled in passes.
@@ -108,5 +142,10 @@ What the compiler's driver does in one command is here an action for each arch,
 which makes a code object, and one for the host, which bundles the code objects
 and embeds them: each pass has its own precompiled header, and its own cache
 entry. The output group `code_objects` has the former.
+
+It is linked as it is, through CcInfo: a cc_library around each of 21,800 would
+double what Bazel's analysis costs (bench/scale.py).
 """,
+    fragments = ["cpp"],
+    provides = [CcInfo],
 )

@@ -1,5 +1,6 @@
 """hip_pass: one pass of a HIP compile, for the host or for one arch, with its precompiled header."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
@@ -12,7 +13,9 @@ HipPassInfo = provider(
         "arch": "the arch of a device pass, empty for the host pass.",
         "bundler": "path of clang-offload-bundler.",
         "compiler": "path of the compiler.",
+        "cc_toolchain": "the C++ toolchain of the pass.",
         "env": "dict: environment of the actions.",
+        "feature_configuration": "its features for the pass.",
         "inputs": "depset of File: what a compile reads besides the source and the precompiled header.",
         "pch": "File, the precompiled header; None without one.",
         "tools": "depset of File: the compiler, as far as it is among the inputs.",
@@ -31,12 +34,12 @@ _PCH_MEMORY = 1200
 def _pch_resources(_os, _inputs):
     return {"cpu": 1, "memory": _PCH_MEMORY}
 
-def _pass_flags(arch, archs):
+def _pass_flags(arch, archs, split):
     # Some flags of a whole compile are for its other pass.
     quiet = ["-Wno-unused-command-line-argument"]
     if arch:
         return ["--offload-arch=" + arch, "--cuda-device-only", "--no-gpu-bundle-output"] + quiet
-    return ["--offload-arch=" + arch for arch in archs] + ["--cuda-host-only"] + quiet
+    return ["--offload-arch=" + arch for arch in archs] + (["--cuda-host-only"] if split else []) + quiet
 
 def _argv(ctx, toolchain, features, context):
     archs = [ctx.attr.arch] if ctx.attr.arch else ctx.attr.archs
@@ -48,7 +51,7 @@ def _argv(ctx, toolchain, features, context):
         preprocessor_defines = depset(defines.keys()),
         system_include_directories = context.system_includes,
         use_pic = True,
-        user_compile_flags = _pass_flags(ctx.attr.arch, ctx.attr.archs) + ctx.attr.copts,
+        user_compile_flags = _pass_flags(ctx.attr.arch, ctx.attr.archs, ctx.attr._split[BuildSettingInfo].value) + ctx.attr.copts,
     )
     return struct(
         env = cc_common.get_environment_variables(
@@ -103,7 +106,7 @@ def _hip_pass_impl(ctx):
     compiler = cc_common.get_tool_for_action(action_name = ACTION_NAMES.cpp_compile, feature_configuration = features)
     command = _argv(ctx, toolchain, features, context)
     pch = None
-    if ctx.file.header:
+    if ctx.file.header and (ctx.attr.arch or ctx.attr._split[BuildSettingInfo].value):
         pch = _precompile(ctx, compiler, command.flags, command.env, [context.headers, toolchain.all_files])
 
     return [
@@ -111,6 +114,8 @@ def _hip_pass_impl(ctx):
         HipPassInfo(
             arch = ctx.attr.arch,
             argv = command.flags,
+            cc_toolchain = toolchain,
+            feature_configuration = features,
             bundler = cc_common.get_tool_for_action(action_name = OFFLOAD_BUNDLE, feature_configuration = features),
             compiler = compiler,
             env = command.env,
@@ -130,6 +135,7 @@ hip_pass = rule(
         "deps": attr.label_list(doc = "header_set targets.", providers = [CcInfo]),
         "header": attr.label(allow_single_file = True, doc = "The header to precompile; without one, every source reads its headers."),
         "warm": attr.bool(doc = "Also keep the templates that `header` instantiates."),
+        "_split": attr.label(default = "//:split_compile"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     doc = """One pass of the compile of HIP sources: for the host, or for one arch.

@@ -1,8 +1,9 @@
 """kernel_instances: the cc_library targets of one direction's kernel instances."""
 
+load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":archs.bzl", "by_archs")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":hip_library.bzl", "DEBUG_FLAGS", "hip_library")
+load(":hip_library.bzl", "DEBUG_FLAGS")
 load(":hip_object.bzl", "hip_object")
 load(":hip_pass.bzl", "hip_pass")
 
@@ -36,11 +37,14 @@ def _declare_passes(kernels, family_of, **kwargs):
 def _always(archs, value_of):
     return value_of(archs)
 
+# Each of its names is a key of `kernels`.
+# buildifier: disable=unnamed-macro
 def kernel_instances(kernels, headers, copts = [], families = {}, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance.
 
-    This macro expands to a hip_library and a hip_object for each of `kernels`:
-    a target for each kernel is what makes one changed kernel one recompile.
+    This macro expands to a hip_object, NAME.object, and a cc_library around it,
+    NAME, for each of `kernels`: a target for each kernel is what makes one
+    changed kernel one recompile.
     With them comes a hip_pass for each arch and family, and for the host.
 
     Args:
@@ -73,17 +77,19 @@ def kernel_instances(kernels, headers, copts = [], families = {}, visibility = [
             exec_properties = EXEC_PROPERTIES,
             device = select(archs, lambda on: [":" + _device(arch, family) for arch in on]),
             host = select(archs, lambda on: ":" + _host(on)),
-            target_compatible_with = [Label("//rules/rocm:rocm")],
-        )
-        hip_library(
-            name = name,
-            src = name + ".cpp",
-            archs = archs,
-            copts = copts,
-            object = ":{}.object".format(name),
             # Several manifests link the same kernel, each into a library of its
             # own whose symbols do not meet.
             tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],
+            target_compatible_with = [Label("//rules/rocm:rocm")],
             visibility = visibility,
-            deps = [headers],
+        )
+
+        # For whoever builds or links one kernel; libraries link the object.
+        cc_library(
+            name = name,
+            srcs = [name + ".object"],
+            exec_properties = EXEC_PROPERTIES,
+            linkstatic = True,
+            target_compatible_with = [Label("//rules/rocm:rocm")],
+            visibility = visibility,
         )

@@ -81,7 +81,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             )
             parts[key] = parts[key] + [embedded]
         parts[key] = parts[key] + [
-            label
+            # The object itself, not the cc_library around it.
+            label + ".object"
             for wanted, labels in kernels.items()
             if [arch for arch in wanted.split(" ") if arch in on]
             for label in labels

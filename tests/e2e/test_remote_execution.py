@@ -101,7 +101,8 @@ def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("\n".join(["", *config, ""]))
         found = instance.run("query", "filter('//fwd:fmha', deps(@qola_left//:libmha_fwd))")
-        kernel = min(k for k in found.stdout.split() if k.endswith("_gfx950"))
+        objects = [k for k in found.stdout.split() if k.endswith("_gfx950.object")]
+        kernel = min(objects).removesuffix(".object")
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel))
         write(instance, "peek", PEEK)

@@ -2,7 +2,7 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 
-_MNEMONICS = ["CppCompile", "CppLink", "QolaDevice", "QolaHost", "QolaPch"]
+_MNEMONICS = ["CppCompile", "CppLink", "QolaCompile", "QolaDevice", "QolaHost", "QolaPch"]
 
 _EDGES = ["library", "deps", "srcs", "device", "host"]
 
@@ -56,7 +56,7 @@ def _archs_of(argv):
 def _kernel_argv_test_impl(ctx):
     """Prevents: a kernel is compiled for the wrong arch, without AITER's flags, or with a path in its id."""
     env = analysistest.begin(ctx)
-    argv = _actions(env, "CppCompile", "kernel_gfx950").argv
+    argv = _actions(env, "QolaCompile", "kernel_gfx950").argv
     _has_all(env, argv, [
         "--offload-arch=gfx950",
         "-D__Float4_e2m1fn_x2",
@@ -73,7 +73,7 @@ def _kernel_argv_test_impl(ctx):
     asserts.equals(env, ["--offload-arch=gfx950"], archs)
     for flag in argv:
         asserts.false(env, flag.startswith("/") or "=/" in flag, "a place on this machine: " + flag)
-    neutral = _actions(env, "CppCompile", "kernel_neutral").argv
+    neutral = _actions(env, "QolaCompile", "kernel_neutral").argv
     archs = [flag for flag in neutral if flag.startswith("--offload-arch")]
     asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs)
     return analysistest.end(env)
