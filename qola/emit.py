@@ -195,6 +195,7 @@ def kernel_build_file(
     plan: Mapping[str, Any],
     package: str,
     archs: Mapping[str, tuple[str, ...]],
+    families: Mapping[str, Sequence[str]],
     *,
     sources: str,
     aiter: str,
@@ -206,6 +207,7 @@ def kernel_build_file(
             those of all that do.
         package: its name.
         archs: archs of each kernel instance, in the order to write.
+        families: the kernel instances of each family that has a warm precompiled header.
         sources: where it came from, for the first line.
         aiter: repository of the AITER tree.
     """
@@ -217,6 +219,7 @@ def kernel_build_file(
             "kernel_instances",
             {
                 "copts": _list(settings["copts"], 4),
+                **({"families": _dict_of_lists(families)} if families else {}),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),
             },

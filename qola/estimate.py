@@ -6,13 +6,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
 from qola.plan import Plan, PlannedKernel, PlannedSource
+from qola.precompile import PrecompileCost
 from qola.tables import Table, duration, size
 
 SCHEMA = 1
@@ -62,11 +63,13 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
+        precompiled: (direction, role) to what a warm precompiled header costs and saves.
         source: what was measured where, in words.
     """
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
     dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
+    precompiled: Mapping[tuple[str, str], PrecompileCost]
     source: str
 
 
@@ -180,6 +183,12 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
         return Costs(
             _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
             _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
+            {
+                (e["direction"], e["role"]): PrecompileCost(
+                    *(float(e[field.name]) for field in fields(PrecompileCost))
+                )
+                for e in data.get("precompiled", [])
+            },
             f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

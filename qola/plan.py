@@ -48,6 +48,7 @@ class PlannedKernel:
         sha256: digest of the source file.
         fields: what CK knows of it (dtype, hdim_q, mode, mask, ...).
         variants: indices of the variants that ask for it; empty when the receipt alone does.
+        family: name of the family whose warm precompiled header it is compiled with; "" for none.
     """
 
     name: str
@@ -58,6 +59,26 @@ class PlannedKernel:
     sha256: str
     fields: Mapping[str, str | int | bool | None]
     variants: tuple[int, ...]
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedFamily:
+    """Kernel instances of a package that share a warm precompiled header.
+
+    Attributes:
+        name: what they have in common.
+        package: package of the kernel repository.
+        sister: the kernel instance that the header is made of, planned or not.
+        file: path of the header in the manifest's repository.
+        sha256: digest of that file.
+    """
+
+    name: str
+    package: str
+    sister: str
+    file: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -142,6 +163,7 @@ class Plan:
         configs: tuning data for a bundle, files of the tree, relative, sorted.
         licenses: license texts for a bundle, files of the tree, relative, sorted.
         python_modules: the modules that Python imports.
+        families: kernel instances that share a warm precompiled header, by package and name.
     """
 
     name: str
@@ -158,6 +180,7 @@ class Plan:
     configs: tuple[str, ...]
     licenses: tuple[str, ...]
     python_modules: tuple[PythonModule, ...] = ()
+    families: tuple[PlannedFamily, ...] = ()
 
 
 @dataclass(frozen=True)

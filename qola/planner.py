@@ -15,6 +15,7 @@ from qola.codegen.asm_domain import domain_header
 from qola.digest import sha256_of_text, write_if_changed
 from qola.entry_points import ENTRIES, parameters
 from qola.errors import AiterError, CodegenError, Finding, PlanError
+from qola.estimate import load_costs
 from qola.headers import closure, includes
 from qola.include_dirs import include_dirs
 from qola.manifest import ModuleSpec
@@ -23,12 +24,14 @@ from qola.plan import (
     HeaderSet,
     KernelPackage,
     Plan,
+    PlannedFamily,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
     library_file,
 )
 from qola.plan_request import Request, check, configure, resolve_archs
+from qola.precompile import warm_families
 from qola.python_module import plan_python_module
 
 __all__ = ["Request", "build_plan", "explain", "include_dirs"]
@@ -74,7 +77,7 @@ def build_plan(
             pool.map(lambda spec: _generate(request, spec, archs, output), _attention(request))
         )
     warnings += [w for module in generated for w in module.kernels.warnings]
-    header_sets, packages, kernels, modules = _assemble(request, archs, generated, output)
+    header_sets, packages, kernels, modules, families = _assemble(request, archs, generated, output)
     python_modules = tuple(
         plan_python_module(
             request.tree,
@@ -101,6 +104,7 @@ def build_plan(
         header_sets=header_sets,
         kernels=kernels,
         modules=modules,
+        families=families,
         python_modules=python_modules,
         warnings=tuple(warnings),
         inputs=_inputs(
@@ -231,7 +235,10 @@ def _assemble(
     dict[str, KernelPackage],
     tuple[PlannedKernel, ...],
     tuple[PlannedModule, ...],
+    tuple[PlannedFamily, ...],
 ]:
+    precompiled = load_costs().precompiled
+    families: list[PlannedFamily] = []
     header_sets: dict[str, HeaderSet] = {}
     packages: dict[str, KernelPackage] = {}
     kernels: list[PlannedKernel] = []
@@ -240,12 +247,23 @@ def _assemble(
         copts = module.config.flags_hip
         unchanged = request.tree.module(module.spec.name)
         own: list[int] = []
+        warm = warm_families(module.kernels.families, precompiled)
         for group in sorted({_group(kernel) for kernel in module.kernels.kernels}):
             instances = [k for k in module.kernels.kernels if _group(k) == group]
             files = [output / module.spec.name / k.file for k in instances]
             header_sets[group] = _header_set(request.tree, module.config, group, files)
             package = _package_name(group, archs, module.config, unchanged)
             packages[package] = KernelPackage(copts, group)
+            families += [
+                PlannedFamily(
+                    name=warm[name].name,
+                    package=package,
+                    sister=warm[name].sister,
+                    file=f"{module.spec.name}/{warm[name].file}",
+                    sha256=warm[name].sha256,
+                )
+                for name in sorted({k.family for k in instances} & warm.keys())
+            ]
             for kernel in instances:
                 own.append(len(kernels))
                 kernels.append(
@@ -258,6 +276,7 @@ def _assemble(
                         sha256=kernel.sha256,
                         fields=dict(kernel.fields),
                         variants=kernel.kept_by,
+                        family=kernel.family if kernel.family in warm else "",
                     )
                 )
         sources = tuple(
@@ -294,7 +313,13 @@ def _assemble(
             )
         )
     ordered = tuple(header_sets[name] for name in sorted(header_sets))
-    return ordered, dict(sorted(packages.items())), tuple(kernels), tuple(modules)
+    return (
+        ordered,
+        dict(sorted(packages.items())),
+        tuple(kernels),
+        tuple(modules),
+        tuple(sorted(families, key=lambda family: (family.package, family.name))),
+    )
 
 
 def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from qola import emit
 from qola.aiter import read_tree
 from qola.archs import split
+from qola.codegen.families import headers_text
 from qola.digest import sha256_of_text, write_if_changed
 from qola.errors import Finding, PlanError
 from qola.manifest import load
@@ -105,34 +106,69 @@ def kernel_repository(args: argparse.Namespace) -> None:
                 kernel["name"], {**kernel, "plan": plan, "root": path.parent}
             )
     _check_agreement(plans)
+    warm = _families(plans)
     for package, kernels in sorted(merged.items()):
         settings = _settings([p for p in plans.values() if package in p["packages"]], package)
         archs = {name: tuple(kernel["archs"]) for name, kernel in sorted(kernels.items())}
+        families: dict[str, list[str]] = {}
+        for name, kernel in sorted(kernels.items()):
+            if kernel["family"]:
+                families.setdefault(kernel["family"], []).append(name)
         text = emit.kernel_build_file(
             settings,
             package,
             archs,
+            dict(sorted(families.items())),
             sources=f"the plans of {names}",
             aiter=args.aiter_repository,
         )
         write_if_changed(args.output / package / "BUILD.bazel", text)
-        for name, kernel in kernels.items():
+        texts = {}
+        for name, kernel in sorted(kernels.items()):
             module = _module_of(kernel["plan"], kernel)
             source = kernel["root"] / module / "kernels" / f"{name}.cpp"
-            text = source.read_text(encoding="utf-8")
-            if sha256_of_text(text) != kernel["sha256"]:
-                raise PlanError(
-                    Finding(
-                        str(source),
-                        "another text than the plan's digest says",
-                        kernel["sha256"],
-                        "bazel fetch --force plans anew",
-                    )
-                )
-            write_if_changed(args.output / package / f"{name}.cpp", text)
+            texts[name] = _read(source, kernel["sha256"])
+            write_if_changed(args.output / package / f"{name}.cpp", texts[name])
+        write_if_changed(args.output / package / "headers.hpp", headers_text(texts.values()))
+        for name in families:
+            header = _read(*warm[package, name])
+            write_if_changed(args.output / package / "warm" / f"{name}.hpp", header)
     write_if_changed(
         args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n"
     )
+
+
+def _read(file: Path, sha256: str) -> str:
+    """Reads a generated file.
+
+    Raises:
+        PlanError: it is not the one that was planned.
+    """
+    text = file.read_text(encoding="utf-8")
+    if sha256_of_text(text) != sha256:
+        raise PlanError(
+            Finding(
+                str(file),
+                "another text than the plan's digest says",
+                sha256,
+                "bazel fetch --force plans anew",
+            )
+        )
+    return text
+
+
+def _families(plans: Mapping[Path, Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Path, str]]:
+    """Returns the header of each family, by package and name, with its digest.
+
+    Manifests of several receipts may have several sisters for a family; one will do.
+    """
+    headers: dict[tuple[str, str], tuple[str, Path, str]] = {}
+    for path, plan in plans.items():
+        for family in plan["families"]:
+            key = (family["package"], family["name"])
+            header = (family["sister"], path.parent / family["file"], family["sha256"])
+            headers[key] = min(headers.get(key, header), header)
+    return {key: (file, sha256) for key, (_, file, sha256) in headers.items()}
 
 
 def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:

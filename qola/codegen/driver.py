@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from qola.codegen.ck_batch_prefill import BatchPrefillAdapter
 from qola.codegen.ck_bwd import BwdAdapter
 from qola.codegen.ck_fwd import FwdAdapter
 from qola.codegen.ck_fwd_splitkv import FwdSplitKvAdapter
+from qola.codegen.families import Family, family_name, find_families
 from qola.codegen.hazards import DispatchRow, find_hazards
 from qola.codegen.predicates import Wanted
 from qola.codegen.receipts import OPS
@@ -74,6 +75,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             indices.update(w.index for w in keepers[row.key] if w.index >= 0)
 
     out = Path(request["out_dir"])
+    families = _families(selector, [kernel for kernel, _ in kept.values()])
     kernels = [
         {
             "name": kernel.name,
@@ -84,6 +86,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             "sha256": write_if_changed(out / "kernels" / f"{kernel.name}.cpp", kernel.render()),
             "fields": dict(kernel.fields),
             "kept_by": sorted(indices),
+            "family": name if (name := family_name(kernel)) in families else "",
         }
         for kernel, indices in kept.values()
     ]
@@ -111,6 +114,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     counts = {str(w.index): sum(w in keepers[row.key] for row in rows) for w in wanted}
     return {
         "kernels": kernels,
+        "families": [_write_family(out, direction, family) for family in families.values()],
         "sources": sources,
         "findings": [asdict(f) for f in findings],
         "counts": counts,
@@ -122,6 +126,26 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "unserved": {str(w.index): selector.hdims[w.index][1] for w in wanted},
         "buckets": sorted({row.bucket for row in selector.rows}),
         "explanations": _explain(selector, kept, tags, request) if request["explain"] else [],
+    }
+
+
+def _families(selector: Selector, kept: Sequence[Kernel]) -> dict[str, Family]:
+    """Return the families of the kernels that are kept, with sisters from all there are."""
+    offered = [kernel for row in [*selector.rows, *selector.outside] for kernel in row.kernels]
+    return find_families([*offered, *(kernel for kernel, _ in selector.loose().values())], kept)
+
+
+def _write_family(out: Path, direction: str, family: Family) -> dict[str, Any]:
+    """Write a family's header and return what describes it."""
+    name = f"{family.name}.hpp"
+    return {
+        "name": family.name,
+        "direction": direction,
+        "role": family.role,
+        "sister": family.sister,
+        "size": family.size,
+        "file": f"warm/{name}",
+        "sha256": write_if_changed(out / "warm" / name, family.header),
     }
 
 

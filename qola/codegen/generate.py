@@ -20,6 +20,7 @@ from qola.codegen.receipts import FAMILIES, family_of, known_receipts, native_re
 from qola.codegen.types import (
     Explanation,
     GeneratedSource,
+    KernelFamily,
     KernelInstance,
     KernelSet,
     Selection,
@@ -72,7 +73,7 @@ def generate(
     directions, entries, v3 = _sort_generators(tree, module)
     wanted = _wanted(tree, module, selection, directions)
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
-    for folder in ("kernels", *folders.values()):
+    for folder in ("kernels", "warm", *folders.values()):
         (out_dir / folder).mkdir(parents=True, exist_ok=True)
     answers = _run_directions(tree, selection, directions, wanted, folders, out_dir, explain)
     own = next(iter(directions))
@@ -97,6 +98,7 @@ def generate(
     kernels = tuple(_kernel(k) for a in answers.values() for k in a["kernels"])
     return KernelSet(
         kernels=kernels + asm.kernels,
+        families=tuple(KernelFamily(**f) for a in answers.values() for f in a["families"]),
         sources=tuple(sources),
         code_objects=asm.code_objects,
         warnings=(*findings, *asm.findings),

@@ -5,6 +5,12 @@ load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
 load(":archs.bzl", "by_archs")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
 
+# Line tables, where --@qola//rules/rocm:debug asks for them.
+DEBUG_FLAGS = select({
+    Label("//rules/rocm:debug_enabled"): ["-gline-tables-only"],
+    "//conditions:default": [],
+})
+
 def _offload(archs):
     return ["--offload-arch=" + arch for arch in archs]
 
@@ -15,7 +21,7 @@ def _defines(archs):
         for define in ARCH_DEFINES.get(arch, [])
     }.keys())
 
-def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, **kwargs):
+def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, object = None, **kwargs):
     """Compiles one source for the given archs and no other.
 
     Args:
@@ -28,6 +34,8 @@ def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tag
       deps: header_set and cc_library targets.
       tags: tags of the target.
       fixed_archs: compile for all of `archs`, whatever --@qola//:archs says.
+      object: label of a hip_object of the same source, which takes the place
+        of compiling it here unless --@qola//:split_compile is off.
       **kwargs: further attributes of cc_library.
     """
 
@@ -35,15 +43,15 @@ def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tag
     select_archs = len(archs) > 1 and not fixed_archs
     cc_library(
         name = name,
-        srcs = [src],
+        srcs = select({
+            Label("//rules/private:split_compile_enabled"): [object],
+            "//conditions:default": [src],
+        }) if object else [src],
         copts = (by_archs(archs, _offload) if select_archs else _offload(archs)) + [
             # Not derived from the path: two objects with the same id define
             # the same symbol, and a path would make the bytes depend on it.
             "-cuid=" + name,
-        ] + copts + select({
-            Label("//rules/rocm:debug_enabled"): ["-gline-tables-only"],
-            "//conditions:default": [],
-        }),
+        ] + copts + DEBUG_FLAGS,
         exec_properties = EXEC_PROPERTIES,
         features = ["aiter"],
         # Bazel would compile each source a second time without -fPIC.

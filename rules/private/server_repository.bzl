@@ -4,7 +4,7 @@ load(":debian_packages.bzl", "fetch_packages")
 
 _BUILD = '''# Written by @qola//rules/private:server_repository.bzl.
 
-exports_files(["{group}.packages"])
+exports_files(["{group}.packages"] + glob(["{group}/**"]))
 
 filegroup(
     name = "files",

@@ -81,3 +81,6 @@ AMD_CLANG_ONLY = [["-mllvm", "-amdgpu-function-calls=false"]]
 ARCH_DEFINES = {
     "gfx950": ["__Float4_e2m1fn_x2"],
 }
+
+# Name of the action that puts code objects of several archs into one file.
+OFFLOAD_BUNDLE = "qola-offload-bundle"

@@ -52,6 +52,7 @@ ALIASES = {
 }
 
 # Everything ldd names for clang, lld and the bundler; libLLVM and libclang-cpp are the compiler.
+# libjemalloc: clang's allocator, below.
 LIBRARIES = (
     LOADER,
     "libLLVM.so.22.1",
@@ -61,6 +62,7 @@ LIBRARIES = (
     "libedit.so.2",
     "libffi.so.8",
     "libgcc_s.so.1",
+    "libjemalloc.so.2",
     "libm.so.6",
     "libmd.so.0",
     "libstdc++.so.6",
@@ -162,9 +164,16 @@ GCC_FILES = (
 WRAPPER = """#!/bin/sh
 d=${{0%/*}}/..
 PATH=$d/bin
-exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib:$d/lib-tools" \\
-  --argv0 "$0" "$d/libexec/{program}" "$@"
+{allocator}exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib:$d/lib-tools" \\
+  {preload}--argv0 "$0" "$d/libexec/{program}" "$@"
 """
+
+# A compile allocates and frees small objects by the million: jemalloc with huge pages and without
+# giving memory back is 13% faster than libc's allocator (docs/split-compilation.md).
+ALLOCATOR = """MALLOC_CONF=thp:always,metadata_thp:always,narenas:1,dirty_decay_ms:-1
+export MALLOC_CONF
+"""
+PRELOAD = """--preload "$d/lib/libjemalloc.so.2" """
 
 
 class LayoutError(Exception):
@@ -173,7 +182,13 @@ class LayoutError(Exception):
 
 def wrapper(program: str) -> str:
     """The script that starts a program of libexec/."""
-    return WRAPPER.format(loader=LOADER, program=program)
+    compiler = program == "clang"
+    return WRAPPER.format(
+        allocator=ALLOCATOR if compiler else "",
+        loader=LOADER,
+        preload=PRELOAD if compiler else "",
+        program=program,
+    )
 
 
 def is_foreign(name: str) -> bool:

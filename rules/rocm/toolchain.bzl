@@ -18,11 +18,11 @@ def rocm_cc_toolchain(name, tools, compiler_files = None, linker_files = None, t
     """
     scripts = name + "_scripts"
     native.filegroup(name = scripts, srcs = native.glob(["*.sh"], allow_empty = True))
-    native.filegroup(name = name + "_all", srcs = [f for f in [compiler_files, linker_files, tool_files] if f] + [scripts])
     rocm_toolchain_config(name = name + "_config", tools = tools, **kwargs)
     cc_toolchain(
         name = name,
-        all_files = name + "_all",
+        # Read by rules of qola's own that compile, and by nothing that links.
+        all_files = compiler_files or scripts,
         ar_files = tool_files or scripts,
         as_files = compiler_files or scripts,
         compiler_files = compiler_files or scripts,

@@ -3,15 +3,17 @@
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load(
     "@rules_cc//cc:cc_toolchain_config_lib.bzl",
+    "action_config",
     "env_entry",
     "env_set",
     "feature",
     "flag_group",
     "flag_set",
+    "tool",
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common")
-load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS")
+load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "OFFLOAD_BUNDLE")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
 _ASSEMBLE = [ACTION_NAMES.assemble, ACTION_NAMES.preprocess_assemble]
@@ -104,11 +106,21 @@ def _features(ctx):
         ),
     ]
 
+def _action_configs(ctx):
+    # The bundler is where objcopy is: in the directory of LLVM's programs.
+    directory = ctx.attr.tools["objcopy"].rpartition("/")[0]
+    return [action_config(
+        action_name = OFFLOAD_BUNDLE,
+        enabled = True,
+        tools = [tool(path = directory + "/clang-offload-bundler" if directory else ctx.attr.tools["objcopy"])],
+    )]
+
 def _rocm_toolchain_config_impl(ctx):
     return cc_common.create_cc_toolchain_config_info(
         ctx = ctx,
         abi_libc_version = "glibc",
         abi_version = "gnu",
+        action_configs = _action_configs(ctx),
         compiler = "clang" if ctx.attr.sdk else "hipcc",
         cxx_builtin_include_directories = ["{}/sdk/{}".format(ctx.label.workspace_root, place) for place in [
             "resource",

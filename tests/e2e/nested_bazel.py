@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,12 @@ class Bazel:
 
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""
-        return Counter((spawn.mnemonic, spawn.runner) for spawn in self.spawns(*args))
+        return count_spawns(self.spawns(*args))
+
+
+def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
+    """Actions by mnemonic and by where the result came from."""
+    return Counter((spawn.mnemonic, spawn.runner) for spawn in spawns)
 
 
 @contextmanager

@@ -157,6 +157,11 @@ kernel_instances(
     copts = [
         "-DTEXT=\\"a\\\\b\\"",
     ],
+    families = {{
+        "warm": [
+            "k1",
+        ],
+    }},
     headers = ":headers",
     kernels = {{
         "k1": ["gfx950"],
@@ -175,7 +180,10 @@ def test_the_manifests_build_file() -> None:
 def test_a_packages_build_file() -> None:
     """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
     archs = {"k1": ("gfx950",), "k2": ("gfx942", "gfx950")}
-    text = emit.kernel_build_file(PLAN, "fwd", archs, sources="the plans of a, b", aiter="tree")
+    families = {"warm": ["k1"]}
+    text = emit.kernel_build_file(
+        PLAN, "fwd", archs, families, sources="the plans of a, b", aiter="tree"
+    )
     assert text == KERNEL_BUILD
 
 
@@ -183,7 +191,7 @@ def test_build_files_hold_calls_alone() -> None:
     """Prevents: logic in generated files, and strings that are not what they were."""
     files = (
         emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
-        emit.kernel_build_file(PLAN, "fwd", {"k1": ("gfx950",)}, sources="m", aiter="tree"),
+        emit.kernel_build_file(PLAN, "fwd", {"k1": ("gfx950",)}, {}, sources="m", aiter="tree"),
     )
     for text in files:
         # Starlark of this simple kind is Python.

@@ -91,13 +91,14 @@ PLAN = Plan(
 def test_the_text_has_a_kernel_a_line() -> None:
     """Prevents: two plans whose difference cannot be read with diff."""
     text = to_json(PLAN)
-    assert text.splitlines()[:10] == [
+    assert text.splitlines()[:11] == [
         "{",
         '  "aiter": {"generation": "wheel", "id": "", "patches": [], "version": "1"},',
         '  "archs": [',
         '    "gfx950"',
         "  ],",
         '  "configs": [],',
+        '  "families": [],',
         '  "header_sets": [',
         '    {"files": ["inc/a.h", "inc/b.h"], "include_dirs": ["inc"], "name": "fwd"}',
         "  ],",
@@ -105,7 +106,8 @@ def test_the_text_has_a_kernel_a_line() -> None:
     ]
     (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
     assert line == (
-        '    {"archs": ["gfx950"], "direction": "fwd", "fields": {"dtype": "bf16", "mask": true}, '
+        '    {"archs": ["gfx950"], "direction": "fwd", "family": "", '
+        '"fields": {"dtype": "bf16", "mask": true}, '
         f'"name": "k2", "package": "fwd", "role": "fwd", "sha256": "{"0" * 64}", "variants": [0]}},'
     )
     assert "föund" in text

@@ -1,0 +1,48 @@
+"""Decides which families of kernel instances get a warm precompiled header.
+
+The decision must not depend on what a manifest wants of a family: the header is an input of every
+object of the family, so a variant more would otherwise recompile kernels that are there already.
+It is made for the family as the receipts in use have it; see docs/split-compilation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from qola.codegen.types import KernelFamily
+
+
+@dataclass(frozen=True)
+class PrecompileCost:
+    """What a warm precompiled header costs and saves, for one role of kernel instances.
+
+    Attributes:
+        making_seconds: CPU seconds that making the header takes.
+        headers_seconds: CPU seconds of a device pass with a header that has no templates.
+        warm_seconds: CPU seconds of a device pass with the warm header.
+    """
+
+    making_seconds: float
+    headers_seconds: float
+    warm_seconds: float
+
+    def pays(self, size: int) -> bool:
+        """Whether a header for `size` kernel instances saves more than it costs."""
+        return size * (self.headers_seconds - self.warm_seconds) > self.making_seconds
+
+
+def warm_families(
+    families: Iterable[KernelFamily], costs: Mapping[tuple[str, str], PrecompileCost]
+) -> dict[str, KernelFamily]:
+    """Return the families that get a warm header, by name.
+
+    Args:
+        families: all families of the wanted kernel instances.
+        costs: measured costs by direction and role; a role that is missing gets none.
+    """
+    return {
+        family.name: family
+        for family in families
+        if (cost := costs.get((family.direction, family.role))) and cost.pays(family.size)
+    }

@@ -1,0 +1,112 @@
+"""hip_object: one HIP source as an object file, by a device pass for each arch and a host pass."""
+
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load(":hip_pass.bzl", "HipPassInfo")
+
+# Measured peaks (docs/split-compilation.md), in MB.
+_DEVICE_MEMORY = 1000
+_HOST_MEMORY = 300
+
+def _device_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _DEVICE_MEMORY}
+
+def _host_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _HOST_MEMORY}
+
+def _command(ctx, info):
+    args = ctx.actions.args()
+    args.add_all(info.argv)
+    if info.pch:
+        args.add_all(["-Xclang", "-include-pch", "-Xclang", info.pch])
+
+    # Without it the unit's id would be made of its path.
+    args.add("-cuid=" + ctx.attr.cuid)
+    args.add("-c", ctx.file.src)
+    return args
+
+def _inputs(ctx, info, files = []):
+    return depset(
+        [ctx.file.src] + ([info.pch] if info.pch else []) + files,
+        transitive = [info.inputs, info.tools],
+    )
+
+def _device(ctx, info):
+    code_object = ctx.actions.declare_file("{}.{}.co".format(ctx.attr.cuid, info.arch))
+    args = _command(ctx, info)
+    args.add("-o", code_object)
+    ctx.actions.run(
+        arguments = [args],
+        env = info.env,
+        executable = info.compiler,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = _inputs(ctx, info),
+        mnemonic = "QolaDevice",
+        outputs = [code_object],
+        progress_message = "Compiling {} for {}".format(ctx.attr.cuid, info.arch),
+        resource_set = _device_resources,
+    )
+    return code_object
+
+def _host(ctx, info, code_objects):
+    object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")
+    bundle = ctx.actions.args()
+    bundle.add(info.bundler)
+    bundle.add(object)
+    bundle.add_joined(
+        ["host-x86_64-unknown-linux-gnu"] + ["hipv4-amdgcn-amd-amdhsa--" + arch for arch in code_objects],
+        format_joined = "-targets=%s",
+        join_with = ",",
+    )
+    if ctx.attr._compress[BuildSettingInfo].value:
+        bundle.add("-compress")
+    bundle.add_all(code_objects.values(), format_each = "-input=%s")
+    compile = ctx.actions.args()
+    compile.add("--")
+    compile.add(info.compiler)
+    ctx.actions.run(
+        arguments = [bundle, compile, _command(ctx, info)],
+        env = info.env,
+        executable = ctx.executable._host_pass,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = _inputs(ctx, info, code_objects.values()),
+        mnemonic = "QolaHost",
+        outputs = [object],
+        progress_message = "Compiling {} for the host".format(ctx.attr.cuid),
+        resource_set = _host_resources,
+    )
+    return object
+
+def _hip_object_impl(ctx):
+    code_objects = {}
+    for target in ctx.attr.device:
+        info = target[HipPassInfo]
+        if not info.arch or info.arch in code_objects:
+            fail("{}: {} is no device pass of another arch than {}".format(ctx.label, target.label, code_objects.keys()))
+        code_objects[info.arch] = _device(ctx, info)
+    host = ctx.attr.host[HipPassInfo]
+    if host.arch:
+        fail("{}: {} is a device pass, not one for the host".format(ctx.label, ctx.attr.host.label))
+    object = _host(ctx, host, code_objects)
+    return [
+        DefaultInfo(files = depset([object])),
+        OutputGroupInfo(code_objects = depset(code_objects.values())),
+    ]
+
+hip_object = rule(
+    implementation = _hip_object_impl,
+    attrs = {
+        "cuid": attr.string(doc = "Name of the object, and the compilation unit's id: unique within a library.", mandatory = True),
+        "device": attr.label_list(doc = "The hip_pass of each arch.", mandatory = True, providers = [HipPassInfo]),
+        "host": attr.label(doc = "The hip_pass for the host.", mandatory = True, providers = [HipPassInfo]),
+        "src": attr.label(allow_single_file = [".cpp"], doc = "The source.", mandatory = True),
+        "_compress": attr.label(default = "//:compress"),
+        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
+    },
+    doc = """One HIP source as one position-independent object, compiled in passes.
+
+What the compiler's driver does in one command is here an action for each arch,
+which makes a code object, and one for the host, which bundles the code objects
+and embeds them: each pass has its own precompiled header, and its own cache
+entry. The output group `code_objects` has the former.
+""",
+)

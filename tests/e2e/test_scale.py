@@ -1,0 +1,116 @@
+"""How Bazel's graph grows with the number of kernel instances.
+
+bench/scale.py measures time and memory on all 21,800; these are counts, which are the same on every
+machine, of a matrix that is analysed in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+LARGE = """
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+"""
+SMALL = (
+    LARGE
+    + """
+[[mha_fwd_variants]]
+dtype = "fp16"
+hdim = 32
+mode = "batch"
+has_mask = false
+has_bias = false
+has_alibi = false
+has_dropout = false
+"""
+)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What an analysis made.
+
+    Attributes:
+        kernels: kernel instances of the plan.
+        targets: rules and files that were configured.
+        actions: actions they declare.
+    """
+
+    kernels: int
+    targets: int
+    actions: int
+
+
+def analyse(nested: Bazel, manifest: str) -> Graph:
+    """Analyse the library of a manifest, by a server that knows nothing yet."""
+    (nested.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+    nested.run("shutdown")
+    events = nested.workspace / "events.json"
+    nested.run("build", "--nobuild", f"--build_event_json_file={events}", "//:it")
+    (metrics,) = (
+        event["buildMetrics"]
+        for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
+        if "buildMetrics" in event
+    )
+    (plan,) = nested.output_base.glob("external/*[~+]qola_it/plan.json")
+    return Graph(
+        kernels=len(json.loads(plan.read_text(encoding="utf-8"))["kernels"]),
+        targets=int(metrics["targetMetrics"]["targetsConfiguredNotIncludingAspects"]),
+        actions=int(metrics["actionSummary"]["actionsCreatedNotIncludingAspects"]),
+    )
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bazel, Graph, Graph]]:
+    """The graphs of a small and of a large manifest, the latter analysed last."""
+    with bazel(HERE / "consumer", QOLA, tmp_path_factory.mktemp("scale"), user_disk_cache()) as it:
+        (it.workspace / "MODULE.bazel").write_text(
+            f"""
+module(name = "scale")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{QOLA}")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", file = "//:it.toml")
+use_repo(qola, "qola_it")
+""",
+            encoding="utf-8",
+        )
+        (it.workspace / "BUILD.bazel").write_text(
+            'load("@qola//rules:defs.bzl", "qola_library")\n'
+            'qola_library(name = "it", library = "@qola_it//:libmha_fwd")\n',
+            encoding="utf-8",
+        )
+        yield it, analyse(it, SMALL), analyse(it, LARGE)
+
+
+def test_the_graph_grows_with_the_kernels(graphs: tuple[Bazel, Graph, Graph]) -> None:
+    """Prevents: a macro that doubles the graph, with it the analysis of the full matrix."""
+    _, small, large = graphs
+    more = large.kernels - small.kernels
+    assert more > 500
+    # A source, a rule that makes its object and a cc_library around that.
+    assert 2 * more <= large.targets - small.targets <= 3.2 * more
+    # Device pass, host pass and the archive that is declared and never made.
+    assert more <= large.actions - small.actions <= 3.2 * more
+
+
+def test_nothing_is_analysed_twice(graphs: tuple[Bazel, Graph, Graph]) -> None:
+    """Prevents: a repository that is made anew, or a target configured twice, in each build."""
+    nested, _, _ = graphs
+    again = nested.run("build", "--nobuild", "//:it").stderr
+    assert "(0 packages loaded, 0 targets configured)" in again

@@ -1,0 +1,273 @@
+"""A Bazel remote cache: nginx from pinned packages, on this machine, without installing it.
+
+    ./bazelw run //tools/remote:nginx_cache -- --directory ~/cache
+
+`configuration` is the whole server; `--print-config` prints it for an nginx of one's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 20
+CONFIG = """\
+# Written by qola's tools/remote/nginx_cache.py: a Bazel remote cache over HTTP.
+{user}worker_processes 2;
+pid "{directory}/nginx-{port}.pid";
+error_log stderr warn;
+events {{
+    worker_connections 1024;
+}}
+http {{
+{http}    access_log {access_log};
+    # Where a PUT is written first: on the file system of the blobs, where it then appears whole.
+    client_body_temp_path "{directory}/partial";
+    proxy_temp_path "{directory}/unused";
+    fastcgi_temp_path "{directory}/unused";
+    uwsgi_temp_path "{directory}/unused";
+    scgi_temp_path "{directory}/unused";
+    client_max_body_size 0;
+    keepalive_timeout 300s;
+    keepalive_requests 100000;
+    server {{
+        listen {address}:{port}{ssl};
+{server}        root "{directory}/blobs";
+        # A miss is no error.
+        log_not_found off;
+        location / {{
+            return 404;
+        }}
+        # A prefix in the URL (http://HOST/team) is a cache of its own.
+        location ~ "^/(.*/)?(ac|cas)/[0-9a-f]{{64}}$" {{
+            dav_methods PUT;
+            create_full_put_path on;
+{location}        }}
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One cache server.
+
+    Attributes:
+        directory: absolute path of its state; blobs/ below it holds the cache, as URLs name it.
+        port: TCP port.
+        address: what it listens on.
+        writers: password file (htpasswd format) of those who may write; None: everybody may.
+        readers: password file of those who may read; None: everybody may.
+        certificate: PEM file of the server's certificate; None: plain HTTP.
+        key: PEM file of its private key.
+        client_ca: PEM file of the authority whose certificates writers show; None: none asked for.
+        access_log: file for a line "METHOD STATUS PATH USER" per request; None: no log.
+    """
+
+    directory: Path
+    port: int
+    address: str = "127.0.0.1"
+    writers: Path | None = None
+    readers: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    access_log: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """What --remote_cache takes."""
+        return f"http{'s' if self.certificate else ''}://{self.address}:{self.port}"
+
+
+def lines(indent: int, *directives: str) -> str:
+    """Directives of one level."""
+    return "".join(f"{' ' * indent}{directive}\n" for directive in directives)
+
+
+def configuration(settings: Settings, user: str | None = None) -> str:
+    """The nginx configuration file.
+
+    Args:
+        settings: what to serve.
+        user: the account workers run as; None where nginx is not started by root.
+    """
+    http, server, location = [], [], []
+    if settings.access_log:
+        http.append('log_format cache "$request_method $status $uri $remote_user";')
+    if settings.certificate:
+        server += [
+            f'ssl_certificate "{settings.certificate}";',
+            f'ssl_certificate_key "{settings.key}";',
+        ]
+    if settings.client_ca:
+        http += [
+            'map "$request_method $ssl_client_verify" $refused {',
+            "    default 1;",
+            '    "~^(GET|HEAD) " 0;',
+            '    "~ SUCCESS$" 0;',
+            "}",
+        ]
+        server += [
+            f'ssl_client_certificate "{settings.client_ca}";',
+            "ssl_verify_client optional;",
+        ]
+        location += ["if ($refused) {", "    return 403;", "}"]
+    if settings.readers:
+        location += ['auth_basic "readers";', f'auth_basic_user_file "{settings.readers}";']
+    if settings.writers:
+        location += [
+            "limit_except GET {",
+            '    auth_basic "writers";',
+            f'    auth_basic_user_file "{settings.writers}";',
+            "}",
+        ]
+    return CONFIG.format(
+        access_log=f'"{settings.access_log}" cache' if settings.access_log else "off",
+        address=settings.address,
+        directory=settings.directory,
+        http=lines(4, *http),
+        location=lines(12, *location),
+        port=settings.port,
+        server=lines(8, *server),
+        ssl=" ssl" if settings.certificate else "",
+        user=f"user {user};\n" if user else "",
+    )
+
+
+def command(nginx: Path, settings: Settings) -> list[str]:
+    """Prepare the directory and return the command line of the server.
+
+    Args:
+        nginx: the program, in the tree of packages it came in.
+        settings: what to serve.
+    """
+    for name in ("blobs", "partial", "unused"):
+        (settings.directory / name).mkdir(parents=True, exist_ok=True)
+    user = None
+    if os.geteuid() == 0:
+        account = pwd.getpwuid(0)
+        user = f"{account.pw_name} {account.pw_name}"
+    config = settings.directory / f"nginx-{settings.port}.conf"
+    config.write_text(configuration(settings, user), encoding="utf-8")
+    program = nginx.resolve()
+    libraries = program.parents[1] / "lib/x86_64-linux-gnu"
+    loader = libraries / "ld-linux-x86-64.so.2"
+    return [
+        *(str(loader), "--library-path", str(libraries), str(program)),
+        *("-e", "stderr", "-p", str(settings.directory), "-c", str(config), "-g", "daemon off;"),
+    ]
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((address, port)) == 0
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A TCP port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(nginx: Path, settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that answers, until the block ends.
+
+    Args:
+        nginx: the program.
+        settings: what to serve.
+
+    Raises:
+        RuntimeError: it ended, or did not answer in time; its own words are on standard error.
+    """
+    process = subprocess.Popen(command(nginx, settings))
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(settings.address, settings.port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"nginx does not answer at {settings.url} (its words are above)")
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=START_SECONDS)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="nginx_cache", description=__doc__.splitlines()[0])
+    paths = {
+        "writers": "password file of those who may write (default: everybody)",
+        "readers": "password file of those who may read (default: everybody)",
+        "certificate": "PEM file of the server's certificate: HTTPS",
+        "key": "PEM file of its private key",
+        "client-ca": "PEM file of the authority of writers' certificates",
+        "access-log": "file for a line per request",
+    }
+    parser.add_argument("--nginx", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, required=True, help="where the cache is kept")
+    parser.add_argument("--address", default="127.0.0.1", help="what to listen on")
+    parser.add_argument("--port", type=int, default=8980, help="TCP port")
+    for name, text in paths.items():
+        parser.add_argument(f"--{name}", type=Path, help=text)
+    parser.add_argument("--print-config", action="store_true", help="print nginx.conf and end")
+    parsed = parser.parse_args(arguments)
+    if bool(parsed.certificate) != bool(parsed.key):
+        parser.error("--certificate and --key go together")
+    if parsed.client_ca and not parsed.certificate:
+        parser.error("--client-ca needs --certificate and --key")
+    return parsed
+
+
+def main() -> int:
+    """Serve until interrupted."""
+    parsed = parse(sys.argv[1:])
+    # `bazel run` starts it elsewhere.
+    here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
+
+    def absolute(path: Path | None) -> Path | None:
+        return (here / path.expanduser()).absolute() if path else None
+
+    settings = Settings(
+        directory=(here / parsed.directory.expanduser()).absolute(),
+        port=parsed.port,
+        address=parsed.address,
+        writers=absolute(parsed.writers),
+        readers=absolute(parsed.readers),
+        certificate=absolute(parsed.certificate),
+        key=absolute(parsed.key),
+        client_ca=absolute(parsed.client_ca),
+        access_log=absolute(parsed.access_log),
+    )
+    if parsed.print_config:
+        print(configuration(settings), end="")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        with serving(parsed.nginx, settings) as process:
+            print(f"nginx_cache: --remote_cache={settings.url}", flush=True)
+            return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    except RuntimeError as error:
+        print(f"nginx_cache: error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
