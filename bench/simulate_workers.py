@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from qola.aiter import read_tree  # noqa: E402
-from qola.estimate import compiles, load_costs  # noqa: E402
+from qola.estimate import load_costs  # noqa: E402
 from qola.manifest import loads  # noqa: E402
 from qola.planner import Request, build_plan  # noqa: E402
 from qola.tables import Table, duration, size, to_text  # noqa: E402
-from qola.workers import Network, Outcome, Task, bound, simulate, tasks_of  # noqa: E402
+from qola.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of  # noqa: E402
 
 EVERYTHING = """
 [build]
@@ -39,6 +39,8 @@ receipt = 600
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)
 # What every compile reads, and the rest it reads; bench/action_inputs.py measured both.
 SDK_BYTES, SOURCE_BYTES = 284e6, 4e3
+# A warm precompiled header (docs/split-compilation.md).
+HEADER_BYTES = 125e6
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -83,8 +85,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
         plan = build_plan(request, Path(directory))
+    found = precompiled(plan, costs, shared=["sdk"], header_bytes=HEADER_BYTES)
     tasks = tasks_of(
-        compiles(plan, costs), shared=["sdk"], source_bytes=SOURCE_BYTES, link_rate=args.link_rate
+        found.compiles,
+        shared=["sdk"],
+        source_bytes=SOURCE_BYTES,
+        link_rate=args.link_rate,
+        headers=found.headers,
+        headers_of=found.headers_of,
     )
     network = Network(args.worker_rate, args.client_rate, args.client_seconds)
     libraries = [task.name for task in tasks if task.after]
@@ -94,7 +102,8 @@ def main() -> None:
     ]
     total = sum(task.seconds for task in tasks)
     columns = ("workers", "from empty caches", "of the bound", "used", "waits for bytes", "client")
-    title = f"{len(plan.kernels):,} kernel instances, {duration(total)} of one core"
+    headers = f"{len(found.headers):,} warm headers, " if found.headers else ""
+    title = f"{len(plan.kernels):,} kernel instances, {headers}{duration(total)} of one core"
     print(to_text(Table(title, columns, rows, numbers=6)))
     print(f"costs: {costs.source}")
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
-from qola.estimate import ALL, Compile
+from qola.estimate import ALL, Compile, Costs, compiles
+from qola.plan import Plan
 
 #: The final task of each library; reads every object.
 LINK = "link"
@@ -179,51 +180,98 @@ def _in_order(tasks: Sequence[Task]) -> list[Task]:
 
 
 def tasks_of(
-    compiles: Sequence[Compile],
+    listed: Sequence[Compile],
     *,
     shared: Sequence[str],
     source_bytes: float,
     link_rate: float,
     headers: Sequence[Task] = (),
-    header_of: Mapping[str, str] | None = None,
+    headers_of: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Task]:
     """Return a plan's compiles and the links after them as tasks, in Bazel's order.
 
     Args:
-        compiles: of one plan.
+        listed: the compiles of one plan.
         shared: names of what every compile reads: compiler, headers.
         source_bytes: size of one source.
         link_rate: bytes of objects a linker reads in a second.
         headers: tasks that make precompiled headers.
-        header_of: the header that a compile waits for, by the compile's name.
+        headers_of: the headers that a compile waits for, by the compile's name.
     """
     made: dict[str, list[Compile]] = {}
-    for one in compiles:
+    for one in listed:
         made.setdefault(one.module, []).append(one)
     tasks = list(headers)
-    for listed in made.values():
+    for own_compiles in made.values():
         # A library names its own sources before its kernel instances.
-        for one in sorted(listed, key=lambda c: c.direction != ALL):
-            after = (header_of or {}).get(one.name)
+        for one in sorted(own_compiles, key=lambda c: c.direction != ALL):
+            own = (headers_of or {}).get(one.name, ())
             tasks.append(
                 Task(
                     one.name,
                     one.cost.cpu_seconds,
                     (),
-                    (*shared, *([after] if after else [])),
+                    (*shared, *own),
                     source_bytes,
                     one.cost.object_bytes,
                 )
             )
-    for module, listed in made.items():
+    for module, own_compiles in made.items():
         tasks.append(
             Task(
                 f"{LINK} {module}",
-                sum(one.cost.object_bytes for one in listed) / link_rate,
-                tuple(one.name for one in listed),
+                sum(one.cost.object_bytes for one in own_compiles) / link_rate,
+                tuple(one.name for one in own_compiles),
                 tuple(shared),
                 0.0,
-                sum(one.cost.linked_bytes for one in listed),
+                sum(one.cost.linked_bytes for one in own_compiles),
             )
         )
     return tasks
+
+
+@dataclass(frozen=True)
+class Precompiled:
+    """A plan's compiles with warm precompiled headers.
+
+    Attributes:
+        compiles: at what they cost with the headers.
+        headers: the tasks that make them.
+        headers_of: the headers of a compile, one for each arch, by the compile's name.
+    """
+
+    compiles: tuple[Compile, ...]
+    headers: tuple[Task, ...]
+    headers_of: Mapping[str, tuple[str, ...]]
+
+
+def precompiled(
+    plan: Plan, costs: Costs, *, shared: Sequence[str], header_bytes: float
+) -> Precompiled:
+    """Return what a plan compiles, with the warm headers the plan has chosen.
+
+    Args:
+        plan: the plan.
+        costs: measured costs; they say what a header costs and saves.
+        shared: names of what every compile reads.
+        header_bytes: size of a header.
+    """
+    kernels = {f"{k.package}:{k.name}": k for k in plan.kernels if k.family}
+    made: dict[str, Task] = {}
+    headers_of: dict[str, tuple[str, ...]] = {}
+    changed = []
+    for one in compiles(plan, costs):
+        kernel, cost = kernels.get(one.name), one.cost
+        measured = costs.precompiled.get((one.direction, one.role))
+        if kernel and measured:
+            names = tuple(f"{kernel.package}/{arch}/{kernel.family}.pch" for arch in kernel.archs)
+            headers_of[one.name] = names
+            for name in names:
+                made[name] = Task(
+                    name, measured.making_seconds, (), tuple(shared), 0.0, header_bytes
+                )
+            device = cost.cpu_seconds - cost.host_cpu_seconds
+            saved = device * (1 - measured.warm_seconds / measured.headers_seconds)
+            cost = replace(cost, cpu_seconds=cost.cpu_seconds - saved)
+        changed.append(replace(one, cost=cost))
+    return Precompiled(tuple(changed), tuple(made.values()), headers_of)

@@ -159,7 +159,8 @@ def test_a_worker_sees_inputs_alone(consumer: Bazel, server: Server, isolated: b
         if spawn.mnemonic == "CppCompile"
     ]
     assert compiled.runner == "remote"
-    # The same source says so where the machine shows.
+    # The same action says so where the machine shows.
+    consumer.run("clean")
     here = consumer.run("build", "//:peek", check=False)
     assert "this action sees the machine" in here.stderr
 

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from qola.estimate import Compile, Cost
-from qola.workers import Network, Task, bound, simulate, tasks_of
+from qola.estimate import Compile, Cost, Costs
+from qola.plan import Plan, PlannedKernel, PlannedModule
+from qola.precompile import PrecompileCost
+from qola.workers import Network, Task, bound, precompiled, simulate, tasks_of
 
 INSTANT = Network(float("inf"), float("inf"))
 
@@ -118,6 +120,24 @@ def test_links_come_last() -> None:
         source_bytes=5,
         link_rate=100,
         headers=[Task("pch", 10)],
-        header_of={"bwd:b": "pch"},
+        headers_of={"bwd:b": ["pch"]},
     )
     assert wall(warm, 9, INSTANT, sdk=0) == 10 + 56 + 20
+
+
+def test_kernels_wait_for_the_warm_header_of_their_family() -> None:
+    """Prevents: a simulation that makes no headers, or one for each kernel."""
+    kernels = tuple(
+        PlannedKernel(name, "fwd", "fwd", "fwd", ("gfx950",), "", {"hdim_q": 64}, (), family)
+        for name, family in (("a", "warm"), ("b", "warm"), ("c", ""))
+    )
+    module = PlannedModule("libmha_fwd", "x.so", (), "", None, (), (0, 1, 2), (), "libmha_fwd", ())
+    plan = Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), (), (), ())
+    points = {("fwd", "fwd"): [(64, Cost(24, 4, 100, 80))]}
+    saves = {("fwd", "fwd"): PrecompileCost(30, 40, 10)}
+    found = precompiled(plan, Costs(points, {}, saves, ""), shared=["sdk"], header_bytes=7)
+    assert found.headers == (Task("fwd/gfx950/warm.pch", 30, (), ("sdk",), 0, 7),)
+    # Of the 20 s of the device pass a quarter is left.
+    seconds = {one.name: one.cost.cpu_seconds for one in found.compiles}
+    assert seconds == {"fwd:a": 9, "fwd:b": 9, "fwd:c": 24}
+    assert set(found.headers_of) == {"fwd:a", "fwd:b"}

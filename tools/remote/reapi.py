@@ -25,7 +25,11 @@ GET_CAPABILITIES = "build.bazel.remote.execution.v2.Capabilities/GetCapabilities
 _NGINX = """daemon off;
 {user}error_log stderr warn;
 pid nginx.pid;
-events {{ }}
+# A client uploads hundreds of blobs at a time, each in a stream with a connection of its own to casd.
+worker_rlimit_nofile 65536;
+events {{
+  worker_connections 16384;
+}}
 http {{
   access_log off;
   client_body_temp_path tmp;
@@ -36,6 +40,10 @@ http {{
   client_max_body_size 0;
   keepalive_requests 1000000000;
   keepalive_timeout 1h;
+  upstream casd {{
+    server 127.0.0.1:{casd_port};
+    keepalive 256;
+  }}
   server {{
     listen 127.0.0.1:{port};
     http2 on;
@@ -47,7 +55,7 @@ http {{
       add_trailer grpc-status 0 always;
     }}
     location / {{
-      grpc_pass grpc://127.0.0.1:{casd_port};
+      grpc_pass grpc://casd;
       grpc_read_timeout 1h;
       grpc_send_timeout 1h;
     }}
