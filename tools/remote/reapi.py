@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import socket
 import subprocess
 import time
@@ -25,10 +26,10 @@ GET_CAPABILITIES = "build.bazel.remote.execution.v2.Capabilities/GetCapabilities
 _NGINX = """daemon off;
 {user}error_log stderr warn;
 pid nginx.pid;
-# A client uploads hundreds of blobs at a time, each in a stream with a connection of its own to casd.
-worker_rlimit_nofile 65536;
+# A client uploads hundreds of blobs at a time; each is a connection to casd.
+worker_rlimit_nofile {files};
 events {{
-  worker_connections 16384;
+  worker_connections {connections};
 }}
 http {{
   access_log off;
@@ -149,7 +150,16 @@ def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: in
     answer.write_bytes(capabilities())
     # Root's nginx would become "nobody", who may not read the directory.
     user = "" if os.getuid() else f"user {pwd.getpwuid(0).pw_name};\n"
-    text = _NGINX.format(user=user, port=port, casd_port=casd_port, method=GET_CAPABILITIES)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = 65536 if limit == resource.RLIM_INFINITY else min(limit, 65536)
+    text = _NGINX.format(
+        user=user,
+        files=files,
+        connections=files // 2,
+        port=port,
+        casd_port=casd_port,
+        method=GET_CAPABILITIES,
+    )
     (directory / "nginx.conf").write_text(text, "utf-8")
     return [*programs.command("nginx"), "-e", "stderr", "-p", str(directory), "-c", "nginx.conf"]
 
