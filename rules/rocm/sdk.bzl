@@ -1,5 +1,6 @@
 """rocm_sdk: the targets of @qola_rocm_sdk, for each action just what it reads."""
 
+load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":toolchain.bzl", "rocm_cc_toolchain")
 
 _GCC = "sdk/sysroot/usr/lib/gcc/x86_64-linux-gnu"
@@ -15,7 +16,8 @@ def rocm_sdk(name, optional_flags):
 
     Args:
       name: name of the cc_toolchain. NAME_compiler, NAME_linker and NAME_tools
-        are the groups.
+        are the groups, NAME_hip_headers is a library of HIP's headers for C++
+        that is not HIP.
       optional_flags: the flags of OPTIONAL_FLAGS that this compiler accepts, flat.
     """
     libraries = native.glob(["sdk/lib/*"])
@@ -50,6 +52,11 @@ def rocm_sdk(name, optional_flags):
     native.filegroup(
         name = name + "_tools",
         srcs = native.glob(["sdk/bin/llvm-*", "sdk/lib-tools/*", "sdk/libexec/llvm-*"]) + libraries,
+    )
+    cc_library(
+        name = name + "_hip_headers",
+        hdrs = native.glob(["sdk/rocm/include/**"]),
+        includes = ["sdk/rocm/include"],
     )
     rocm_cc_toolchain(
         name = name,
