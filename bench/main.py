@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG + names,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--packages", type=Path, required=True, help=argparse.SUPPRESS)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     made.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     made.add_argument(
@@ -105,9 +106,18 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Measure; return the JSON object."""
     chosen = rows.choose(args.only)
     workload = WORKLOADS["quick" if args.quick else "default"]
+    # What bench/bootstrap.py sets is for this process alone.
+    own = ("PYTHONPATH", "PYTHONSAFEPATH")
+    environ = {key: value for key, value in os.environ.items() if key not in own}
     with work_directory(args.keep) as work:
         bench = measure.Bench(
-            work, workload, rows.steps(chosen), args.jobs, dict(os.environ), progress()
+            work,
+            args.packages,
+            workload,
+            rows.steps(chosen),
+            args.jobs,
+            environ,
+            progress(),
         )
         found = bench.run()
     return report.report(

@@ -98,6 +98,7 @@ class Bench:
 
     Attributes:
         work: directory for everything, empty.
+        packages: directory of the pinned CMake and ninja.
         workload: what is built.
         steps: steps to take by side, see bench.rows.steps.
         jobs: compiles at a time.
@@ -107,6 +108,7 @@ class Bench:
     """
 
     work: Path
+    packages: Path
     workload: Workload
     steps: Mapping[str, set[str]]
     jobs: int
@@ -121,8 +123,7 @@ class Bench:
             QolaError: a step failed.
         """
         with ExitStack() as stack:
-            with self._step("preparing: CMake and ninja"):
-                tools = install_tools(self.work, self.environ)
+            tools = link_tools(self.packages, self.work)
             with self._step("preparing: compiler and AITER"):
                 setting = stack.enter_context(self._prepared(tools))
             tree = read_tree(setting.aiter)
@@ -256,25 +257,13 @@ def median(build: Callable[[], Run]) -> float:
     return statistics.median(build().seconds for _ in range(_REPETITIONS))
 
 
-def install_tools(work: Path, environ: Mapping[str, str]) -> Path:
-    """Install the pinned ninja and CMake; return the directory of the programs."""
-    target = work / "tools"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-    processes.run(
-        [
-            *(*pip, "--quiet", "--require-hashes", "--only-binary=:all:", "--no-deps"),
-            *("--no-compile", "--root-user-action=ignore", f"--target={target}"),
-            *("--requirement", ROOT / "third_party/python/bench.txt"),
-        ],
-        work / "log.txt",
-        cwd=work,
-        environ=environ,
-    )
+def link_tools(packages: Path, work: Path) -> Path:
+    """Return a directory with the programs ninja and cmake of the pinned wheels."""
     programs = work / "programs"
     programs.mkdir()
     # The wheel's own bin/cmake is a script that needs the package on Python's path.
-    (programs / "cmake").symlink_to(target / "cmake/data/bin/cmake")
-    (programs / "ninja").symlink_to(target / "bin/ninja")
+    (programs / "cmake").symlink_to(packages / "cmake/data/bin/cmake")
+    (programs / "ninja").symlink_to(packages / "bin/ninja")
     return programs
 
 
