@@ -70,7 +70,7 @@ def test_build_file_compiles_each_source_by_one_hipcc() -> None:
     text = aiter_ninja.build_file(
         [
             aiter_ninja.Module(
-                "libmha_fwd", (Path("/b/b.cpp"), Path("/b d/a.cpp")), ("-DFAST", "-DSPLIT")
+                "libmha_fwd", (Path("/c/c.cpp"), Path("/b b/a.cpp")), ("-DFAST", "-DSPLIT")
             )
         ],
         flags=["-O3"],
@@ -80,9 +80,9 @@ def test_build_file_compiles_each_source_by_one_hipcc() -> None:
     assert "flags = -I/ck/include -O3\n" in text
     assert "command = hipcc -MMD -MF $out.d $flags $module_flags -c $in -o $out\n" in text
     assert re.findall(r"^build (.*)$", text, re.MULTILINE) == [
-        "libmha_fwd/a.cuda.o: hip_compile /b$ d/a.cpp",
-        "libmha_fwd/b.cuda.o: hip_compile /b/b.cpp",
-        "libmha_fwd.so: link libmha_fwd/a.cuda.o libmha_fwd/b.cuda.o",
+        "libmha_fwd/a.cuda.o: hip_compile /b$ b/a.cpp",
+        "libmha_fwd/c.cuda.o: hip_compile /c/c.cpp",
+        "libmha_fwd.so: link libmha_fwd/a.cuda.o libmha_fwd/c.cuda.o",
     ]
     assert text.count("module_flags = -DFAST -DSPLIT\n") == 2
     assert text.endswith("default libmha_fwd.so\n")
