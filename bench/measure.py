@@ -237,8 +237,10 @@ class Bench:
 
     @contextmanager
     def _remote(self) -> Iterator[str | None]:
-        if not (ROOT / "tools/remote/BUILD.bazel").is_file():
-            self.results.notes.append("No remote cache was measured: no //tools/remote here.")
+        if not (ROOT / "tools/remote/nginx_cache.py").is_file():
+            self.results.notes.append(
+                "No remote cache was measured: no //tools/remote:nginx_cache here."
+            )
             yield None
             return
         log = self.work / "log.txt"
