@@ -123,6 +123,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     return report.report(
         rows.rows(chosen, found.values),
         found.values,
+        command=" ".join(["bench/run", *(["--quick"] if args.quick else [])]),
         workload={
             "manifest": f"bench/workloads/{workload.name}.toml",
             "archs": [ARCH],

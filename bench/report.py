@@ -20,6 +20,7 @@ def report(
     table: Sequence[Row],
     measured: Mapping[str, Mapping[str, float]],
     *,
+    command: str,
     workload: Mapping[str, Any],
     machine: Mapping[str, Any],
     versions: Mapping[str, str],
@@ -31,6 +32,7 @@ def report(
     Args:
         table: the rows.
         measured: measurements by contender and name.
+        command: what was run, without names of files.
         workload: name of the manifest, archs, and counts of its kernels by direction.
         machine: cores and memory.
         versions: versions of the programs, by name.
@@ -39,6 +41,7 @@ def report(
     """
     return {
         "schema": SCHEMA_VERSION,
+        "command": command,
         "ratios": ratios(table),
         "rows": [
             {
@@ -118,4 +121,4 @@ def markdown(found: Mapping[str, Any]) -> str:
     lines = [_HEAD, ("---", "---:", "---:", "---:", "---"), *_cells(found)]
     table = ["| " + " | ".join(line).rstrip() + " |" for line in lines]
     notes = ["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []
-    return "\n".join(["    bench/run", "", circumstances(found), "", *table, *notes])
+    return "\n".join([f"    {found['command']}", "", circumstances(found), "", *table, *notes])

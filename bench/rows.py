@@ -114,7 +114,8 @@ KINDS = (
         "build_peak_bytes",
         "build_peak_bytes",
         "bytes",
-        "largest sum of resident sets; ours includes Bazel's server",
+        "largest sum of resident sets, what processes share counted in each; "
+        "ours includes Bazel's server",
     ),
 )
 

@@ -31,6 +31,7 @@ def found(measured: dict[str, dict[str, float]] = MEASURED) -> dict[str, Any]:
     return report.report(
         rows.rows(rows.choose([]), measured),
         measured,
+        command="bench/run",
         workload={
             "manifest": "bench/workloads/default.toml",
             "archs": ["gfx950"],
