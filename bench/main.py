@@ -102,25 +102,25 @@ def progress() -> Callable[[str], None]:
     return say
 
 
-def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure; return the JSON object."""
+def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None]:
+    """Measure; return the JSON object, and the error after which the rest was not measured."""
     chosen = rows.choose(args.only)
     workload = WORKLOADS["quick" if args.quick else "default"]
     # What bench/bootstrap.py sets is for this process alone.
     own = ("PYTHONPATH", "PYTHONSAFEPATH")
     environ = {key: value for key, value in os.environ.items() if key not in own}
+    failed = None
     with work_directory(args.keep) as work:
         bench = measure.Bench(
-            work,
-            args.packages,
-            workload,
-            rows.steps(chosen),
-            args.jobs,
-            environ,
-            progress(),
+            work, args.packages, workload, rows.steps(chosen), args.jobs, environ, progress()
         )
-        found = bench.run()
-    return report.report(
+        try:
+            bench.run()
+        except QolaError as error:
+            # Twenty minutes of measurements are not thrown away for the last of them.
+            failed = error
+    found = bench.results
+    made = report.report(
         rows.rows(chosen, found.values),
         found.values,
         command=" ".join(["bench/run", *(["--quick"] if args.quick else [])]),
@@ -133,18 +133,42 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         machine=machine(),
         versions=found.versions,
         jobs=args.jobs,
-        notes=found.notes,
+        notes=[*found.notes, *(["Not complete: a step failed."] if failed else [])],
     )
+    return made, failed
+
+
+def read_report(file: Path) -> dict[str, Any]:
+    """Return the JSON object of a file.
+
+    Raises:
+        BenchError: there is none in it.
+    """
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BenchError(
+            Finding(f"--from {file}", str(error), "a file that bench/run --json wrote")
+        ) from error
+    if found.get("schema") != report.SCHEMA_VERSION:
+        expected = f'"schema": {report.SCHEMA_VERSION}'
+        raise BenchError(Finding(f"--from {file}", f'"schema": {found.get("schema")}', expected))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code."""
     args = parser().parse_args(arguments)
+    failed: QolaError | None = None
     try:
+        if args.json and not args.json.parent.is_dir():
+            raise BenchError(
+                Finding(f"--json {args.json}", "no such directory", "a file in a directory")
+            )
         if args.source:
-            found = json.loads(args.source.read_text(encoding="utf-8"))
+            found = read_report(args.source)
         else:
-            found = measured(args)
+            found, failed = measured(args)
     except QolaError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -152,7 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     if args.json:
         args.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(report.markdown(found) if args.markdown else report.text(found))
+    if found["rows"]:
+        print(report.markdown(found) if args.markdown else report.text(found))
+    if failed:
+        print(failed, file=sys.stderr)
+        return failed.exit_code
     return 0
 
 

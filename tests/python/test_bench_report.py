@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bench import report, rows
+from bench import main, report, rows
 from bench.errors import BenchError
 
 MEASURED = {
@@ -124,3 +124,19 @@ def test_table_has_a_line_per_row() -> None:
     assert len(lines) == 2 + 3
     assert {line.count("|") for line in lines} == {6}
     assert "| no-op vs AITER with ninja | 0.50 s | 0.10 s | 0.20 | ours is slower |" in lines
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 99, "rows": []}'])
+def test_other_files_are_no_report(text: str, tmp_path: Path) -> None:
+    """Prevents: --from failing with a traceback, or printing a table of something else."""
+    file = tmp_path / "x.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BenchError, match="--from"):
+        main.read_report(file)
+
+
+def test_report_of_a_file_is_the_one_written(tmp_path: Path) -> None:
+    """Prevents: a table made later from the JSON that differs from the one of the run."""
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(found()), encoding="utf-8")
+    assert report.text(main.read_report(file)) == report.text(found())
