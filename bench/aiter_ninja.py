@@ -1,0 +1,236 @@
+"""AITER's own way: its generator, its flags, hipcc and ninja, as aiter/jit/core.py does it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import ninja_log, processes
+from bench.processes import Run
+from bench.setting import Setting
+from bench.workload import ARCH, MODULES, RECEIPT, Planned, Workload, check_same
+from qola.digest import sha256_of, write_if_changed
+
+# aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
+_COMMON_FLAGS = [
+    "-fPIC",
+    "-std=c++20",
+    "-O3",
+    "-D__HIP_PLATFORM_AMD__=1",
+    "-DUSE_ROCM=1",
+    "-DHIPBLAS_V2",
+    "-DCUDA_HAS_FP16=1",
+    "-D__HIP_NO_HALF_OPERATORS__=1",
+    "-D__HIP_NO_HALF_CONVERSIONS__=1",
+    "-mcmodel=large",
+    "-fno-unique-section-names",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+]
+# aiter/jit/core.py: those of HIP sources. The optional ones are the SDK's (sdk_facts).
+_HIP_FLAGS = [
+    "-DLEGACY_HIPBLAS_DIRECT",
+    "-DUSE_PROF_API=1",
+    "-D__HIP_PLATFORM_HCC__=1",
+    "-U__HIP_NO_HALF_CONVERSIONS__",
+    "-U__HIP_NO_HALF_OPERATORS__",
+    "-Wno-unused-result",
+    "-Wno-switch-bool",
+    "-Wno-vla-cxx-extension",
+    "-Wno-undefined-func-template",
+    "-Wno-macro-redefined",
+    "-Wno-missing-template-arg-list-after-template-kw",
+    "-D__Float4_e2m1fn_x2",
+    f"--offload-arch={ARCH}",
+    "-fno-gpu-rdc",
+]
+_LINK_FLAGS = [
+    "-shared",
+    "-mcmodel=large",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-Wl,--gc-sections",
+    # AMD's clang links with it by itself.
+    "-fuse-ld=lld",
+]
+_DIRECTIONS = {module: direction for direction, module in MODULES.items()}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A library in build.ninja.
+
+    Attributes:
+        name: AITER's name of the module.
+        sources: its sources, absolute.
+        flags: its own flags.
+    """
+
+    name: str
+    sources: tuple[Path, ...]
+    flags: tuple[str, ...]
+
+
+def build_file(
+    modules: Sequence[Module],
+    *,
+    flags: Sequence[str],
+    includes: Sequence[Path],
+    link_flags: Sequence[str],
+) -> str:
+    """Return build.ninja as AITER's _write_ninja_file writes it, with a rule for headers besides.
+
+    AITER's own rule for HIP sources has no depfile, so that a changed header goes unnoticed; here
+    it has one. All modules are in one file, so that no core waits at the end of the first.
+
+    Args:
+        modules: the libraries.
+        flags: of every compile.
+        includes: include directories, in search order.
+        link_flags: of every link.
+    """
+    blocks = [
+        "ninja_required_version = 1.3",
+        f"flags = {_words([*(f'-I{path}' for path in includes), *flags])}\n"
+        f"ldflags = {_words(link_flags)}",
+        "rule hip_compile\n"
+        "  command = hipcc -MMD -MF $out.d $flags $module_flags -c $in -o $out\n"
+        "  depfile = $out.d\n"
+        "  deps = gcc",
+        "rule link\n"
+        "  command = hipcc @$out.rsp $ldflags -o $out\n"
+        "  rspfile = $out.rsp\n"
+        "  rspfile_content = $in",
+    ]
+    for module in modules:
+        compiles, objects = [], []
+        for source in sorted(module.sources):
+            object_file = f"{module.name}/{source.stem}.cuda.o"
+            objects.append(object_file)
+            compiles.append(
+                f"build {object_file}: hip_compile {_escape(source)}\n"
+                f"  module_flags = {_words(module.flags)}"
+            )
+        blocks += ["\n".join(compiles), f"build {module.name}.so: link {' '.join(objects)}"]
+    blocks.append("default " + " ".join(f"{module.name}.so" for module in modules))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _words(values: Sequence[object]) -> str:
+    return " ".join(str(value) for value in values)
+
+
+def _escape(path: Path) -> str:
+    return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
+@dataclass
+class AiterNinja:
+    """A build directory of AITER's.
+
+    Attributes:
+        setting: where things are.
+        workload: what to build.
+        optional_flags: flags that the compiler accepts, see sdk_facts.
+    """
+
+    setting: Setting
+    workload: Workload
+    optional_flags: Sequence[str]
+
+    @property
+    def directory(self) -> Path:
+        """The build directory."""
+        return self.setting.work / "aiter"
+
+    def build(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Generate, write build.ninja and run ninja.
+
+        Args:
+            planned: the plan of the same workload.
+            more: with the further variant.
+
+        Returns:
+            The programs that ran, in order.
+
+        Raises:
+            BenchError: a program failed, or it would compile other sources than the plan.
+        """
+        patterns = self.workload.more if more else self.workload.patterns
+        runs, modules = [], []
+        for module in planned.plan.modules:
+            blob = self.directory / module.name / "blob"
+            blob.mkdir(parents=True, exist_ok=True)
+            direction = _DIRECTIONS[module.name]
+            runs.append(self._generate(direction, patterns[direction], blob))
+            for source in planned.other_sources():
+                if source.module == module.name and not source.generated:
+                    text = (planned.directory / source.file).read_text(encoding="utf-8")
+                    write_if_changed(blob / Path(source.file).name, text)
+            sources = tuple(sorted(blob.glob("*.cpp")))
+            modules.append(Module(module.name, sources, tuple(module.copts)))
+        self._check(planned)
+        write_if_changed(self.directory / "build.ninja", self._build_file(modules))
+        return [*runs, self.ninja()]
+
+    def ninja(self) -> Run:
+        """Run ninja on what is there."""
+        return processes.run(
+            ["ninja", "-v", "-j", str(self.setting.jobs)],
+            self.setting.log,
+            cwd=self.directory,
+            environ=self.setting.rocm_environ(),
+        )
+
+    def library(self, direction: str) -> Path:
+        """Return the path of a direction's library."""
+        return self.directory / f"{MODULES[direction]}.so"
+
+    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
+        """Return the sum of the compiles of each direction's kernels."""
+        text = (self.directory / ".ninja_log").read_text(encoding="utf-8")
+        return ninja_log.kernel_seconds(ninja_log.parse(text), planned.kernels)
+
+    def _generate(self, direction: str, pattern: str, blob: Path) -> Run:
+        return processes.run(
+            [
+                *(sys.executable, "-B", self.setting.generator, "--targets", ARCH),
+                *("-d", direction, "--receipt", str(RECEIPT), "--filter", pattern),
+                *("--output_dir", blob),
+            ],
+            self.setting.log,
+            cwd=self.directory,
+            environ=self.setting.environ,
+        )
+
+    def _check(self, planned: Planned) -> None:
+        ours = planned.digests()
+        own = {Path(s.file).name for s in planned.other_sources() if not s.generated}
+        blobs = sorted(self.directory.glob("*/blob/*.cpp"))
+        theirs = {path.name: sha256_of(path) for path in blobs if path.name not in own}
+        check_same(ours, theirs, "generate.py for AITER")
+
+    def _build_file(self, modules: Sequence[Module]) -> str:
+        meta = self.setting.aiter / "aiter_meta"
+        places = self.setting.place_flags()
+        return build_file(
+            modules,
+            flags=["-DWITH_HIP", *_COMMON_FLAGS, *_HIP_FLAGS, *self.optional_flags, *places],
+            includes=[
+                meta / "3rdparty/ck_helper",
+                self.setting.ck / "include",
+                self.setting.ck / "library/include",
+                meta / "csrc/include",
+                self.setting.generator.parent,
+            ],
+            link_flags=[
+                *_LINK_FLAGS,
+                *places,
+                f"-L{self.setting.sdk / 'rocm/lib'}",
+                "-lamdhip64",
+            ],
+        )

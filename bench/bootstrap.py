@@ -1,0 +1,61 @@
+"""Starts bench/run: installs what it imports and CMake and ninja, all pinned, then runs bench.main.
+
+Standard library only: nothing is installed yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_REQUIREMENTS = ("runtime.txt", "bench.txt")
+
+
+def packages(cache: Path) -> Path:
+    """Return the directory of the pinned packages; install them where they are missing."""
+    files = [ROOT / "third_party/python" / name for name in _REQUIREMENTS]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
+    digest.update(sys.version.encode())
+    target = cache / "bench" / digest.hexdigest()[:16]
+    if target.is_dir():
+        return target
+    print("bench: installing the pinned packages", file=sys.stderr)
+    partial = target.with_suffix(f".{os.getpid()}")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    command += ["--quiet", "--require-hashes", "--only-binary=:all:", "--no-deps", "--no-compile"]
+    command += ["--root-user-action=ignore", "--no-warn-script-location", f"--target={partial}"]
+    command += [argument for file in files for argument in ("--requirement", str(file))]
+    if subprocess.run(command, check=False).returncode != 0:
+        sys.exit(
+            "error: pip could not install the packages of third_party/python/bench.txt\n"
+            "  fix       python3 -m pip config debug: which index does this machine use?"
+        )
+    try:
+        partial.rename(target)
+    except OSError:
+        # Somebody else was faster.
+        if not target.is_dir():
+            raise
+    return target
+
+
+def main() -> None:
+    """Become bench.main."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("QOLA_CACHE_HOME") or Path(home, "qola"))
+    found = packages(cache.absolute())
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(found)]),
+        "PYTHONSAFEPATH": "1",
+    }
+    command = [sys.executable, "-B", "-m", "bench.main", "--packages", str(found), *sys.argv[1:]]
+    os.execve(sys.executable, command, environ)
+
+
+if __name__ == "__main__":
+    main()

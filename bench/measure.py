@@ -1,0 +1,299 @@
+"""The steps of bench/run: prepares what all sides need, then measures one side after the other."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bench import nginx, ours, processes
+from bench.aiter_ninja import AiterNinja
+from bench.ck_cmake import CkCmake
+from bench.execution_log import kernel_seconds, ran
+from bench.ours import Ours
+from bench.processes import Run
+from bench.rows import CONTENDERS
+from bench.setting import ROOT, Setting, sdk_facts
+from bench.workload import MODULES, Planned, Workload, plan
+from qola import __version__
+from qola.aiter import read_tree
+
+_REPETITIONS = 3
+
+Progress = Callable[[str], None]
+
+
+class Contender(Protocol):
+    """A build of somebody else's."""
+
+    def build(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Generate and build, with or without the further variant."""
+
+    def ninja(self) -> Run:
+        """Build again what is there."""
+
+    def library(self, direction: str) -> Path:
+        """Return the path of a direction's library."""
+
+    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
+        """Return the sum of the compiles of each direction's kernels."""
+
+
+@dataclass
+class Measurements:
+    """What was measured so far.
+
+    Attributes:
+        values: measurements by side and name, in seconds or bytes as the name says.
+        kernels: number of kernel instances by direction.
+        more: the same with the further variant.
+        versions: versions of the programs.
+        notes: what a reader has to know besides.
+    """
+
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    kernels: dict[str, int] = field(default_factory=dict)
+    more: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, side: str, values: Mapping[str, float]) -> None:
+        """Add measurements of a side."""
+        self.values.setdefault(side, {}).update(values)
+
+
+def totals(runs: Sequence[Run]) -> dict[str, float]:
+    """Return sum and peaks of programs that ran one after the other, as a cold build's."""
+    return {
+        "cold_seconds": sum(run.seconds for run in runs),
+        "compiler_peak_bytes": max(run.compiler_peak_bytes for run in runs),
+        "build_peak_bytes": max(run.build_peak_bytes for run in runs),
+    }
+
+
+def per_kernel(seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
+    """Return the mean per kernel of sums by direction."""
+    return {f"kernel_{d}_seconds": total / counts[d] for d, total in seconds.items()}
+
+
+def sizes(library: Callable[[str], Path], counts: Mapping[str, int]) -> dict[str, float]:
+    """Return each direction's library's bytes, and these by the number of its kernels."""
+    found: dict[str, float] = {}
+    for direction, count in counts.items():
+        size = library(direction).stat().st_size
+        found[f"library_{direction}_bytes"] = size
+        found[f"library_{direction}_bytes_per_kernel"] = size / count
+    return found
+
+
+@dataclass
+class Bench:
+    """A run of bench/run.
+
+    Attributes:
+        work: directory for everything, empty.
+        packages: directory of the pinned CMake and ninja.
+        workload: what is built.
+        steps: steps to take by side, see bench.rows.steps.
+        jobs: compiles at a time.
+        environ: the environment of this process.
+        progress: told what is going on.
+        results: what came out.
+    """
+
+    work: Path
+    packages: Path
+    workload: Workload
+    steps: Mapping[str, set[str]]
+    jobs: int
+    environ: Mapping[str, str]
+    progress: Progress
+    results: Measurements = field(default_factory=Measurements)
+
+    def run(self) -> Measurements:
+        """Prepare and measure.
+
+        Raises:
+            QolaError: a step failed.
+        """
+        with ExitStack() as stack:
+            tools = link_tools(self.packages, self.work)
+            with self._step("preparing: compiler and AITER"):
+                setting = stack.enter_context(self._prepared(tools))
+            tree = read_tree(setting.aiter)
+            base = plan(self.workload, tree, self.work / "plan/base", more=False)
+            more = plan(self.workload, tree, self.work / "plan/more", more=True)
+            self.results.kernels, self.results.more = base.counts(), more.counts()
+            self.results.versions = versions(setting)
+            flags = sdk_facts()["optional_flags"]
+            for side, contender in (
+                ("aiter", AiterNinja(setting, self.workload, flags)),
+                ("cmake", CkCmake(setting, self.workload, flags)),
+            ):
+                if side in self.steps:
+                    self._measure_contender(side, contender, base, more)
+        self._measure_ours(base)
+        return self.results
+
+    @contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        self.progress(what)
+        start = time.monotonic()
+        yield
+        self.progress(f"  took {time.monotonic() - start:.1f} s")
+
+    @contextmanager
+    def _prepared(self, tools: Path) -> Iterator[Setting]:
+        """Fetch compiler and AITER, so that nobody's measurement holds a download."""
+        made = self._ours("prepare", self.work / "no_cache")
+        with ours.stopped_at_end(made):
+            made.write(self.workload.manifest(more=False), wheel_pin())
+            made.build("--nobuild")
+            sdk = self.work / "sdk"
+            # hipcc does not quote what it passes on, and canonical repository names have a ~.
+            sdk.symlink_to(made.external("qola_rocm_sdk", "sdk"))
+            aiter = self.work / "aiter_tree"
+            aiter.symlink_to(made.external("aiter", "aiter_meta").parent)
+        yield Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)
+
+    def _ours(self, name: str, disk_cache: Path, *options: str) -> Ours:
+        return Ours(
+            directory=self.work / name,
+            modules=[MODULES[direction] for direction in self.workload.patterns],
+            disk_cache=disk_cache,
+            jobs=self.jobs,
+            log=self.work / "log.txt",
+            environ=self.environ,
+            options=options,
+        )
+
+    def _measure_contender(
+        self, side: str, contender: Contender, base: Planned, more: Planned
+    ) -> None:
+        name, steps = CONTENDERS[side], self.steps[side]
+        with self._step(f"{name}: cold build"):
+            runs = contender.build(base, more=False)
+        self.results.add(side, totals(runs))
+        self.results.add(side, per_kernel(contender.kernel_seconds(base), base.counts()))
+        self.results.add(side, sizes(contender.library, base.counts()))
+        if "noop" in steps:
+            with self._step(f"{name}: no-op"):
+                self.results.add(side, {"noop_seconds": median(contender.ninja)})
+        if "change" in steps:
+            with self._step(f"{name}: one-variant change"):
+                runs = contender.build(more, more=True)
+            self.results.add(side, {"change_seconds": totals(runs)["cold_seconds"]})
+
+    def _measure_ours(self, base: Planned) -> None:
+        steps, disk_cache = self.steps["ours"], self.work / "disk_cache"
+        with ExitStack() as stack:
+            url = stack.enter_context(self._remote()) if "remote" in steps else None
+            options = [f"--remote_cache={url}"] if url else []
+            first = self._ours("ours", disk_cache, *options)
+            with ours.stopped_at_end(first):
+                self._measure_first(first, base)
+            if "disk" in steps:
+                second = self._ours("elsewhere/second", disk_cache)
+                self._measure_warm("disk_seconds", "disk cache", second)
+            if url:
+                third = self._ours("elsewhere/third", disk_cache, "--disk_cache=", *options)
+                self._measure_warm("remote_seconds", "remote cache", third)
+
+    def _measure_first(self, first: Ours, base: Planned) -> None:
+        steps, pin = self.steps["ours"], wheel_pin()
+        first.write(self.workload.manifest(more=False), pin)
+        with self._step("ours: fetch, plan, analysis"):
+            fetched = first.build("--nobuild")
+        with self._step("ours: cold build"):
+            built, spawns = first.logged_build()
+        self.results.add("ours", totals([fetched, built]))
+        self.results.add("ours", {"fetch_seconds": fetched.seconds, "build_seconds": built.seconds})
+        self.results.add("ours", per_kernel(kernel_seconds(spawns, base.kernels), base.counts()))
+        library = {direction: first.library(MODULES[direction]) for direction in base.kernels}
+        self.results.add("ours", sizes(library.__getitem__, base.counts()))
+        if "noop" in steps:
+            with self._step("ours: no-op"):
+                self.results.add("ours", {"noop_seconds": median(first.build)})
+        if "change" in steps:
+            first.write(self.workload.manifest(more=True), pin)
+            with self._step("ours: one-variant change"):
+                self.results.add("ours", {"change_seconds": first.build().seconds})
+
+    def _measure_warm(self, name: str, cache: str, elsewhere: Ours) -> None:
+        elsewhere.write(self.workload.manifest(more=False), wheel_pin())
+        with self._step(f"ours: warm rebuild elsewhere, {cache}"), ours.stopped_at_end(elsewhere):
+            run, spawns = elsewhere.logged_build()
+        self.results.add("ours", {name: run.seconds})
+        missed = ran(spawn for spawn in spawns if spawn.mnemonic not in _NEVER_CACHED)
+        if missed:
+            counts = ", ".join(f"{n} {mnemonic}" for mnemonic, n in sorted(missed.items()))
+            self.results.notes.append(f"The {cache} did not have all: {counts} ran again.")
+
+    @contextmanager
+    def _remote(self) -> Iterator[str | None]:
+        if not (ROOT / "tools/remote/nginx_cache.py").is_file():
+            self.results.notes.append(
+                "No remote cache was measured: no //tools/remote:nginx_cache here."
+            )
+            yield None
+            return
+        log = self.work / "log.txt"
+        with self._step("preparing: nginx"):
+            start = nginx.script(self.work, log, self.environ)
+        with nginx.serving(start, self.work / "remote_cache", log) as url:
+            yield url
+
+
+# Made by Bazel itself, in no time.
+_NEVER_CACHED = ("SymlinkTree", "FileWrite", "TemplateExpand")
+
+
+def median(build: Callable[[], Run]) -> float:
+    """Return the median seconds of a few builds."""
+    return statistics.median(build().seconds for _ in range(_REPETITIONS))
+
+
+def link_tools(packages: Path, work: Path) -> Path:
+    """Return a directory with the programs ninja and cmake of the pinned wheels."""
+    programs = work / "programs"
+    programs.mkdir()
+    # The wheel's own bin/cmake is a script that needs the package on Python's path.
+    (programs / "cmake").symlink_to(packages / "cmake/data/bin/cmake")
+    (programs / "ninja").symlink_to(packages / "bin/ninja")
+    return programs
+
+
+def wheel_pin() -> dict[str, str]:
+    """Return package, version and sha256 of the AITER wheel."""
+    found: dict[str, str] = json.loads(
+        (ROOT / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def versions(setting: Setting) -> dict[str, str]:
+    """Return the versions of what takes part."""
+
+    def said(*command: str) -> str:
+        output = processes.run(
+            command, setting.log, cwd=setting.work, environ=setting.rocm_environ()
+        ).output
+        return output.splitlines()[0].split()[-1] if output else ""
+
+    facts = sdk_facts()
+    return {
+        "qola": __version__,
+        "AITER": wheel_pin()["version"],
+        "clang": facts["clang_version"],
+        "HIP": facts["hip_version"],
+        "Bazel": (ROOT / ".bazelversion").read_text(encoding="utf-8").strip(),
+        "CMake": said(str(setting.tools / "cmake"), "--version"),
+        "ninja": said(str(setting.tools / "ninja"), "--version"),
+        "Python": ".".join(map(str, sys.version_info[:3])),
+    }

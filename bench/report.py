@@ -1,0 +1,124 @@
+"""What bench/run hands out: a table for people, JSON for programs (report.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bench.rows import CONTENDERS, Row, Unit, ratios
+
+SCHEMA_VERSION = 1
+_HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "")
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit of a measurement, by its name."""
+    return "s" if name.endswith("seconds") else "bytes"
+
+
+def report(
+    table: Sequence[Row],
+    measured: Mapping[str, Mapping[str, float]],
+    *,
+    command: str,
+    workload: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    versions: Mapping[str, str],
+    jobs: int,
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """Return the JSON object.
+
+    Args:
+        table: the rows.
+        measured: measurements by contender and name.
+        command: what was run, without names of files.
+        workload: name of the manifest, archs, and counts of its kernels by direction.
+        machine: cores and memory.
+        versions: versions of the programs, by name.
+        jobs: compiles at a time, on every side.
+        notes: what a reader has to know besides.
+    """
+    return {
+        "schema": SCHEMA_VERSION,
+        "command": command,
+        "ratios": ratios(table),
+        "rows": [
+            {
+                "name": row.name,
+                "against": CONTENDERS[row.contender],
+                "ours": row.ours,
+                "theirs": row.theirs,
+                "unit": row.kind.unit,
+                "ratio": round(row.ratio, 3),
+                "verdict": row.verdict,
+                "meaning": row.kind.meaning,
+            }
+            for row in table
+        ],
+        "measured": {
+            side: {
+                name: {"value": value, "unit": unit_of(name)}
+                for name, value in sorted(values.items())
+            }
+            for side, values in sorted(measured.items())
+        },
+        "workload": dict(workload),
+        "machine": dict(machine),
+        "versions": dict(versions),
+        "jobs": jobs,
+        "notes": list(notes),
+    }
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a measurement for people."""
+    if unit == "s":
+        return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
+    return f"{value / 1e6:,.1f} MB" if value >= 1e7 else f"{value / 1e3:,.1f} kB"
+
+
+def _cells(found: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    for row in found["rows"]:
+        yield (
+            row["name"],
+            quantity(row["ours"], row["unit"]),
+            quantity(row["theirs"], row["unit"]),
+            f"{row['ratio']:.2f}",
+            row["verdict"],
+        )
+
+
+def circumstances(found: Mapping[str, Any]) -> str:
+    """Return in a few lines on what, and of what, it was measured."""
+    machine, workload = found["machine"], found["workload"]
+    kernels = ", ".join(f"{n} {d}" for d, n in sorted(workload["kernels"].items()))
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return (
+        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB of memory, "
+        f"{found['jobs']} jobs.\n"
+        f"Kernels: {kernels} ({', '.join(workload['archs'])}); manifest {workload['manifest']}.\n"
+        f"{versions}."
+    )
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """Return the table for a terminal, from the JSON object."""
+    lines = [_HEAD, *_cells(found)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    table = [
+        "  ".join(
+            cell.ljust(width) if column in (0, 4) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([*table, "", circumstances(found), *(f"- {n}" for n in found["notes"])])
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the table for docs/performance.md, from the JSON object."""
+    lines = [_HEAD, ("---", "---:", "---:", "---:", "---"), *_cells(found)]
+    table = ["| " + " | ".join(line).rstrip() + " |" for line in lines]
+    notes = ["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []
+    return "\n".join([f"    {found['command']}", "", circumstances(found), "", *table, *notes])

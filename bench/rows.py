@@ -1,0 +1,224 @@
+"""The rows of bench/run's table: what is compared with what, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.errors import BenchError
+from qola.errors import Finding
+
+Unit = Literal["s", "bytes"]
+
+CONTENDERS = {"aiter": "AITER with ninja", "cmake": "CK with CMake"}
+"""Who this project is compared with, by the name its measurements begin with."""
+
+_SAME = 0.03
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A comparison, made with each contender.
+
+    Attributes:
+        name: the row's name, without the contender.
+        ours: our measurement.
+        theirs: theirs.
+        unit: s (seconds) or bytes.
+        meaning: one line for people.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    unit: Unit
+    meaning: str
+
+
+KINDS = (
+    Kind(
+        "kernel forward",
+        "kernel_fwd_seconds",
+        "kernel_fwd_seconds",
+        "s",
+        "time of all compiles for forward kernels, precompiled headers too, by their number",
+    ),
+    Kind(
+        "kernel backward",
+        "kernel_bwd_seconds",
+        "kernel_bwd_seconds",
+        "s",
+        "the same of backward kernels (dq_dk_dv, dot_do_o, convert_dq)",
+    ),
+    Kind(
+        "cold build",
+        "cold_seconds",
+        "cold_seconds",
+        "s",
+        "nothing there but downloads; ours lays out the compiler, fetches AITER and plans, "
+        "theirs has both at hand and generates",
+    ),
+    Kind(
+        "cold build, fetched",
+        "build_seconds",
+        "cold_seconds",
+        "s",
+        "the same, without fetching, planning and analysis on our side",
+    ),
+    Kind(
+        "warm rebuild elsewhere, disk cache",
+        "disk_seconds",
+        "cold_seconds",
+        "s",
+        "another workspace and output base, fetching included; theirs has no cache: its cold build",
+    ),
+    Kind(
+        "warm rebuild elsewhere, remote cache",
+        "remote_seconds",
+        "cold_seconds",
+        "s",
+        "the same from an nginx on this machine, without a disk cache",
+    ),
+    Kind("no-op", "noop_seconds", "noop_seconds", "s", "again, nothing changed; median of 3"),
+    Kind(
+        "one-variant change",
+        "change_seconds",
+        "change_seconds",
+        "s",
+        "the manifest gains a variant; theirs generates again and runs ninja",
+    ),
+    Kind(
+        "library size forward",
+        "library_fwd_bytes_per_kernel",
+        "library_fwd_bytes_per_kernel",
+        "bytes",
+        "bytes of the library as linked, nothing stripped, by the number of kernels",
+    ),
+    Kind(
+        "library size backward",
+        "library_bwd_bytes_per_kernel",
+        "library_bwd_bytes_per_kernel",
+        "bytes",
+        "the same of the backward library",
+    ),
+    Kind(
+        "peak memory, compiler",
+        "compiler_peak_bytes",
+        "compiler_peak_bytes",
+        "bytes",
+        "largest resident set of one compiler process",
+    ),
+    Kind(
+        "peak memory, build",
+        "build_peak_bytes",
+        "build_peak_bytes",
+        "bytes",
+        "largest sum of resident sets, what processes share counted in each; "
+        "ours includes Bazel's server",
+    ),
+)
+
+_STEPS = {
+    "disk_seconds": "disk",
+    "remote_seconds": "remote",
+    "noop_seconds": "noop",
+    "change_seconds": "change",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        name: its name.
+        kind: what is compared.
+        contender: with whom.
+        ours: our measurement, in the kind's unit.
+        theirs: theirs.
+    """
+
+    name: str
+    kind: Kind
+    contender: str
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        """Theirs by ours: more than 1 where this project is better."""
+        return self.theirs / self.ours
+
+    @property
+    def verdict(self) -> str:
+        """The ratio in words; what is lost is said as plainly as what is won."""
+        better, worse = ("faster", "slower") if self.kind.unit == "s" else ("smaller", "larger")
+        if abs(self.ratio - 1) <= _SAME:
+            return "the same"
+        return f"ours is {better if self.ratio > 1 else worse}"
+
+
+def row_name(kind: Kind, contender: str) -> str:
+    """Return a row's name: kernel forward vs AITER with ninja."""
+    return f"{kind.name} vs {CONTENDERS[contender]}"
+
+
+def choose(only: Sequence[str]) -> list[tuple[Kind, str]]:
+    """Return the rows to measure.
+
+    Args:
+        only: how their names begin; empty for all.
+
+    Raises:
+        BenchError: a name that no row has.
+    """
+    every = [(kind, contender) for kind in KINDS for contender in CONTENDERS]
+    if not only:
+        return every
+    names = {row_name(*pair): pair for pair in every}
+    unknown = [start for start in only if not any(name.startswith(start) for name in names)]
+    if unknown:
+        raise BenchError(
+            Finding(f"--only {unknown[0]}", "no row of that name", "\n".join(names)),
+        )
+    return [pair for name, pair in names.items() if name.startswith(tuple(only))]
+
+
+def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
+    """Return the steps to take by contender ("ours" among them); every other needs the cold one."""
+    needed: dict[str, set[str]] = {}
+    for kind, contender in chosen:
+        needed.setdefault("ours", {"cold"}).add(_STEPS.get(kind.ours, "cold"))
+        needed.setdefault(contender, {"cold"}).add(_STEPS.get(kind.theirs, "cold"))
+    return needed
+
+
+def rows(
+    chosen: Iterable[tuple[Kind, str]], measured: Mapping[str, Mapping[str, float]]
+) -> list[Row]:
+    """Return the rows of which both sides were measured, in the table's order.
+
+    Args:
+        chosen: what was to be compared.
+        measured: measurements by contender and name.
+
+    Raises:
+        BenchError: a measurement is not above zero.
+    """
+    found = []
+    for kind, contender in chosen:
+        ours = measured.get("ours", {}).get(kind.ours)
+        theirs = measured.get(contender, {}).get(kind.theirs)
+        if ours is None or theirs is None:
+            continue
+        name = row_name(kind, contender)
+        if ours <= 0 or theirs <= 0:
+            raise BenchError(Finding(name, f"ours {ours}, theirs {theirs}", "both above 0"))
+        found.append(Row(name, kind, contender, ours, theirs))
+    return found
+
+
+def ratios(table: Iterable[Row]) -> dict[str, float]:
+    """Return each row's ratio by its name."""
+    return {row.name: round(row.ratio, 3) for row in table}

@@ -1,0 +1,72 @@
+"""What every contender of bench/run is given: the same compiler, sources, tools and jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where things are.
+
+    Attributes:
+        work: directory of this run.
+        sdk: the pinned ROCm SDK.
+        aiter: the AITER tree.
+        tools: directory with the programs ninja and cmake.
+        jobs: compiles at a time.
+        environ: the environment of this process.
+    """
+
+    work: Path
+    sdk: Path
+    aiter: Path
+    tools: Path
+    jobs: int
+    environ: Mapping[str, str]
+
+    @property
+    def log(self) -> Path:
+        """The file for what programs say."""
+        return self.work / "log.txt"
+
+    @property
+    def ck(self) -> Path:
+        """Composable Kernel in the AITER tree."""
+        return self.aiter / "aiter_meta/3rdparty/composable_kernel"
+
+    @property
+    def generator(self) -> Path:
+        """CK's generate.py."""
+        return self.ck / "example/ck_tile/01_fmha/generate.py"
+
+    def rocm_environ(self) -> dict[str, str]:
+        """Return the environment in which hipcc uses the SDK, and PATH has ninja."""
+        return {
+            **self.environ,
+            "HIP_CLANG_PATH": str(self.sdk / "bin"),
+            "HIP_PLATFORM": "amd",
+            "PATH": f"{self.tools}:{self.environ.get('PATH', '')}",
+            "ROCM_PATH": str(self.sdk / "rocm"),
+        }
+
+    def place_flags(self) -> list[str]:
+        """Return the flags by which the SDK's clang finds the SDK's parts and no others."""
+        return [
+            "-no-canonical-prefixes",
+            f"--sysroot={self.sdk / 'sysroot'}",
+            f"--rocm-path={self.sdk / 'rocm'}",
+            f"-resource-dir={self.sdk / 'resource'}",
+        ]
+
+
+def sdk_facts() -> dict[str, Any]:
+    """Return what is known of the pinned compiler: its versions, the flags it accepts."""
+    found: dict[str, Any] = json.loads((ROOT / "third_party/rocm/sdk.json").read_text("utf-8"))
+    return found

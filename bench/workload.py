@@ -1,0 +1,186 @@
+"""What bench/run builds: a manifest, and the patterns by which CK's generate.py makes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import BenchError
+from qola.aiter import AiterTree
+from qola.errors import Finding
+from qola.manifest import loads
+from qola.plan import Plan
+from qola.planner import Request, build_plan
+
+DIRECTORY = Path(__file__).resolve().parent / "workloads"
+ARCH = "gfx950"
+# Of AITER's C++ interface; the manifests' 700 is a part of it, which the patterns cut out.
+RECEIPT = 600
+MODULES = {"fwd": "libmha_fwd", "bwd": "libmha_bwd"}
+"""AITER's module of a direction."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is built, and what it becomes with one variant more.
+
+    Attributes:
+        name: name of the manifest, and of the manifest's further variant.
+        patterns: pattern of generate.py (fnmatch) by direction.
+        more: patterns where the manifest has the further variant.
+    """
+
+    name: str
+    patterns: Mapping[str, str]
+    more: Mapping[str, str]
+
+    def manifest(self, *, more: bool) -> str:
+        """Return the manifest's text, with or without the further variant."""
+        names = [self.name] + ([f"{self.name}_variant"] if more else [])
+        return "".join((DIRECTORY / f"{name}.toml").read_text(encoding="utf-8") for name in names)
+
+
+_BWD = (
+    "*_d64_bf16_b64_group_*"
+    "@*_d64_bf16_b64x0_group_*"
+    "@*_d64_bf16_group_*_nbias_ndbias_mask_ndropout_ndeterministic*"
+)
+
+WORKLOADS = {
+    "default": Workload(
+        name="default",
+        patterns={
+            # All but mask_lse_dropout of nmask_lse_ndropout, mask_lse_ndropout, nmask_lse_dropout
+            # and mask_lse_dropout, without what has nlse: fnmatch knows no alternatives, so the
+            # sixth, seventh and tenth character tell them apart.
+            "fwd": "*_d128_bf16_*_nlogits_nbias_?????[_l][ls]??[_n]*dropout_nskip_nsquant_*",
+            "bwd": _BWD,
+        },
+        more={
+            "fwd": "*_d128_bf16_*_nlogits_nbias_*_lse_*dropout_nskip_nsquant_*",
+            "bwd": _BWD,
+        },
+    ),
+    "quick": Workload(
+        name="quick",
+        patterns={
+            "fwd": "*_d32_bf16_group_*_nlogits_nbias_nmask_lse_ndropout_nskip_nsquant_*",
+        },
+        more={
+            "fwd": "*_d32_bf16_group_*_nlogits_nbias_*mask_lse_ndropout_nskip_nsquant_*",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source that theirs compile too.
+
+    Attributes:
+        module: module it belongs to.
+        file: path below the plan's directory.
+        generated: generate.py makes it, from the pattern.
+    """
+
+    module: str
+    file: str
+    generated: bool
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A workload's plan.
+
+    Attributes:
+        plan: the plan.
+        directory: directory of its sources.
+        kernels: names of the kernel instances by direction.
+    """
+
+    plan: Plan
+    directory: Path
+    kernels: Mapping[str, tuple[str, ...]]
+
+    def other_sources(self) -> list[Source]:
+        """Return the sources that are no kernel instances: dispatch and entry sources."""
+        return [
+            Source(
+                module.name,
+                source.file,
+                # Directions without kernels have a dispatch that no pattern could ask for.
+                source.role == "dispatch" and source.direction in self.kernels,
+            )
+            for module in self.plan.modules
+            for source in module.sources
+        ]
+
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of what generate.py makes, by file name."""
+        found = {f"{kernel.name}.cpp": kernel.sha256 for kernel in self.plan.kernels}
+        for module in self.plan.modules:
+            for source in module.sources:
+                if source.role == "dispatch" and source.direction in self.kernels:
+                    found[f"{source.name}.cpp"] = source.sha256
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of kernel instances by direction."""
+        return {direction: len(names) for direction, names in sorted(self.kernels.items())}
+
+
+def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) -> Planned:
+    """Plan a workload.
+
+    Args:
+        workload: what to plan.
+        tree: the AITER tree.
+        directory: gets the sources.
+        more: with the further variant.
+    """
+    directory.mkdir(parents=True)
+    manifest = loads(workload.manifest(more=more), file=f"{workload.name}.toml")
+    made = build_plan(Request("bench", manifest, tree), directory)
+    kernels: dict[str, list[str]] = {}
+    for kernel in made.kernels:
+        kernels.setdefault(kernel.direction, []).append(kernel.name)
+    return Planned(made, directory, {d: tuple(sorted(names)) for d, names in kernels.items()})
+
+
+def check_same(ours: Mapping[str, str], theirs: Mapping[str, str], place: str) -> None:
+    """Make sure that both sides compile the same files.
+
+    Args:
+        ours: sha256 by file name, of the plan.
+        theirs: the same of the other side.
+        place: what the other side is.
+
+    Raises:
+        BenchError: a file is missing on a side, or differs.
+    """
+    findings = [
+        *_listed(place, "which the plan does not have", theirs.keys() - ours.keys()),
+        *_listed(place, "not there, though the plan has it", ours.keys() - theirs.keys()),
+        *_listed(
+            place,
+            "other bytes than in the plan",
+            {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]},
+        ),
+    ]
+    if findings:
+        raise BenchError(findings, "the kernels to compare are not the same")
+
+
+def _listed(place: str, what: str, names: Iterable[str]) -> list[Finding]:
+    found = sorted(names)
+    if not found:
+        return []
+    return [
+        Finding(
+            place,
+            f"{len(found)} files {what}, such as {found[0]}",
+            "the kernels of the manifest, no more and no fewer",
+            "make the pattern in bench/workload.py fit the manifest in bench/workloads/",
+        )
+    ]
