@@ -77,9 +77,7 @@ def build_plan(
             pool.map(lambda spec: _generate(request, spec, archs, output), _attention(request))
         )
     warnings += [w for module in generated for w in module.kernels.warnings]
-    header_sets, packages, kernels, modules, families = _assemble(
-        request, archs, generated, output
-    )
+    header_sets, packages, kernels, modules, families = _assemble(request, archs, generated, output)
     python_modules = tuple(
         plan_python_module(
             request.tree,
