@@ -12,10 +12,12 @@ def _device(arch, family):
     return "pass/" + "/".join([arch] + ([family] if family else []))
 
 def _declare_passes(kernels, family_of, **kwargs):
-    for archs in {tuple(archs): None for archs in kernels.values()}:
-        # A library restricted to some archs has only these archs' defines.
-        for some in [archs] + [[arch] for arch in archs if len(archs) > 1]:
-            hip_pass(name = _host(some), archs = some, header = "headers.hpp", **kwargs)
+    sets = {tuple(archs): None for archs in kernels.values()}
+
+    # A library may be restricted to one of several archs.
+    single = {(arch,): None for archs in sets for arch in archs}
+    for archs in sets | single:
+        hip_pass(name = _host(archs), archs = archs, header = "headers.hpp", **kwargs)
     for arch, family in {
         (arch, family_of.get(name, "")): None
         for name, archs in kernels.items()
