@@ -19,7 +19,7 @@ from bench.execution_log import kernel_seconds, ran
 from bench.ours import Ours
 from bench.processes import Run
 from bench.rows import CONTENDERS
-from bench.setting import ROOT, Setting, sdk_facts
+from bench.setting import ROOT, Setting, as_distributed, sdk_facts
 from bench.workload import MODULES, Planned, Workload, plan
 from qola import __version__
 from qola.aiter import read_tree
@@ -157,7 +157,7 @@ class Bench:
             made.build("--nobuild")
             sdk = self.work / "sdk"
             # hipcc does not quote what it passes on, and canonical repository names have a ~.
-            sdk.symlink_to(made.external("qola_rocm_sdk", "sdk"))
+            as_distributed(made.external("qola_rocm_sdk", "sdk"), sdk)
             aiter = self.work / "aiter_tree"
             aiter.symlink_to(made.external("aiter", "aiter_meta").parent)
         yield Setting(self.work, sdk, aiter, tools, self.jobs, self.environ)

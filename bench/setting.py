@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rules.rocm.lay_out_sdk import ALIASES, wrapper
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -64,6 +66,19 @@ class Setting:
             f"--rocm-path={self.sdk / 'rocm'}",
             f"-resource-dir={self.sdk / 'resource'}",
         ]
+
+
+def as_distributed(sdk: Path, target: Path) -> None:
+    """Make an SDK of the same files whose compiler has libc's allocator, which theirs has."""
+    (target / "bin").mkdir(parents=True)
+    for part in sdk.iterdir():
+        if part.name != "bin":
+            (target / part.name).symlink_to(part)
+    for program in (sdk / "bin").iterdir():
+        script = target / "bin" / program.name
+        real = ALIASES.get(program.name, program.name)
+        script.write_text(wrapper(real, libc_allocator=True), encoding="utf-8")
+        script.chmod(0o755)
 
 
 def sdk_facts() -> dict[str, Any]:

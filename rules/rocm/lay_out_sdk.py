@@ -180,9 +180,14 @@ class LayoutError(Exception):
     """A file that the pinned packages ought to have is not there."""
 
 
-def wrapper(program: str) -> str:
-    """The script that starts a program of libexec/."""
-    compiler = program == "clang"
+def wrapper(program: str, *, libc_allocator: bool = False) -> str:
+    """The script that starts a program of libexec/.
+
+    Args:
+        program: its name.
+        libc_allocator: start the compiler with libc's allocator, as distributions do.
+    """
+    compiler = program == "clang" and not libc_allocator
     return WRAPPER.format(
         allocator=ALLOCATOR if compiler else "",
         loader=LOADER,
