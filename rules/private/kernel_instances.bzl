@@ -11,13 +11,13 @@ def _host(archs):
 def _device(arch, family):
     return "pass/" + "/".join([arch] + ([family] if family else []))
 
-def _declare_passes(kernels, family_of, **kwargs):
+def _declare_passes(kernels, family_of, precompile, **kwargs):
     sets = {tuple(archs): None for archs in kernels.values()}
 
     # A library may be restricted to one of several archs.
     single = {(arch,): None for archs in sets for arch in archs}
     for archs in sets | single:
-        hip_pass(name = _host(archs), archs = archs, header = "headers.hpp", **kwargs)
+        hip_pass(name = _host(archs), archs = archs, header = "headers.hpp" if precompile else None, **kwargs)
     for arch, family in {
         (arch, family_of.get(name, "")): None
         for name, archs in kernels.items()
@@ -26,7 +26,7 @@ def _declare_passes(kernels, family_of, **kwargs):
         hip_pass(
             name = _device(arch, family),
             arch = arch,
-            header = "warm/{}.hpp".format(family) if family else "headers.hpp",
+            header = ("warm/{}.hpp".format(family) if family else "headers.hpp") if precompile else None,
             warm = bool(family),
             **kwargs
         )
@@ -34,7 +34,7 @@ def _declare_passes(kernels, family_of, **kwargs):
 def _always(archs, value_of):
     return value_of(archs)
 
-def kernel_instances(kernels, headers, copts = [], families = {}, visibility = ["//visibility:public"]):
+def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], precompile = True, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance.
 
     This macro expands to a hip_library and a hip_object for each of `kernels`:
@@ -49,14 +49,19 @@ def kernel_instances(kernels, headers, copts = [], families = {}, visibility = [
       copts: compiler flags of the module, from optCompilerConfig.json.
       families: dict from a family's name to its kernel instances, which share
         a precompiled header that is made of warm/<family>.hpp.
+      overlay: headers that compiles by passes read in place of those of
+        `headers`: overlay/<name> in the calling package has <name>.
+      precompile: whether headers may be precompiled.
       visibility: visibility of the targets.
     """
     family_of = {name: family for family, names in families.items() for name in names}
     _declare_passes(
         kernels,
         family_of,
+        precompile,
         copts = copts + DEBUG_FLAGS,
         target_compatible_with = [Label("//rules/rocm:rocm")],
+        overlay = ["overlay/" + name for name in overlay],
         deps = [headers],
     )
     for name, archs in kernels.items():
