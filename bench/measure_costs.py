@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from qola.aiter import read_tree  # noqa: E402
+from qola.codegen.families import headers_text, warm_header  # noqa: E402
 from qola.manifest import loads  # noqa: E402
 from qola.plan import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource  # noqa: E402
 from qola.planner import Request, build_plan  # noqa: E402
@@ -86,6 +87,14 @@ KERNELS = (
     ("bwd", "dot_do_o", 128),
     ("bwd", "convert_dq", 128),
 )
+# (direction, role, hdim) whose device passes are compiled with precompiled headers.
+PRECOMPILED = (
+    ("fwd", "fwd", 128),
+    ("bwd", "dq_dk_dv", 128),
+    ("bwd", "dot_do_o", 128),
+    ("bwd", "convert_dq", 128),
+)
+DEVICE_PASS = ("--cuda-device-only", "--no-gpu-bundle-output", "-Wno-unused-command-line-argument")
 # A dispatch of the full set is a matter of minutes, and known from these two.
 DISPATCHES = ("fwd", "bwd")
 
@@ -163,14 +172,8 @@ class Bench:
             host: take the time of the host pass alone as well.
         """
         object_file = self._work / "out.o"
-        found: HeaderSet = next(h for h in plan.header_sets if h.name == headers)
         command = [
-            *self._compiler.command,
-            *self._compiler.flags,
-            *(f"-isystem{self._tree / d}" for d in found.include_dirs),
-            f"--offload-arch={ARCH}",
-            "-cuid=measured",
-            *copts,
+            *self._flags(plan, headers, copts),
             *("-c", str(self._work / plan.name / source), "-o", str(object_file)),
         ]
         cost = {"cpu_seconds": self._cpu_seconds(command)}
@@ -186,6 +189,45 @@ class Bench:
             # Fourth column: what ends up in a library, without relocations and symbols.
             "linked_bytes": int(size.stdout.splitlines()[1].split()[3]),
         }
+
+    def device_pass(
+        self, plan: Plan, sources: tuple[str, str], headers: str, copts: Sequence[str]
+    ) -> dict[str, float]:
+        """Compile a source for the device with precompiled headers; return what each step takes.
+
+        Args:
+            plan: the plan both sources belong to.
+            sources: paths below the plan's directory: of the sister, and of what is compiled.
+            headers: name of their header set.
+            copts: flags of their module.
+        """
+        sister, source = (self._work / plan.name / file for file in sources)
+        text = sister.read_text(encoding="utf-8")
+        seconds: dict[str, float] = {}
+        for kind, header in (("headers", headers_text([text])), ("warm", warm_header("", text))):
+            if header is None:
+                sys.exit(f"{sister} has no warm header")
+            (self._work / "pch.hpp").write_text(header, encoding="utf-8")
+            command = [*self._flags(plan, headers, copts), *DEVICE_PASS]
+            making = [*command, "-S", "-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp"]
+            making += ["-fpch-instantiate-templates"] if kind == "warm" else []
+            making += [str(self._work / "pch.hpp"), "-o", str(self._work / "pch")]
+            seconds["making_seconds"] = self._cpu_seconds(making)
+            command += ["-Xclang", "-include-pch", "-Xclang", str(self._work / "pch")]
+            command += ["-c", str(source), "-o", str(self._work / "out.co")]
+            seconds[f"{kind}_seconds"] = self._cpu_seconds(command)
+        return seconds
+
+    def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
+        found: HeaderSet = next(h for h in plan.header_sets if h.name == headers)
+        return [
+            *self._compiler.command,
+            *self._compiler.flags,
+            *(f"-isystem{self._tree / d}" for d in found.include_dirs),
+            f"--offload-arch={ARCH}",
+            "-cuid=measured",
+            *copts,
+        ]
 
     @staticmethod
     def _cpu_seconds(command: Sequence[str]) -> float:
@@ -220,6 +262,22 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
+def measure_precompiled(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield what warm precompiled headers cost and save, for each entry of PRECOMPILED."""
+    for direction, role, hdim in PRECOMPILED:
+        alike = sorted(
+            (k for k in plan.kernels if (k.role, k.fields["hdim_q"]) == (role, hdim)),
+            key=lambda kernel: kernel.name,
+        )
+        tiles = [k for k in alike if k.fields["tile"] == middle(alike).fields["tile"]]
+        module = next(m for m in plan.modules if plan.kernels.index(tiles[0]) in m.kernels)
+        sister, source = (
+            f"{module.name}/kernels/{k.name}.cpp" for k in (tiles[0], tiles[len(tiles) // 2])
+        )
+        seconds = bench.device_pass(plan, (sister, source), direction, module.copts)
+        yield {"direction": direction, "role": role, "hdim": hdim, **seconds}
+
+
 def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the cost of the dispatch sources, with the number of kernels each one calls."""
     for module in plan.modules:
@@ -251,13 +309,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "qola/costs.json", help="file")
     args = parser.parse_args()
     compiler = find_compiler(args.hipcc)
-    kernels, sources = [], []
+    kernels, sources, precompiled = [], [], []
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(compiler, args.aiter.resolve(), Path(directory))
         small, large = bench.plan("small", SMALL), bench.plan("large", LARGE)
         for cost in measure_kernels(bench, small):
             print(json.dumps(cost), file=sys.stderr)
             kernels.append(cost)
+        for cost in measure_precompiled(bench, small):
+            print(json.dumps(cost), file=sys.stderr)
+            precompiled.append(cost)
         for plan in (small, large):
             for cost in measure_sources(bench, plan):
                 print(json.dumps(cost), file=sys.stderr)
@@ -271,7 +332,8 @@ def main() -> None:
     }
     text = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
     args.output.write_text(
-        f'{{\n{text},\n  "kernels": {lines(kernels)},\n  "sources": {lines(sources)}\n}}\n',
+        f'{{\n{text},\n  "kernels": {lines(kernels)},\n  "precompiled": {lines(precompiled)},\n'
+        f'  "sources": {lines(sources)}\n}}\n',
         encoding="utf-8",
     )
 

@@ -213,6 +213,7 @@ def kernel_build_file(
     """
     settings = plan["packages"][package]
     lines = [f"        {_string(name)}: {_inline(a)}," for name, a in archs.items()]
+    names = [header["name"] for header in settings["overlay"]]
     calls = [
         _header_set(plan, settings["headers"], "headers", aiter),
         _call(
@@ -222,6 +223,8 @@ def kernel_build_file(
                 **({"families": _dict_of_lists(families)} if families else {}),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),
+                **({"overlay": _list(names, 4)} if names else {}),
+                **({} if settings["precompile"] else {"precompile": "False"}),
             },
         ),
     ]

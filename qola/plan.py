@@ -184,6 +184,21 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class OverlayHeader:
+    """A changed copy of one of the tree's headers.
+
+    Attributes:
+        name: the header as sources include it.
+        file: path of the copy in the manifest's repository.
+        sha256: digest of the copy.
+    """
+
+    name: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class KernelPackage:
     """A package of the kernel repository: kernel instances that share flags and headers.
 
@@ -192,10 +207,15 @@ class KernelPackage:
     Attributes:
         copts: compiler flags.
         headers: name of the header set.
+        precompile: its headers may be precompiled.
+        overlay: headers that compiles with precompiled headers read in place of the tree's: path
+            as sources include it, and digest; see `qola.class_scope`.
     """
 
     copts: tuple[str, ...]
     headers: str
+    precompile: bool = True
+    overlay: tuple[OverlayHeader, ...] = ()
 
 
 def to_json(plan: Plan, **more: Any) -> str:

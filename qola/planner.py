@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola import bundle_files, codegen, module_kinds
+from qola import bundle_files, class_scope, codegen, module_kinds
 from qola.aiter import AiterTree, ModuleConfig
 from qola.attention import ATTENTION
 from qola.codegen import Explanation, GeneratedSource, KernelInstance, KernelSet, Selection
@@ -23,6 +23,7 @@ from qola.plan import (
     EntryPoint,
     HeaderSet,
     KernelPackage,
+    OverlayHeader,
     Plan,
     PlannedFamily,
     PlannedKernel,
@@ -253,7 +254,12 @@ def _assemble(
             files = [output / module.spec.name / k.file for k in instances]
             header_sets[group] = _header_set(request.tree, module.config, group, files)
             package = _package_name(group, archs, module.config, unchanged)
-            packages[package] = KernelPackage(copts, group)
+            overlay = _overlay(request.tree, header_sets[group], output, module.spec.name)
+            packages[package] = KernelPackage(
+                copts, group, precompile=overlay is not None, overlay=overlay or ()
+            )
+            if overlay is None:
+                warm = {}
             families += [
                 PlannedFamily(
                     name=warm[name].name,
@@ -374,6 +380,31 @@ def _header_set(
     # A directory none of the headers comes from needs no -I.
     used = tuple(d for d in dirs if any(header.startswith(d + "/") for header in headers))
     return HeaderSet(name, used, headers)
+
+
+def _overlay(
+    tree: AiterTree, headers: HeaderSet, output: Path, module: str
+) -> tuple[OverlayHeader, ...] | None:
+    """Writes the headers that have to be changed to be precompiled.
+
+    Returns:
+        Them; None where one has a form that cannot be changed, so that none may be precompiled.
+    """
+    changed = []
+    for file in headers.files:
+        text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        if not class_scope.specialisations(text):
+            continue
+        copy = class_scope.with_constraints(text)
+        folder = next(d for d in headers.include_dirs if file.startswith(d + "/"))
+        name = file.removeprefix(folder + "/")
+        if copy is None:
+            return None
+        place = f"{module}/overlay/{name}"
+        (output / place).parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(output / place, copy)
+        changed.append(OverlayHeader(name, place, sha256_of_text(copy)))
+    return tuple(changed)
 
 
 def _group(kernel: KernelInstance) -> str:

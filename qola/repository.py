@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,10 @@ def kernel_repository(args: argparse.Namespace) -> None:
             texts[name] = _read(source, kernel["sha256"])
             write_if_changed(args.output / package / f"{name}.cpp", texts[name])
         write_if_changed(args.output / package / "headers.hpp", headers_text(texts.values()))
+        for root, copy in _overlay(plans, package):
+            file = args.output / package / "overlay" / copy["name"]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_if_changed(file, _read(root / copy["file"], copy["sha256"]))
         for name in families:
             header = _read(*warm[package, name])
             write_if_changed(args.output / package / "warm" / f"{name}.hpp", header)
@@ -169,6 +173,18 @@ def _families(plans: Mapping[Path, Mapping[str, Any]]) -> dict[tuple[str, str], 
             header = (family["sister"], path.parent / family["file"], family["sha256"])
             headers[key] = min(headers.get(key, header), header)
     return {key: (file, sha256) for key, (_, file, sha256) in headers.items()}
+
+
+def _overlay(
+    plans: Mapping[Path, Mapping[str, Any]], package: str
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yields the changed headers of a package, each once, with the repository that has it."""
+    seen = set()
+    for path, plan in plans.items():
+        for copy in plan["packages"].get(package, {}).get("overlay", ()):
+            if copy["name"] not in seen:
+                seen.add(copy["name"])
+                yield path.parent, copy
 
 
 def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:
@@ -216,7 +232,14 @@ def _settings(plans: Sequence[Mapping[str, Any]], package: str) -> dict[str, Any
         "include_dirs": _merged(h["include_dirs"] for h in sets),
         "files": sorted({file for h in sets for file in h["files"]}),
     }
-    return {"packages": {package: settings}, "header_sets": [headers]}
+    # A plan changes what is among its own headers.
+    overlay = {c["name"]: c for plan in plans for c in plan["packages"][package]["overlay"]}
+    merged = {
+        **settings,
+        "overlay": [overlay[name] for name in sorted(overlay)],
+        "precompile": all(plan["packages"][package]["precompile"] for plan in plans),
+    }
+    return {"packages": {package: merged}, "header_sets": [headers]}
 
 
 def _merged(orders: Iterable[Sequence[str]]) -> list[str]:

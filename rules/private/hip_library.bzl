@@ -11,6 +11,11 @@ DEBUG_FLAGS = select({
     "//conditions:default": [],
 })
 
+_COMPRESS_FLAGS = select({
+    Label("//rules/private:compress_enabled"): ["--offload-compress"],
+    "//conditions:default": [],
+})
+
 def _offload(archs):
     return ["--offload-arch=" + arch for arch in archs]
 
@@ -46,7 +51,7 @@ def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tag
             # Not derived from the path: two objects with the same id define
             # the same symbol, and a path would make the bytes depend on it.
             "-cuid=" + name,
-        ] + copts + DEBUG_FLAGS,
+        ] + copts + DEBUG_FLAGS + _COMPRESS_FLAGS,
         exec_properties = EXEC_PROPERTIES,
         features = ["aiter"],
         # Bazel would compile each source a second time without -fPIC.

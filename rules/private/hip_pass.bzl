@@ -35,11 +35,24 @@ def _pch_resources(_os, _inputs):
     return {"cpu": 1, "memory": _PCH_MEMORY}
 
 def _pass_flags(arch, archs, split):
-    # Some flags of a whole compile are for its other pass.
-    quiet = ["-Wno-unused-command-line-argument"]
+    common = [
+        # Some flags of a whole compile are for its other pass.
+        "-Wno-unused-command-line-argument",
+        # __FILE__ in a precompiled header.
+        "-fmacro-prefix-map={}/=".format(_PWD),
+    ]
     if arch:
-        return ["--offload-arch=" + arch, "--cuda-device-only", "--no-gpu-bundle-output"] + quiet
-    return ["--offload-arch=" + arch for arch in archs] + (["--cuda-host-only"] if split else []) + quiet
+        return ["--offload-arch=" + arch, "--cuda-device-only", "--no-gpu-bundle-output"] + common
+    return ["--offload-arch=" + arch for arch in archs] + (["--cuda-host-only"] if split else []) + common
+
+def _overlay(ctx):
+    # One command for both passes has no precompiled header, and reads the tree's own headers.
+    return ctx.files.overlay if ctx.attr._split[BuildSettingInfo].value else []
+
+def _overlay_dirs(ctx):
+    # Searched before the tree's directories.
+    suffix = "/overlay/"
+    return {file.path[:file.path.index(suffix) + len(suffix) - 1]: None for file in _overlay(ctx)}.keys()
 
 def _argv(ctx, toolchain, features, context):
     archs = [ctx.attr.arch] if ctx.attr.arch else ctx.attr.archs
@@ -49,7 +62,7 @@ def _argv(ctx, toolchain, features, context):
         feature_configuration = features,
         include_directories = context.includes,
         preprocessor_defines = depset(defines.keys()),
-        system_include_directories = context.system_includes,
+        system_include_directories = depset(_overlay_dirs(ctx), transitive = [context.system_includes], order = "preorder"),
         use_pic = True,
         user_compile_flags = _pass_flags(ctx.attr.arch, ctx.attr.archs, ctx.attr._split[BuildSettingInfo].value) + ctx.attr.copts,
     )
@@ -105,9 +118,10 @@ def _hip_pass_impl(ctx):
     )
     compiler = cc_common.get_tool_for_action(action_name = ACTION_NAMES.cpp_compile, feature_configuration = features)
     command = _argv(ctx, toolchain, features, context)
+    headers = depset(_overlay(ctx), transitive = [context.headers])
     pch = None
     if ctx.file.header and (ctx.attr.arch or ctx.attr._split[BuildSettingInfo].value):
-        pch = _precompile(ctx, compiler, command.flags, command.env, [context.headers, toolchain.all_files])
+        pch = _precompile(ctx, compiler, command.flags, command.env, [headers, toolchain.all_files])
 
     return [
         DefaultInfo(files = depset([pch] if pch else [])),
@@ -120,7 +134,7 @@ def _hip_pass_impl(ctx):
             compiler = compiler,
             env = command.env,
             # Also with a precompiled header: the compiler looks at its files.
-            inputs = depset([ctx.file.header] if pch else [], transitive = [context.headers]),
+            inputs = depset([ctx.file.header] if pch else [], transitive = [headers]),
             pch = pch,
             tools = toolchain.all_files,
         ),
@@ -134,6 +148,7 @@ hip_pass = rule(
         "copts": attr.string_list(doc = "Compiler flags of the sources."),
         "deps": attr.label_list(doc = "header_set targets.", providers = [CcInfo]),
         "header": attr.label(allow_single_file = True, doc = "The header to precompile; without one, every source reads its headers."),
+        "overlay": attr.label_list(allow_files = True, doc = "Headers below a directory overlay/, read in place of those of `deps`."),
         "warm": attr.bool(doc = "Also keep the templates that `header` instantiates."),
         "_split": attr.label(default = "//:split_compile"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

@@ -13,14 +13,14 @@ def _host(archs):
 def _device(arch, family):
     return "pass/" + "/".join([arch] + ([family] if family else []))
 
-def _declare_passes(kernels, family_of, **kwargs):
+def _declare_passes(kernels, family_of, precompile, **kwargs):
     # A library restricted to some archs has only these archs' defines.
     for name, archs in {
         _host(some): some
         for archs in kernels.values()
         for some in [archs] + [[arch] for arch in archs]
     }.items():
-        hip_pass(name = name, archs = archs, header = "headers.hpp", **kwargs)
+        hip_pass(name = name, archs = archs, header = "headers.hpp" if precompile else None, **kwargs)
     for arch, family in {
         (arch, family_of.get(name, "")): None
         for name, archs in kernels.items()
@@ -29,7 +29,7 @@ def _declare_passes(kernels, family_of, **kwargs):
         hip_pass(
             name = _device(arch, family),
             arch = arch,
-            header = "warm/{}.hpp".format(family) if family else "headers.hpp",
+            header = ("warm/{}.hpp".format(family) if family else "headers.hpp") if precompile else None,
             warm = bool(family),
             **kwargs
         )
@@ -39,7 +39,7 @@ def _always(archs, value_of):
 
 # Each of its names is a key of `kernels`.
 # buildifier: disable=unnamed-macro
-def kernel_instances(kernels, headers, copts = [], families = {}, visibility = ["//visibility:public"]):
+def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], precompile = True, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance.
 
     This macro expands to a hip_object, NAME.object, and a cc_library around it,
@@ -55,15 +55,20 @@ def kernel_instances(kernels, headers, copts = [], families = {}, visibility = [
       copts: compiler flags of the module, from optCompilerConfig.json.
       families: dict from a family's name to its kernel instances, which share
         a precompiled header that is made of warm/<family>.hpp.
+      overlay: headers that compiles by passes read in place of those of
+        `headers`: overlay/<name> in the calling package has <name>.
+      precompile: whether headers may be precompiled.
       visibility: visibility of the targets.
     """
     family_of = {name: family for family, names in families.items() for name in names}
     _declare_passes(
         kernels,
         family_of,
+        precompile,
         copts = copts + DEBUG_FLAGS,
         exec_properties = EXEC_PROPERTIES,
         target_compatible_with = [Label("//rules/rocm:rocm")],
+        overlay = ["overlay/" + name for name in overlay],
         deps = [headers],
     )
     for name, archs in kernels.items():

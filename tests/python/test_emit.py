@@ -22,7 +22,14 @@ PLAN: dict[str, Any] = {
         {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
         {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
     ],
-    "packages": {"fwd": {"copts": ['-DTEXT="a\\b"'], "headers": "fwd"}},
+    "packages": {
+        "fwd": {
+            "copts": ['-DTEXT="a\\b"'],
+            "headers": "fwd",
+            "overlay": [{"name": "inc/b.h", "file": "m/overlay/inc/b.h"}],
+            "precompile": True,
+        }
+    },
     "kernels": [
         {"name": "k2", "package": "fwd", "archs": ["gfx950"]},
         {"name": "other", "package": "bwd", "archs": ["gfx950"]},
@@ -167,6 +174,9 @@ kernel_instances(
         "k1": ["gfx950"],
         "k2": ["gfx942", "gfx950"],
     }},
+    overlay = [
+        "inc/b.h",
+    ],
 )
 """
 
@@ -185,6 +195,15 @@ def test_a_packages_build_file() -> None:
         PLAN, "fwd", archs, families, sources="the plans of a, b", aiter="tree"
     )
     assert text == KERNEL_BUILD
+
+
+def test_headers_that_cannot_be_precompiled_are_not() -> None:
+    """Prevents: kernels that are compiled wrongly because clang gets a header's class wrong."""
+    settings = {**PLAN["packages"]["fwd"], "overlay": [], "precompile": False}
+    plan = {**PLAN, "packages": {"fwd": settings}}
+    text = emit.kernel_build_file(plan, "fwd", {"k1": ("gfx950",)}, {}, sources="m", aiter="tree")
+    assert "    precompile = False,\n" in text
+    assert "overlay" not in text
 
 
 def test_build_files_hold_calls_alone() -> None:

@@ -129,7 +129,9 @@ def test_the_text_says_all_that_the_plan_does() -> None:
             assert found == [vars(value[0])]
         else:
             assert found == (list(value) if isinstance(value, tuple) else value)
-    assert data["packages"] == {"fwd": {"copts": ["-DX"], "headers": "fwd"}}
+    assert data["packages"] == {
+        "fwd": {"copts": ["-DX"], "headers": "fwd", "overlay": [], "precompile": True}
+    }
     assert data["warnings"][0]["severity"] == "warning"
 
 

@@ -1,0 +1,65 @@
+"""The device code of kernel instances: the same by passes as in one command."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+
+
+def files(variable: str) -> dict[str, Path]:
+    """Return object files by their kernel instance's name."""
+    return {Path(path).name: Path(path) for path in os.environ[variable].split()}
+
+
+PASSES, ONE_COMMAND = files("QOLA_TEST_PASSES"), files("QOLA_TEST_ONE_COMMAND")
+
+
+def sections(elf: bytes) -> dict[str, bytes]:
+    """Return the contents of an ELF file's sections by name; the last one of a name counts."""
+    offset, count, names = (*struct.unpack_from("<Q", elf, 40), *struct.unpack_from("<HH", elf, 60))
+    headers = [struct.unpack_from("<IIQQQQ", elf, offset + 64 * i) for i in range(count)]
+    strings = headers[names][4]
+    found = {}
+    for name, kind, _, _, start, size in headers:
+        end = elf.index(b"\0", strings + name)
+        # Type 8 has a size, but nothing in the file.
+        found[elf[strings + name : end].decode()] = b"" if kind == 8 else elf[start : start + size]
+    return found
+
+
+def code_objects(file: Path) -> dict[str, bytes]:
+    """Return the code objects that are embedded in an object file, by target."""
+    bundle = sections(file.read_bytes())[".hip_fatbin"]
+    assert bundle.startswith(BUNDLE)
+    (count,) = struct.unpack_from("<Q", bundle, len(BUNDLE))
+    at, found = len(BUNDLE) + 8, {}
+    for _ in range(count):
+        offset, size, length = struct.unpack_from("<QQQ", bundle, at)
+        target = bundle[at + 24 : at + 24 + length].decode()
+        found[target] = bundle[offset : offset + size]
+        at += 24 + length
+    return found
+
+
+def test_the_same_kernel_instances() -> None:
+    """Prevents: a comparison of nothing, or without one of the directions."""
+    assert PASSES.keys() == ONE_COMMAND.keys()
+    assert {name.partition("_d")[0] for name in PASSES} == {"fmha_fwd", "fmha_bwd"}
+    assert all(PASSES[name].resolve() != ONE_COMMAND[name].resolve() for name in PASSES)
+
+
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_the_device_code_is_the_same(name: str) -> None:
+    """Prevents: a precompiled header that changes an instruction, a descriptor or the metadata."""
+    passes, one_command = code_objects(PASSES[name]), code_objects(ONE_COMMAND[name])
+    assert passes.keys() == one_command.keys()
+    target = "hipv4-amdgcn-amd-amdhsa--gfx950"
+    assert len(sections(passes[target])[".text"]) > 1000, "no kernel in it"
+    for section in (".text", ".rodata", ".note"):
+        mine, theirs = (sections(found[target])[section] for found in (passes, one_command))
+        assert mine == theirs, f"{section} differs"
