@@ -98,7 +98,8 @@ def _whole(ctx, info):
 
 def _linking(ctx, info, object):
     context, _ = cc_common.create_linking_context_from_compilation_outputs(
-        name = ctx.attr.cuid,
+        # By this name cc_shared_library knows whose object it is; any other one it leaves out.
+        name = ctx.label.name,
         actions = ctx.actions,
         cc_toolchain = info.cc_toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
