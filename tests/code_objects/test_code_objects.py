@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-LLVM = Path(os.environ["QOLA_TEST_LLVM"]).parent
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 FULL = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 EMPTY = Path(os.environ["QOLA_TEST_LIBRARY_EMPTY"]).resolve()
 FILES = {

@@ -16,8 +16,8 @@ from tests.fake_hip.run_on_fake_hip import FakeHip, Launch, read_log
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROBES = {Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_PROBES"].split()}
 AITER = Path(os.environ["QOLA_TEST_AITER_TREE"]) / "aiter_meta"
-LLVM = Path(os.environ["QOLA_TEST_LLVM"]).parent
-REAL = Path(os.environ["QOLA_TEST_REAL_HIP"])
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
+REAL = Path(os.environ["QOLA_TEST_REAL_HIP"]).absolute()
 ARCHS = ("gfx942", "gfx950")
 
 NO_BINARY_FOR_GPU = 209

@@ -25,7 +25,7 @@ KERNELS: list[dict[str, Any]] = [PLAN["kernels"][index] for index in MODULE["ker
 #: The archs it was restricted to, else the manifest's.
 ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
 TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
-LLVM = Path(os.environ["QOLA_TEST_LLVM"]).parent
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 
 ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s"}
 if MODULE["code_objects"]:
