@@ -102,7 +102,10 @@ def test_one_broken_module(user: User) -> None:
     assert lines[0].startswith("left_libmha_fwd: built, ")
     assert lines[1].startswith("left_libmha_bwd: failed, ")
     assert lines[2] == "Build complete: 1/2 succeeded, 1 failed."
-    assert lines[3].startswith("  FAILED: left_libmha_bwd: fmha_bwd_")
+    # A header that all kernel instances include is missing for their precompiled header first.
+    assert lines[3].startswith(
+        ("  FAILED: left_libmha_bwd: fmha_bwd_", "  FAILED: left_libmha_bwd: pass/")
+    )
     assert "'no_such_header.h' file not found" in lines[4]
     assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
     assert not earlier.exists(), "an old library looks like a new one"
