@@ -102,7 +102,7 @@ def test_one_broken_module(user: User) -> None:
     assert lines[0].startswith("left_libmha_fwd: built, ")
     assert lines[1].startswith("left_libmha_bwd: failed, ")
     assert lines[2] == "Build complete: 1/2 succeeded, 1 failed."
-    # A header that all kernel instances include is missing for their precompiled header first.
+    # What all kernel instances include is missing for their precompiled header first.
     assert lines[3].startswith(
         ("  FAILED: left_libmha_bwd: fmha_bwd_", "  FAILED: left_libmha_bwd: pass/")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,9 @@ def generated(tree: Path, directory: Path, patterns: dict[str, str]) -> dict[str
     for direction, pattern in patterns.items():
         command = [sys.executable, "-B", str(tree / GENERATOR), "--targets", ARCH, "-d", direction]
         command += ["--receipt", str(RECEIPT), "--filter", pattern, "--output_dir", str(directory)]
-        subprocess.run(command, check=True)
+        # A test's PYTHONSAFEPATH would hide the generator's modules from it.
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        subprocess.run(command, check=True, env=environ)
     return {path.name: sha256_of(path) for path in directory.glob("*.cpp")}
 
 
