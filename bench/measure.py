@@ -15,7 +15,7 @@ from typing import Protocol
 from bench import nginx, ours, processes
 from bench.aiter_ninja import AiterNinja
 from bench.ck_cmake import CkCmake
-from bench.execution_log import kernel_seconds, ran
+from bench.kernel_actions import kernel_seconds, ran
 from bench.ours import Ours
 from bench.processes import Run
 from bench.rows import CONTENDERS

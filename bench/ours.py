@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import execution_log, processes
+from bench import processes
 from bench.errors import BenchError
-from bench.execution_log import Spawn
 from bench.processes import Run
 from bench.setting import ROOT
 from qola import workspace
@@ -19,6 +18,7 @@ from qola.aiter_source import AiterSource
 from qola.bazel_run import child_environment
 from qola.checkout import WheelSource
 from qola.errors import Finding
+from qola.execution_log import Spawn, read_spawns
 
 _STOP_SECONDS = 60
 
@@ -94,7 +94,7 @@ class Ours:
         """Build, and return the actions besides."""
         log = self.directory / "execution.json"
         run = self.build(f"--execution_log_json_file={log}")
-        return run, execution_log.parse(log.read_text(encoding="utf-8"))
+        return run, list(read_spawns(log))
 
     def bazel(self, command: str, *arguments: str) -> Run:
         """Run a Bazel command in the workspace."""

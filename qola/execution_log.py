@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ class Spawn:
         inputs: files it may read.
         outputs: files it made, and those it ought to have made.
         exit_code: of the command.
+        seconds: wall time it took, without waiting for its turn; 0.0 where the log has none.
     """
 
     label: str
@@ -50,6 +52,12 @@ class Spawn:
     inputs: tuple[LoggedFile, ...]
     outputs: tuple[LoggedFile, ...]
     exit_code: int
+    seconds: float = 0.0
+
+    @property
+    def cached(self) -> bool:
+        """Whether a cache had its result."""
+        return "cache hit" in self.runner
 
     @property
     def input_digests(self) -> dict[str, str]:
@@ -108,7 +116,25 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
         tuple(map(_file, entry.get("inputs", ()))),
         written + missing,
         int(entry.get("exitCode", 0)),
+        _seconds(entry.get("metrics", {})),
     )
+
+
+def _seconds(metrics: Mapping[str, Any]) -> float:
+    # Waiting for one of the jobs is not work; setting up a sandbox is.
+    return duration(metrics.get("totalTime", "0s")) - duration(metrics.get("queueTime", "0s"))
+
+
+def duration(text: str) -> float:
+    """Return seconds of a duration as protobuf writes it: "1.250s".
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)s", text)
+    if match is None:
+        raise ValueError(f'{text!r} is no duration such as "1.250s"')
+    return float(match[1])
 
 
 def _file(entry: Mapping[str, Any]) -> LoggedFile:

@@ -25,28 +25,31 @@ def _command(ctx, info):
     args.add("-c", ctx.file.src)
     return args
 
-def _inputs(ctx, info, files = []):
+def _inputs(ctx, info, files):
     return depset(
         [ctx.file.src] + ([info.pch] if info.pch else []) + files,
         transitive = [info.inputs, info.tools],
     )
 
+def _run(ctx, info, output, mnemonic, progress_message, arguments, executable = None, inputs = [], resource_set = _device_resources):
+    ctx.actions.run(
+        arguments = arguments,
+        env = info.env,
+        executable = executable or info.compiler,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = _inputs(ctx, info, inputs),
+        mnemonic = mnemonic,
+        outputs = [output],
+        progress_message = progress_message,
+        resource_set = resource_set,
+    )
+    return output
+
 def _device(ctx, info):
     code_object = ctx.actions.declare_file("{}.{}.co".format(ctx.attr.cuid, info.arch))
     args = _command(ctx, info)
     args.add("-o", code_object)
-    ctx.actions.run(
-        arguments = [args],
-        env = info.env,
-        executable = info.compiler,
-        execution_requirements = {"supports-path-mapping": "1"},
-        inputs = _inputs(ctx, info),
-        mnemonic = "QolaDevice",
-        outputs = [code_object],
-        progress_message = "Compiling {} for {}".format(ctx.attr.cuid, info.arch),
-        resource_set = _device_resources,
-    )
-    return code_object
+    return _run(ctx, info, code_object, "QolaDevice", "Compiling {} for {}".format(ctx.attr.cuid, info.arch), [args])
 
 def _host(ctx, info, code_objects):
     object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")
@@ -64,18 +67,17 @@ def _host(ctx, info, code_objects):
     compile = ctx.actions.args()
     compile.add("--")
     compile.add(info.compiler)
-    ctx.actions.run(
-        arguments = [bundle, compile, _command(ctx, info)],
-        env = info.env,
+    return _run(
+        ctx,
+        info,
+        object,
+        "QolaHost",
+        "Compiling {} for the host".format(ctx.attr.cuid),
+        [bundle, compile, _command(ctx, info)],
         executable = ctx.executable._host_pass,
-        execution_requirements = {"supports-path-mapping": "1"},
-        inputs = _inputs(ctx, info, code_objects.values()),
-        mnemonic = "QolaHost",
-        outputs = [object],
-        progress_message = "Compiling {} for the host".format(ctx.attr.cuid),
+        inputs = code_objects.values(),
         resource_set = _host_resources,
     )
-    return object
 
 def _whole(ctx, info):
     object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")
@@ -83,18 +85,7 @@ def _whole(ctx, info):
     if ctx.attr._compress[BuildSettingInfo].value:
         args.add("--offload-compress")
     args.add("-o", object)
-    ctx.actions.run(
-        arguments = [args],
-        env = info.env,
-        executable = info.compiler,
-        execution_requirements = {"supports-path-mapping": "1"},
-        inputs = _inputs(ctx, info),
-        mnemonic = "QolaCompile",
-        outputs = [object],
-        progress_message = "Compiling " + ctx.attr.cuid,
-        resource_set = _device_resources,
-    )
-    return object
+    return _run(ctx, info, object, "QolaCompile", "Compiling " + ctx.attr.cuid, [args])
 
 def _linking(ctx, info, object):
     context, _ = cc_common.create_linking_context_from_compilation_outputs(

@@ -8,7 +8,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 
 cc_library(
     name = "headers",
-    hdrs = glob(["include/**/*.h", "multiarch/**/*.h"], allow_empty = True),
+    hdrs = glob(["include/**/*.h"]) + glob(["multiarch/**/*.h"], allow_empty = True),
     includes = ["include", "multiarch"],
     visibility = ["//visibility:public"],
 )

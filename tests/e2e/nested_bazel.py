@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from qola.execution_log import Spawn, read_spawns
 
@@ -26,6 +28,29 @@ def find_bazel() -> str:
     found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")
     assert found, "no bazel on PATH; name one in QOLA_TEST_BAZEL"
     return found
+
+
+def module_file(qola: Path) -> str:
+    """MODULE.bazel of a consumer with one manifest, it.toml."""
+    return f"""
+module(name = "it")
+bazel_dep(name = "qola", version = "0.1.0")
+local_path_override(module_name = "qola", path = "{qola}")
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+qola.manifest(name = "it", file = "//:it.toml")
+use_repo(qola, "qola_it")
+"""
+
+
+#: BUILD.bazel of a consumer with the forward library of it.toml.
+BUILD_FILE = """
+load("@qola//rules:defs.bzl", "qola_library")
+
+qola_library(
+    name = "it",
+    library = "@qola_it//:libmha_fwd",
+)
+"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +93,16 @@ class Bazel:
         )
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
+
+    def plan_file(self) -> Path:
+        """Return the path of plan.json of the manifest it.toml."""
+        (file,) = self.output_base.glob("external/*[~+]qola_it/plan.json")
+        return file
+
+    def plan(self) -> dict[str, Any]:
+        """Return plan.json of the manifest it.toml, as the last command left it."""
+        plan: dict[str, Any] = json.loads(self.plan_file().read_text(encoding="utf-8"))
+        return plan
 
     def spawns(self, *args: str) -> list[Spawn]:
         """Build and return the spawned actions, those included whose result came from a cache."""

@@ -103,9 +103,7 @@ def test_one_broken_module(user: User) -> None:
     assert lines[1].startswith("left_libmha_bwd: failed, ")
     assert lines[2] == "Build complete: 1/2 succeeded, 1 failed."
     # What all kernel instances include is missing for their precompiled header first.
-    assert lines[3].startswith(
-        ("  FAILED: left_libmha_bwd: fmha_bwd_", "  FAILED: left_libmha_bwd: pass/")
-    )
+    assert lines[3].startswith("  FAILED: left_libmha_bwd: pass/")
     assert "'no_such_header.h' file not found" in lines[4]
     assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
     assert not earlier.exists(), "an old library looks like a new one"
@@ -126,12 +124,9 @@ def test_one_broken_module(user: User) -> None:
     assert (good["success"], good["so_path"]) == (True, str(library))
     assert good["size"] == library.stat().st_size
     assert (bad["success"], bad["so_path"]) == (False, None)
-    plan = user.run("list", "two.toml", "--aiter", str(tree(user)), "--module", "libmha_bwd")
-    kernels = set(plan.stdout.split())
-    assert kernels, plan.stderr
     # Kernel instances are not tried without their precompiled header, which then is what failed.
-    passes = {name for name in bad["failed"] if name.startswith("pass/gfx950")}
-    assert passes or kernels <= set(bad["failed"]), "what did not compile is not named"
+    passes = [name for name in bad["failed"] if name.startswith("pass/gfx950/")]
+    assert passes, "what did not compile is not named"
 
 
 def sbom_is_true(output: Path) -> None:
@@ -146,18 +141,6 @@ def sbom_is_true(output: Path) -> None:
             "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
             "SHA256": hashlib.sha256(content).hexdigest(),
         }, file["fileName"]
-
-
-def tree(user: User) -> Path:
-    """The AITER tree that Bazel fetched for the user."""
-    env = user.environment()
-    (workspace,) = (user.directory / "cache/qola/workspaces").glob("two-*")
-    command = [find_bazel(), "info", "output_base"]
-    run = subprocess.run(
-        command, cwd=workspace, env=env, check=True, capture_output=True, text=True
-    )
-    (config,) = Path(run.stdout.strip(), "external").glob("*aiter/aiter/jit/optCompilerConfig.json")
-    return config.parents[2]
 
 
 def test_called_from_python(user: User) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from qola import execlog
 from qola.execution_log import Spawn
-from tests.e2e.nested_bazel import Bazel, find_bazel
+from tests.e2e.nested_bazel import BUILD_FILE, Bazel, find_bazel, module_file
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -48,21 +48,10 @@ has_bias = false
 has_alibi = false
 has_dropout = false
 """
-MODULE = """
-module(name = "twice")
-bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{qola}")
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", file = "//:it.toml")
-use_repo(qola, "qola_it")
-"""
-BUILD = """
-load("@qola//rules:defs.bzl", "qola_bundle", "qola_library")
-
-qola_library(
-    name = "it",
-    library = "@qola_it//:libmha_fwd",
-)
+BUILD = (
+    BUILD_FILE
+    + """
+load("@qola//rules:defs.bzl", "qola_bundle")
 
 qola_bundle(
     name = "bundle",
@@ -85,6 +74,7 @@ genrule(
     tags = ["manual"],
 )
 """
+)
 TARGETS = ("//:it", "//:bundle", "//:bundle_tar")
 
 
@@ -125,7 +115,7 @@ def make(directory: Path, environment: dict[str, str]) -> Bazel:
         + f"build --sandbox_add_mount_pair={directory}\n",
         ".bazelversion": (HERE / "consumer/.bazelversion").read_text(encoding="utf-8"),
         "BUILD.bazel": BUILD,
-        "MODULE.bazel": MODULE.format(qola=qola),
+        "MODULE.bazel": module_file(qola),
         "it.toml": MANIFEST,
     }.items():
         (workspace / name).write_text(text, encoding="utf-8")
@@ -163,8 +153,7 @@ def build(bazel: Bazel) -> Built:
     """Build everything and take the digests of what was made."""
     spawns = bazel.spawns(*TARGETS)
     listed = bazel.run("cquery", "--output=files", " + ".join(TARGETS)).stdout.split()
-    (plan,) = bazel.output_base.glob("external/*[~+]qola_it/plan.json")
-    files = {"plan.json": plan}
+    files = {"plan.json": bazel.plan_file()}
     for name in listed:
         path = bazel.workspace / name
         found = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
@@ -216,7 +205,7 @@ def test_really_built_twice(builds: tuple[Built, Built]) -> None:
     """Prevents: a cache that makes the two builds one, so that they cannot differ."""
     for built in builds:
         assert len(built.spawns) > 5
-        cached = [spawn.label for spawn in built.spawns if "cache hit" in spawn.runner]
+        cached = [spawn.label for spawn in built.spawns if spawn.cached]
         assert cached == []
         kernels = [s for s in built.spawns if ":fmha_fwd_d32_fp16_batch" in s.label]
         assert len({spawn.label for spawn in kernels}) >= 2

@@ -7,21 +7,18 @@ same with a warm cache.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from qola.execution_log import Spawn
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import BUILD_FILE, Bazel, bazel, module_file, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
-LIBRARY = "@qola_it//:libmha_fwd"
 HEAD = """
 [qola]
 namespace = "variants"
@@ -61,19 +58,13 @@ class Workspace:
         (self.bazel.workspace / "it.toml").write_text(manifest, encoding="utf-8")
         return self.bazel.spawns("//:it")
 
-    def plan(self) -> dict[str, Any]:
-        """Return plan.json of the last build."""
-        (file,) = self.bazel.output_base.glob("external/*[~+]qola_it/plan.json")
-        plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return plan
-
     def kernels(self) -> dict[str, str]:
         """Digest of each kernel instance of the last build, by name."""
-        return {kernel["name"]: kernel["sha256"] for kernel in self.plan()["kernels"]}
+        return {kernel["name"]: kernel["sha256"] for kernel in self.bazel.plan()["kernels"]}
 
     def dispatch(self) -> str:
         """Name of the forward dispatch; those of directions without kernels never change."""
-        (module,) = self.plan()["modules"]
+        (module,) = self.bazel.plan()["modules"]
         (name,) = (
             source["name"]
             for source in module["sources"]
@@ -112,22 +103,8 @@ def others(spawns: Iterable[Spawn], names: Iterable[str]) -> list[str]:
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("variants")
     with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as nested:
-        (nested.workspace / "MODULE.bazel").write_text(
-            f"""
-module(name = "variants")
-bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", file = "//:it.toml")
-use_repo(qola, "qola_it")
-""",
-            encoding="utf-8",
-        )
-        (nested.workspace / "BUILD.bazel").write_text(
-            'load("@qola//rules:defs.bzl", "qola_library")\n'
-            f'qola_library(name = "it", library = "{LIBRARY}")\n',
-            encoding="utf-8",
-        )
+        (nested.workspace / "MODULE.bazel").write_text(module_file(QOLA), encoding="utf-8")
+        (nested.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
         yield Workspace(nested)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import BUILD_FILE, Bazel, bazel, module_file, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -67,9 +67,8 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
         for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
         if "buildMetrics" in event
     )
-    (plan,) = nested.output_base.glob("external/*[~+]qola_it/plan.json")
     return Graph(
-        kernels=len(json.loads(plan.read_text(encoding="utf-8"))["kernels"]),
+        kernels=len(nested.plan()["kernels"]),
         targets=int(metrics["targetMetrics"]["targetsConfiguredNotIncludingAspects"]),
         actions=int(metrics["actionSummary"]["actionsCreatedNotIncludingAspects"]),
     )
@@ -79,22 +78,8 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bazel, Graph, Graph]]:
     """The graphs of a small and of a large manifest, the latter analysed last."""
     with bazel(HERE / "consumer", QOLA, tmp_path_factory.mktemp("scale"), user_disk_cache()) as it:
-        (it.workspace / "MODULE.bazel").write_text(
-            f"""
-module(name = "scale")
-bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", file = "//:it.toml")
-use_repo(qola, "qola_it")
-""",
-            encoding="utf-8",
-        )
-        (it.workspace / "BUILD.bazel").write_text(
-            'load("@qola//rules:defs.bzl", "qola_library")\n'
-            'qola_library(name = "it", library = "@qola_it//:libmha_fwd")\n',
-            encoding="utf-8",
-        )
+        (it.workspace / "MODULE.bazel").write_text(module_file(QOLA), encoding="utf-8")
+        (it.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
         yield it, analyse(it, SMALL), analyse(it, LARGE)
 
 

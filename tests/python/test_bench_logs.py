@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench import execution_log, ninja_log
+from bench import kernel_actions, ninja_log
 from bench.errors import BenchError
+from qola.execution_log import Spawn, parse_spawns
 
 NINJA_LOG = """\
 # ninja log v7
@@ -36,6 +37,11 @@ def spawn(label: str, **more: Any) -> str:
     }
     assert not more
     return json.dumps(found, indent=2)
+
+
+def parse(log: str) -> list[Spawn]:
+    """The actions of a log."""
+    return list(parse_spawns(log.splitlines(keepends=True)))
 
 
 def test_ninja_log_has_the_last_time_of_each_output() -> None:
@@ -82,52 +88,46 @@ def test_execution_log_sums_every_action_for_kernels() -> None:
             spawn("//:libmha_fwd", mnemonic="CppLink", total="1s"),
         ]
     )
-    spawns = execution_log.parse(log)
-    sums = execution_log.kernel_seconds(spawns, {"fwd": ["a"], "bwd": ["b"]})
+    spawns = parse(log)
+    sums = kernel_actions.kernel_seconds(spawns, {"fwd": ["a"], "bwd": ["b"]})
     assert sums == pytest.approx({"fwd": 15.0, "bwd": 30.0})
 
 
 def test_kernels_are_known_by_their_outputs_too() -> None:
     """Prevents: an error where the target that makes a kernel's object has another name."""
     output = "bazel-out/cfg/bin/external/k/fwd/_objs/a/a.o"
-    spawns = execution_log.parse(spawn(f"{KERNELS}//fwd:a.device", outputs=[output]))
-    assert execution_log.kernel_seconds(spawns, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
+    spawns = parse(spawn(f"{KERNELS}//fwd:a.device", outputs=[output]))
+    assert kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
 
 
 def test_kernel_without_action_is_an_error() -> None:
     """Prevents: a build that compiled less than the list shown as faster."""
-    spawns = execution_log.parse(spawn(f"{KERNELS}//fwd:a"))
+    spawns = parse(spawn(f"{KERNELS}//fwd:a"))
     with pytest.raises(BenchError, match="no action for 1 kernels, such as z"):
-        execution_log.kernel_seconds(spawns, {"fwd": ["a", "z"]})
+        kernel_actions.kernel_seconds(spawns, {"fwd": ["a", "z"]})
 
 
 def test_cache_hit_in_a_cold_build_is_an_error() -> None:
     """Prevents: a kernel that a cache had counted as compiled in no time."""
-    spawns = execution_log.parse(spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"))
+    spawns = parse(spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"))
     with pytest.raises(BenchError, match="disk cache hit"):
-        execution_log.kernel_seconds(spawns, {"fwd": ["a"]})
+        kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]})
 
 
 def test_precompiled_header_elsewhere_is_an_error() -> None:
     """Prevents: a header that kernels share forgotten because it is made in another repository."""
-    spawns = execution_log.parse(spawn("@@aiter//:headers", mnemonic="HipPrecompile"))
+    spawns = parse(spawn("@@aiter//:headers", mnemonic="HipPrecompile"))
     with pytest.raises(BenchError, match="no direction that is known"):
-        execution_log.kernel_seconds(spawns, {"fwd": []})
+        kernel_actions.kernel_seconds(spawns, {"fwd": []})
 
 
 def test_variants_of_a_direction_belong_to_the_longest_name() -> None:
     """Prevents: splitkv kernels, which are others, counted as forward kernels."""
-    (found,) = execution_log.parse(spawn(f"{KERNELS}//fwd_splitkv_gfx950:a"))
-    assert execution_log.direction_of(found) == "fwd_splitkv"
+    (found,) = parse(spawn(f"{KERNELS}//fwd_splitkv_gfx950:a"))
+    assert kernel_actions.direction_of(found) == "fwd_splitkv"
 
 
 def test_what_ran_is_told_from_what_was_cached() -> None:
     """Prevents: a warm rebuild said to compile nothing when it did."""
     log = spawn(f"{KERNELS}//fwd:a") + spawn(f"{KERNELS}//fwd:b", runner="remote cache hit")
-    assert execution_log.ran(execution_log.parse(log)) == {"CppCompile": 1}
-
-
-def test_duration_without_unit_is_an_error() -> None:
-    """Prevents: milliseconds read as seconds should the log's form change."""
-    with pytest.raises(BenchError):
-        execution_log.duration("1200")
+    assert kernel_actions.ran(parse(log)) == {"CppCompile": 1}

@@ -50,6 +50,20 @@ def test_entries_are_read_one_by_one(tmp_path: Path) -> None:
     assert second.outputs == (LoggedFile("bazel-out/b.o", "bo", 7),)
 
 
+def test_an_action_took_what_it_did_not_wait(tmp_path: Path) -> None:
+    """Prevents: a build with few jobs whose actions look slow because they waited."""
+    metrics = {"totalTime": "20.5s", "queueTime": "0.5s"}
+    first, second = read_spawns(write(tmp_path / "log", entry("a", metrics=metrics), entry("b")))
+    assert (first.seconds, second.seconds) == (20.0, 0.0)
+
+
+def test_duration_without_unit_is_an_error(tmp_path: Path) -> None:
+    """Prevents: milliseconds read as seconds should the log's form change."""
+    log = write(tmp_path / "log", entry("a", metrics={"totalTime": "1200"}))
+    with pytest.raises(ValueError, match="'1200' is no duration"):
+        list(read_spawns(log))
+
+
 def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     """Prevents: figures over half a build, of a Bazel that was killed."""
     log = write(tmp_path / "log", entry("a"), entry("b"))
