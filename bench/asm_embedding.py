@@ -1,6 +1,6 @@
 """Measures two ways to get AITER's assembly (v3) code objects into a library, and prints a table.
 
-    ./bazelw --in-tree python3 bench/asm_embedding.py AITER_TREE
+    bench/python bench/asm_embedding.py AITER_TREE
 
 `.incbin` is what rules/private/embedded_code_objects.bzl does; the other is an array of hexadecimal
 numbers in C++, as AITER's and QoLA's embedding has it. Both have all .co files of fmha_v3_fwd and

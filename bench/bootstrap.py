@@ -1,4 +1,4 @@
-"""Starts bench/run: installs what it imports and CMake and ninja, all pinned, then runs bench.main.
+"""Runs a Python program of bench/ with what it imports, and CMake and ninja, all pinned.
 
 Standard library only: nothing is installed yet.
 """
@@ -44,7 +44,7 @@ def packages(cache: Path) -> Path:
 
 
 def main() -> None:
-    """Become bench.main."""
+    """Become the Python program that the command line names."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("QOLA_CACHE_HOME") or Path(home, "qola"))
     found = packages(cache.absolute())
@@ -52,8 +52,9 @@ def main() -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(found)]),
         "PYTHONSAFEPATH": "1",
+        "QOLA_BENCH_PACKAGES": str(found),
     }
-    command = [sys.executable, "-B", "-m", "bench.main", "--packages", str(found), *sys.argv[1:]]
+    command = [sys.executable, "-B", *sys.argv[1:]]
     os.execve(sys.executable, command, environ)
 
 

@@ -36,7 +36,6 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG + names,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--packages", type=Path, required=True, help=argparse.SUPPRESS)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     made.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     made.add_argument(
@@ -107,12 +106,13 @@ def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None
     chosen = rows.choose(args.only)
     workload = WORKLOADS["quick" if args.quick else "default"]
     # What bench/bootstrap.py sets is for this process alone.
-    own = ("PYTHONPATH", "PYTHONSAFEPATH")
+    own = ("PYTHONPATH", "PYTHONSAFEPATH", "QOLA_BENCH_PACKAGES")
+    packages = Path(os.environ["QOLA_BENCH_PACKAGES"])
     environ = {key: value for key, value in os.environ.items() if key not in own}
     failed = None
     with work_directory(args.keep) as work:
         bench = measure.Bench(
-            work, args.packages, workload, rows.steps(chosen), args.jobs, environ, progress()
+            work, packages, workload, rows.steps(chosen), args.jobs, environ, progress()
         )
         try:
             bench.run()

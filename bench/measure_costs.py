@@ -1,6 +1,6 @@
 """Measures what kernels cost to compile, for `qola plan --estimate`.
 
-    ./bazelw --in-tree python3 bench/measure_costs.py --aiter TREE
+    bench/python bench/measure_costs.py --aiter TREE
 
 Compiles a handful of kernel instances and dispatch sources of small plans, one after the other,
 with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/costs.json. CPU
@@ -23,14 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from qola.aiter import read_tree
+from qola.codegen.families import headers_text, warm_header
+from qola.manifest import loads
+from qola.plan import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.planner import Request, build_plan
 
-from qola.aiter import read_tree  # noqa: E402
-from qola.codegen.families import headers_text, warm_header  # noqa: E402
-from qola.manifest import loads  # noqa: E402
-from qola.plan import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource  # noqa: E402
-from qola.planner import Request, build_plan  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
 SMALL = """
@@ -204,18 +203,29 @@ class Bench:
         sister, source = (self._work / plan.name / file for file in sources)
         text = sister.read_text(encoding="utf-8")
         seconds: dict[str, float] = {}
+        command = [*self._flags(plan, headers, copts), *DEVICE_PASS]
+        # The warm header is made upon the other, as rules/private/kernel_instances.bzl has it.
+        base: list[str] = []
         for kind, header in (("headers", headers_text([text])), ("warm", warm_header("", text))):
             if header is None:
                 sys.exit(f"{sister} has no warm header")
-            (self._work / "pch.hpp").write_text(header, encoding="utf-8")
-            command = [*self._flags(plan, headers, copts), *DEVICE_PASS]
-            making = [*command, "-S", "-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp"]
+            file = self._work / f"{kind}.hpp"
+            file.write_text(header, encoding="utf-8")
+            making = [
+                *command,
+                *base,
+                "-S",
+                "-Xclang",
+                "-emit-pch",
+                "-Xclang",
+                "-fno-pch-timestamp",
+            ]
             making += ["-fpch-instantiate-templates"] if kind == "warm" else []
-            making += [str(self._work / "pch.hpp"), "-o", str(self._work / "pch")]
+            making += [str(file), "-o", f"{file}.pch"]
             seconds["making_seconds"] = self._cpu_seconds(making)
-            command += ["-Xclang", "-include-pch", "-Xclang", str(self._work / "pch")]
-            command += ["-c", str(source), "-o", str(self._work / "out.co")]
-            seconds[f"{kind}_seconds"] = self._cpu_seconds(command)
+            base = ["-Xclang", "-include-pch", "-Xclang", f"{file}.pch"]
+            compiling = ["-c", str(source), "-o", str(self._work / "out.co")]
+            seconds[f"{kind}_seconds"] = self._cpu_seconds([*command, *base, *compiling])
         return seconds
 
     def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
@@ -325,7 +335,7 @@ def main() -> None:
                 sources.append(cost)
     head = {
         "schema": 1,
-        "command": "./bazelw --in-tree python3 bench/measure_costs.py --aiter TREE",
+        "command": "bench/python bench/measure_costs.py --aiter TREE",
         "compiler": compiler.version,
         "cpu": cpu_model(),
         "arch": ARCH,

@@ -1,6 +1,6 @@
 """Prints how long a manifest takes from empty caches on how many remote workers.
 
-    ./bazelw --in-tree python3 bench/simulate_workers.py --aiter TREE
+    bench/python bench/simulate_workers.py --aiter TREE
 
 Plans the manifest (by default everything: receipt 600 of both directions for both archs), takes the
 cost of each compile from qola/costs.json and hands them to workers as Bazel would
@@ -10,20 +10,16 @@ cost of each compile from qola/costs.json and hands them to workers as Bazel wou
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from qola.aiter import read_tree  # noqa: E402
-from qola.estimate import load_costs  # noqa: E402
-from qola.manifest import loads  # noqa: E402
-from qola.planner import Request, build_plan  # noqa: E402
-from qola.tables import Table, duration, size, to_text  # noqa: E402
-from qola.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of  # noqa: E402
+from qola.aiter import read_tree
+from qola.estimate import load_costs
+from qola.manifest import loads
+from qola.planner import Request, build_plan
+from qola.tables import Table, duration, size, to_text
+from qola.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of
 
 EVERYTHING = """
 [build]

@@ -2,7 +2,7 @@
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load(":hip_pass.bzl", "HipPassInfo")
+load(":hip_pass.bzl", "HipPassInfo", "include_pch")
 
 # Measured peaks (docs/split-compilation.md), in MB.
 _DEVICE_MEMORY = 1000
@@ -17,8 +17,7 @@ def _host_resources(_os, _inputs):
 def _command(ctx, info):
     args = ctx.actions.args()
     args.add_all(info.argv)
-    if info.pch:
-        args.add_all(["-Xclang", "-include-pch", "-Xclang", info.pch])
+    include_pch(args, info.pch)
 
     # Without it the unit's id would be made of its path.
     args.add("-cuid=" + ctx.attr.cuid)

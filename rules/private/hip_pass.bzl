@@ -16,7 +16,7 @@ HipPassInfo = provider(
         "cc_toolchain": "the C++ toolchain of the pass.",
         "env": "dict: environment of the actions.",
         "feature_configuration": "its features for the pass.",
-        "inputs": "depset of File: what a compile reads besides the source and the precompiled header.",
+        "inputs": "depset of File: what a compile reads besides the source and the precompiled header; the one this is based on, too.",
         "pch": "File, the precompiled header; None without one.",
         "tools": "depset of File: the compiler, as far as it is among the inputs.",
     },
@@ -79,10 +79,21 @@ def _argv(ctx, toolchain, features, context):
         ),
     )
 
-def _precompile(ctx, compiler, argv, env, inputs):
+def include_pch(args, pch):
+    """Adds the flags by which a compile reads a precompiled header.
+
+    Args:
+      args: Args of the compile.
+      pch: File, or None for a compile without one.
+    """
+    if pch:
+        args.add_all(["-Xclang", "-include-pch", "-Xclang", pch])
+
+def _precompile(ctx, compiler, argv, env, base, inputs):
     pch = ctx.actions.declare_file(ctx.label.name + ".pch")
     args = ctx.actions.args()
     args.add_all(argv)
+    include_pch(args, base)
 
     # -S: the driver's one step that makes one file, whose place the header takes.
     args.add_all(["-S", "-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp"])
@@ -95,7 +106,7 @@ def _precompile(ctx, compiler, argv, env, inputs):
         env = env,
         executable = compiler,
         execution_requirements = {"supports-path-mapping": "1"},
-        inputs = depset([ctx.file.header], transitive = inputs),
+        inputs = depset([ctx.file.header] + ([base] if base else []), transitive = inputs),
         mnemonic = "QolaPch",
         outputs = [pch],
         progress_message = "Precompiling %{{label}} for {}".format(ctx.attr.arch or "the host"),
@@ -118,10 +129,13 @@ def _hip_pass_impl(ctx):
     )
     compiler = cc_common.get_tool_for_action(action_name = ACTION_NAMES.cpp_compile, feature_configuration = features)
     command = _argv(ctx, toolchain, features, context)
-    headers = depset(_overlay(ctx), transitive = [context.headers])
+    base = ctx.attr.base[HipPassInfo] if ctx.attr.base else None
+    if base and base.arch != ctx.attr.arch:
+        fail("{}: its base {} is no pass for {}".format(ctx.label, ctx.attr.base.label, ctx.attr.arch))
+    headers = depset(_overlay(ctx), transitive = [context.headers] + ([base.inputs] if base else []))
     pch = None
     if ctx.file.header and (ctx.attr.arch or ctx.attr._split[BuildSettingInfo].value):
-        pch = _precompile(ctx, compiler, command.flags, command.env, [headers, toolchain.all_files])
+        pch = _precompile(ctx, compiler, command.flags, command.env, base.pch if base else None, [headers, toolchain.all_files])
 
     return [
         DefaultInfo(files = depset([pch] if pch else [])),
@@ -134,7 +148,7 @@ def _hip_pass_impl(ctx):
             compiler = compiler,
             env = command.env,
             # Also with a precompiled header: the compiler looks at its files.
-            inputs = depset([ctx.file.header] if pch else [], transitive = [headers]),
+            inputs = depset(([ctx.file.header] if pch else []) + ([base.pch] if base and base.pch else []), transitive = [headers]),
             pch = pch,
             tools = toolchain.all_files,
         ),
@@ -145,6 +159,10 @@ hip_pass = rule(
     attrs = {
         "arch": attr.string(doc = "The arch of a device pass."),
         "archs": attr.string_list(doc = "For the host pass: the archs that sources are compiled for."),
+        "base": attr.label(
+            doc = "The hip_pass of the same arch whose precompiled header `header` is compiled upon: what that has is neither compiled nor stored again.",
+            providers = [HipPassInfo],
+        ),
         "copts": attr.string_list(doc = "Compiler flags of the sources."),
         "deps": attr.label_list(doc = "header_set targets.", providers = [CcInfo]),
         "header": attr.label(allow_single_file = True, doc = "The header to precompile; without one, every source reads its headers."),

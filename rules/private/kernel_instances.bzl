@@ -10,7 +10,7 @@ load(":hip_pass.bzl", "hip_pass")
 def _host(archs):
     return "pass/host_" + "_".join(archs)
 
-def _device(arch, family):
+def _device(arch, family = ""):
     return "pass/" + "/".join([arch] + ([family] if family else []))
 
 def _declare_passes(kernels, family_of, precompile, **kwargs):
@@ -21,16 +21,21 @@ def _declare_passes(kernels, family_of, precompile, **kwargs):
         for some in [archs] + [[arch] for arch in archs]
     }.items():
         hip_pass(name = name, archs = archs, header = "headers.hpp" if precompile else None, **kwargs)
+    for arch in {arch: None for archs in kernels.values() for arch in archs}:
+        hip_pass(name = _device(arch), arch = arch, header = "headers.hpp" if precompile else None, **kwargs)
     for arch, family in {
-        (arch, family_of.get(name, "")): None
+        (arch, family_of[name]): None
         for name, archs in kernels.items()
+        if name in family_of
         for arch in archs
     }:
         hip_pass(
             name = _device(arch, family),
             arch = arch,
-            header = ("warm/{}.hpp".format(family) if family else "headers.hpp") if precompile else None,
-            warm = bool(family),
+            # Parsing the headers is a third of what a warm header costs to make.
+            base = _device(arch),
+            header = "warm/{}.hpp".format(family),
+            warm = True,
             **kwargs
         )
 

@@ -39,6 +39,7 @@ def command(tool: str) -> list[str]:
             "-x",
             "bazelw",
             ".ci/run",
+            "bench/python",
             "bench/run",
             "rules/rocm/missing_rocm.sh",
             *scripts,

@@ -127,6 +127,9 @@ def _passes_argv_test_impl(ctx):
         _has_all(env, action.argv, ["-cuid=testdata/kernel_gfx950", "-include-pch"])
     for action in [warm, header]:
         _has_all(env, action.argv, ["-emit-pch", "-fno-pch-timestamp"])
+    asserts.true(env, "-include-pch" in warm.argv, "the headers are parsed again for each family")
+    for action in [device, warm]:
+        asserts.true(env, any([path.endswith("/pass/gfx950.pch") for path in action.inputs]), "the header that the family's is based on")
     for action in [device, warm]:
         _has_all(env, action.argv, ["--cuda-device-only", "--no-gpu-bundle-output"])
     for action in [host, header]:
