@@ -144,12 +144,15 @@ def test_grouped_check_finds_what_ck_finds() -> None:
 
     checked = grouped_check(check)
     pool: list[Any] = []
-    for trait in (Trait(64, "f"), Trait(128, "f"), Trait(64, "t")):
+    for trait in (Trait(64, "f"), Trait(128, "f"), Trait(64, "t"), Trait(256, "t")):
         checked(pool, trait)
         pool.append(trait)
-    assert seen == [(64, 0), (128, 0), (64, 1)]
+    # The paddings of hdim 128, "f" alone, had been allowed for 64.
+    assert seen == [(64, 0), (64, 1), (256, 0)]
     with pytest.raises(ValueError, match="Duplicate"):
         checked(pool, Trait(128, "f"))
+    with pytest.raises(ValueError, match="Duplicate"):
+        checked(pool, Trait(64, "t"))
     checked([], Trait(128, "f"))
 
 
