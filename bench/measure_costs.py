@@ -18,7 +18,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from qola.planner import Request, build_plan
 ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
+COSTS = ROOT / "qola/costs.json"
+PARTS = ("kernels", "precompiled", "sources")
 SMALL = """
 [build]
 architectures = ["gfx950"]
@@ -253,6 +255,10 @@ def middle(kernels: Sequence[PlannedKernel]) -> PlannedKernel:
     return sorted(kernels, key=lambda kernel: kernel.name)[len(kernels) // 2]
 
 
+def _hdim(kernel: PlannedKernel) -> object:
+    return kernel.fields.get("hdim_q", kernel.fields.get("hdim_v"))
+
+
 def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the cost of each entry of KERNELS."""
     owner = {index: module for module in plan.modules for index in module.kernels}
@@ -260,8 +266,7 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         alike = {
             k.name: (k, owner[i])
             for i, k in enumerate(plan.kernels)
-            if (k.direction, k.role, k.fields.get("hdim_q", k.fields.get("hdim_v")))
-            == (direction, role, hdim)
+            if (k.direction, k.role, _hdim(k)) == (direction, role, hdim)
         }
         if not alike:
             sys.exit(f"the plan has no {role} with hdim {hdim}")
@@ -276,10 +281,10 @@ def measure_precompiled(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield what warm precompiled headers cost and save, for each entry of PRECOMPILED."""
     for direction, role, hdim in PRECOMPILED:
         alike = sorted(
-            (k for k in plan.kernels if (k.role, k.fields["hdim_q"]) == (role, hdim)),
+            (k for k in plan.kernels if (k.role, _hdim(k)) == (role, hdim)),
             key=lambda kernel: kernel.name,
         )
-        tiles = [k for k in alike if k.fields["tile"] == middle(alike).fields["tile"]]
+        tiles = [k for k in alike if k.fields.get("tile") == middle(alike).fields.get("tile")]
         module = next(m for m in plan.modules if plan.kernels.index(tiles[0]) in m.kernels)
         sister, source = (
             f"{module.name}/kernels/{k.name}.cpp" for k in (tiles[0], tiles[len(tiles) // 2])
@@ -316,23 +321,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
     parser.add_argument("--hipcc", default="hipcc", help="compiler to measure with")
-    parser.add_argument("--output", type=Path, default=ROOT / "qola/costs.json", help="file")
+    parser.add_argument("--output", type=Path, default=COSTS, help="file")
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        action="append",
+        help="measure this alone (repeatable); the rest stays as the file has it",
+    )
     args = parser.parse_args()
     compiler = find_compiler(args.hipcc)
-    kernels, sources, precompiled = [], [], []
+    costs = {part: json.loads(COSTS.read_text(encoding="utf-8"))[part] for part in PARTS}
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(compiler, args.aiter.resolve(), Path(directory))
-        small, large = bench.plan("small", SMALL), bench.plan("large", LARGE)
-        for cost in measure_kernels(bench, small):
-            print(json.dumps(cost), file=sys.stderr)
-            kernels.append(cost)
-        for cost in measure_precompiled(bench, small):
-            print(json.dumps(cost), file=sys.stderr)
-            precompiled.append(cost)
-        for plan in (small, large):
-            for cost in measure_sources(bench, plan):
+        small = bench.plan("small", SMALL)
+        measured: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+            "kernels": lambda: measure_kernels(bench, small),
+            "precompiled": lambda: measure_precompiled(bench, small),
+            "sources": lambda: (
+                cost
+                for plan in (small, bench.plan("large", LARGE))
+                for cost in measure_sources(bench, plan)
+            ),
+        }
+        for part in args.part or PARTS:
+            costs[part] = []
+            for cost in measured[part]():
                 print(json.dumps(cost), file=sys.stderr)
-                sources.append(cost)
+                costs[part].append(cost)
     head = {
         "schema": 1,
         "command": "bench/python bench/measure_costs.py --aiter TREE",
@@ -340,12 +355,9 @@ def main() -> None:
         "cpu": cpu_model(),
         "arch": ARCH,
     }
-    text = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
-    args.output.write_text(
-        f'{{\n{text},\n  "kernels": {lines(kernels)},\n  "precompiled": {lines(precompiled)},\n'
-        f'  "sources": {lines(sources)}\n}}\n',
-        encoding="utf-8",
-    )
+    parts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    parts += [f"  {json.dumps(part)}: {lines(costs[part])}" for part in PARTS]
+    args.output.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench import processes
@@ -14,8 +11,7 @@ from bench.errors import BenchError
 from bench.setting import ROOT
 from qola.bazel_run import child_environment
 from qola.errors import Finding
-
-_START_SECONDS = 30
+from tools.remote.loopback import free_port, listening
 
 
 def script(work: Path, log: Path, environ: Mapping[str, str]) -> Path:
@@ -60,31 +56,12 @@ def serving(start: Path, directory: Path, log: Path) -> Iterator[str]:
     Raises:
         BenchError: it does not answer.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with log.open("a", encoding="utf-8") as errors:
-        process = subprocess.Popen(
-            [start, "--directory", directory, "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-        )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _answers(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                said = "\n".join(log.read_text(encoding="utf-8").splitlines()[-10:])
-                raise BenchError(
-                    Finding("//tools/remote:nginx_cache", said, "a server that answers")
-                )
-            time.sleep(0.1)
+    port = free_port()
+    argv = [str(start), "--directory", str(directory), "--port", str(port)]
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(listening(argv, port, name="//tools/remote:nginx_cache", log=log))
+        except RuntimeError as error:
+            found = Finding("//tools/remote:nginx_cache", str(error), "a server that answers")
+            raise BenchError(found) from None
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

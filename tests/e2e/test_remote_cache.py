@@ -23,7 +23,8 @@ import pytest
 
 from qola.execution_log import read_spawns
 from tests.e2e.nested_bazel import Bazel, count_spawns
-from tools.remote.nginx_cache import Settings, command, free_port, serving
+from tools.remote.loopback import free_port
+from tools.remote.nginx_cache import Settings, command, serving
 
 QOLA = Path(__file__).resolve().parents[2]
 # Beside this repository, among the files a test is given.

@@ -11,16 +11,16 @@ import argparse
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-START_SECONDS = 20
+from tools.remote.loopback import listening
+from tools.remote.programs import Programs
+
 CONFIG = """\
 # Written by qola's tools/remote/nginx_cache.py: a Bazel remote cache over HTTP.
 {user}worker_processes 2;
@@ -160,28 +160,10 @@ def command(nginx: Path, settings: Settings) -> list[str]:
         user = f"{account.pw_name} {account.pw_name}"
     config = settings.directory / f"nginx-{settings.port}.conf"
     config.write_text(configuration(settings, user), encoding="utf-8")
-    program = nginx.resolve()
-    libraries = program.parents[1] / "lib/x86_64-linux-gnu"
-    loader = libraries / "ld-linux-x86-64.so.2"
     return [
-        *(str(loader), "--library-path", str(libraries), str(program)),
+        *Programs(nginx.resolve().parents[2]).command("nginx"),
         *("-e", "stderr", "-p", str(settings.directory), "-c", str(config), "-g", "daemon off;"),
     ]
-
-
-def answers(address: str, port: int) -> bool:
-    """Whether something listens there."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((address, port)) == 0
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    """A TCP port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -195,17 +177,9 @@ def serving(nginx: Path, settings: Settings) -> Iterator[subprocess.Popen[bytes]
     Raises:
         RuntimeError: it ended, or did not answer in time; its own words are on standard error.
     """
-    process = subprocess.Popen(command(nginx, settings))
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(settings.address, settings.port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"nginx does not answer at {settings.url} (its words are above)")
-            time.sleep(0.05)
+    argv = command(nginx, settings)
+    with listening(argv, settings.port, name="nginx", address=settings.address) as process:
         yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=START_SECONDS)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import pwd
 import resource
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.remote.loopback import free_port, listening
 from tools.remote.programs import Programs, shell_root
 
 #: Path of the one method the proxy answers.
@@ -108,13 +106,6 @@ def capabilities() -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def runner_arguments(isolated: bool, directory: Path) -> list[str]:
     """Return the runner's options; an isolated action gets a root made in `directory`."""
     if not isolated:
@@ -164,39 +155,13 @@ def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: in
     return [*programs.command("nginx"), "-e", "stderr", "-p", str(directory), "-c", "nginx.conf"]
 
 
-@contextmanager
-def running(command: Sequence[str], port: int, directory: Path, log: Path) -> Iterator[None]:
-    """Run a program that listens on a port; it ends with the context."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=directory,
-            env={"PATH": f"{directory / 'bin'}:/usr/bin:/bin"},
-        )
-    try:
-        end = time.monotonic() + 60
-        while not _listens(port):
-            if process.poll() is not None or time.monotonic() > end:
-                said = log.read_text("utf-8", "replace")
-                raise RuntimeError(f"{command[3]} does not listen on port {port}:\n{said}")
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
+def running(
+    command: Sequence[str], port: int, directory: Path, log: Path
+) -> AbstractContextManager[object]:
+    """Run a program of a pinned package that listens on a port; it ends with the context."""
+    path = f"{directory / 'bin'}:/usr/bin:/bin"
+    name = Path(command[3]).name
+    return listening(command, port, name=name, log=log, cwd=directory, env={"PATH": path})
 
 
 @contextmanager

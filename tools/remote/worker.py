@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.remote.loopback import free_port
 from tools.remote.programs import Programs, unpacked
-from tools.remote.reapi import free_port, runner_arguments, running
+from tools.remote.reapi import runner_arguments, running
 
 #: What this machine is, in the words of the Remote Execution API's platform lexicon.
 PLATFORM = {"ISA": "x86-64", "OSFamily": "linux"}
