@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import ninja_log, processes
+from bench import processes
+from bench.ninja_build import NinjaBuild
 from bench.processes import Run
-from bench.setting import Setting
-from bench.workload import ARCH, MODULES, RECEIPT, Planned, Workload, check_same
+from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
 from qola.digest import sha256_of, write_if_changed
 
 # aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
@@ -128,39 +128,14 @@ def _escape(path: Path) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
-@dataclass
-class AiterNinja:
-    """A build directory of AITER's.
+class AiterNinja(NinjaBuild):
+    """A build directory of AITER's."""
 
-    Attributes:
-        setting: where things are.
-        workload: what to build.
-        optional_flags: flags that the compiler accepts, see sdk_facts.
-    """
-
-    setting: Setting
-    workload: Workload
-    optional_flags: Sequence[str]
-
-    @property
-    def directory(self) -> Path:
-        """The build directory."""
-        return self.setting.work / "aiter"
+    name = "aiter"
 
     def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Generate, write build.ninja and run ninja.
-
-        Args:
-            planned: the plan of the same workload.
-            more: with the further variant.
-
-        Returns:
-            The programs that ran, in order.
-
-        Raises:
-            BenchError: a program failed, or it would compile other sources than the plan.
-        """
-        patterns = self.workload.more if more else self.workload.patterns
+        """Generate, write build.ninja and run ninja: see NinjaBuild."""
+        patterns = self.patterns(more=more)
         runs, modules = [], []
         for module in planned.plan.modules:
             blob = self.directory / module.name / "blob"
@@ -179,21 +154,11 @@ class AiterNinja:
 
     def ninja(self) -> Run:
         """Run ninja on what is there."""
-        return processes.run(
-            ["ninja", "-v", "-j", str(self.setting.jobs)],
-            self.setting.log,
-            cwd=self.directory,
-            environ=self.setting.rocm_environ(),
-        )
+        return self.run(["ninja", "-v", "-j", str(self.setting.jobs)])
 
     def library(self, direction: str) -> Path:
         """Return the path of a direction's library."""
         return self.directory / f"{MODULES[direction]}.so"
-
-    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
-        """Return the sum of the compiles of each direction's kernels."""
-        text = (self.directory / ".ninja_log").read_text(encoding="utf-8")
-        return ninja_log.kernel_seconds(ninja_log.parse(text), planned.kernels)
 
     def _generate(self, direction: str, pattern: str, blob: Path) -> Run:
         return processes.run(

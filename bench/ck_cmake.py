@@ -3,60 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from bench import ninja_log, processes
+from bench.ninja_build import NinjaBuild
 from bench.processes import Run
-from bench.setting import Setting
-from bench.workload import ARCH, RECEIPT, Planned, Workload, check_same
+from bench.workload import ARCH, RECEIPT, Planned, check_same
 from qola.digest import sha256_of
 
 PROJECT = Path(__file__).resolve().parent / "ck_cmake"
 _PLACE = "generate.py in CMake"
 
 
-@dataclass
-class CkCmake:
-    """A build directory of CMake's.
+class CkCmake(NinjaBuild):
+    """A build directory of CMake's."""
 
-    Attributes:
-        setting: where things are.
-        workload: what to build.
-        optional_flags: flags that the compiler accepts, see sdk_facts.
-    """
-
-    setting: Setting
-    workload: Workload
-    optional_flags: Sequence[str]
-
-    @property
-    def directory(self) -> Path:
-        """The build directory."""
-        return self.setting.work / "cmake"
+    name = "cmake"
 
     def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Configure and build.
-
-        Args:
-            planned: the plan of the same workload.
-            more: with the further variant.
-
-        Returns:
-            The programs that ran, in order.
-
-        Raises:
-            BenchError: a program failed, or other sources were generated than are planned.
-        """
-        patterns = self.workload.more if more else self.workload.patterns
+        """Configure and build: see NinjaBuild."""
+        patterns = self.patterns(more=more)
         self.directory.mkdir(parents=True, exist_ok=True)
-        configured = processes.run(
-            self._configure(patterns),
-            self.setting.log,
-            cwd=self.directory,
-            environ=self.setting.rocm_environ(),
-        )
+        configured = self.run(self._configure(patterns))
         listed = [
             Path(line).name
             for api in patterns
@@ -72,21 +40,12 @@ class CkCmake:
 
     def ninja(self) -> Run:
         """Build what is configured."""
-        return processes.run(
-            [self.setting.tools / "cmake", "--build", ".", "-j", str(self.setting.jobs)],
-            self.setting.log,
-            cwd=self.directory,
-            environ=self.setting.rocm_environ(),
-        )
+        cmake = self.setting.tools / "cmake"
+        return self.run([cmake, "--build", ".", "-j", str(self.setting.jobs)])
 
     def library(self, direction: str) -> Path:
         """Return the path of a direction's library."""
         return self.directory / f"libfmha_{direction}.so"
-
-    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
-        """Return the sum of the compiles of each direction's kernels."""
-        text = (self.directory / ".ninja_log").read_text(encoding="utf-8")
-        return ninja_log.kernel_seconds(ninja_log.parse(text), planned.kernels)
 
     def _configure(self, filters: Mapping[str, str]) -> list[str]:
         places = " ".join(self.setting.place_flags())

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from bench import nginx, ours, processes
 from bench.aiter_ninja import AiterNinja
 from bench.ck_cmake import CkCmake
 from bench.kernel_actions import kernel_seconds, ran
+from bench.ninja_build import NinjaBuild
 from bench.ours import Ours
 from bench.processes import Run
 from bench.rows import CONTENDERS
@@ -27,22 +27,6 @@ from qola.aiter import read_tree
 _REPETITIONS = 3
 
 Progress = Callable[[str], None]
-
-
-class Contender(Protocol):
-    """A build of somebody else's."""
-
-    def build(self, planned: Planned, *, more: bool) -> list[Run]:
-        """Generate and build, with or without the further variant."""
-
-    def ninja(self) -> Run:
-        """Build again what is there."""
-
-    def library(self, direction: str) -> Path:
-        """Return the path of a direction's library."""
-
-    def kernel_seconds(self, planned: Planned) -> dict[str, float]:
-        """Return the sum of the compiles of each direction's kernels."""
 
 
 @dataclass
@@ -174,7 +158,7 @@ class Bench:
         )
 
     def _measure_contender(
-        self, side: str, contender: Contender, base: Planned, more: Planned
+        self, side: str, contender: NinjaBuild, base: Planned, more: Planned
     ) -> None:
         name, steps = CONTENDERS[side], self.steps[side]
         with self._step(f"{name}: cold build"):
