@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from qola.codegen.types import KernelFamily
 
 
+WANTED = 4
+"""How many kernel instances of a family a manifest may be counted on to want: the families of
+manifests/quickstart.toml have 2 to 14, most of them 4. A header that needs all 12 of a receipt to
+pay would be made in vain nearly always."""
+
+
 @dataclass(frozen=True)
 class PrecompileCost:
     """What a warm precompiled header costs and saves, for one role of kernel instances.
 
     Attributes:
-        making_seconds: CPU seconds that making the header takes.
+        making_seconds: CPU seconds that making the header takes, upon that of the headers.
         headers_seconds: CPU seconds of a device pass with a header that has no templates.
         warm_seconds: CPU seconds of a device pass with the warm header.
     """
@@ -28,8 +34,9 @@ class PrecompileCost:
     warm_seconds: float
 
     def pays(self, size: int) -> bool:
-        """Whether a header for `size` kernel instances saves more than it costs."""
-        return size * (self.headers_seconds - self.warm_seconds) > self.making_seconds
+        """Whether a header for a family of `size` kernel instances saves more than it costs."""
+        saved = self.headers_seconds - self.warm_seconds
+        return min(size, WANTED) * saved > self.making_seconds
 
 
 def warm_families(

@@ -127,6 +127,12 @@ def test_a_header_pays_when_it_saves_more_than_it_costs(size: int, *, pays: bool
     assert bool(warm_families([family(size)], costs)) is pays
 
 
+def test_a_header_that_only_a_whole_receipt_pays_for_is_not_made() -> None:
+    """Prevents: small kernels, of which few are wanted, waiting for a header that saves nothing."""
+    saves_little = {("fwd", "fwd"): PrecompileCost(7.2, 11.7, 10.9)}
+    assert warm_families([family(100)], saves_little) == {}
+
+
 def test_a_role_that_was_not_measured_gets_no_warm_header() -> None:
     """Prevents: headers on a guess."""
     assert warm_families([family(100, "other")], load_costs().precompiled) == {}
