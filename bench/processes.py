@@ -166,15 +166,18 @@ def run(
         errors.write("$ " + " ".join(map(str, command)) + "\n")
         errors.flush()
         start = time.monotonic()
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
+        try:
+            process = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        except OSError as error:
+            raise BenchError(Finding(str(command[0]), str(error), "a program")) from error
         try:
             with _Sampler(lambda: [process.pid, *roots()]) as sampler:
                 output, _ = process.communicate()

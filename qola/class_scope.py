@@ -19,6 +19,7 @@ _NOISE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _TOKEN = re.compile(r"[{};]|\btemplate\s*<\s*>\s*")
+_NAMESPACE = re.compile(r"\bnamespace\b[^(){}=]*$|\bextern\s*$")
 _CLASS = re.compile(r"\b(?:struct|class|union)\s+[\w:]+[^()=]*$")
 #: What follows `template <>`: a function if a list of parameters comes after the arguments.
 _FUNCTION = re.compile(
@@ -46,8 +47,12 @@ class Specialisation:
 
 
 def specialisations(text: str) -> list[Specialisation]:
-    """Return the explicit specialisations of functions that stand within a class template."""
-    if not re.search(r"^[ \t]+template\s*<\s*>", text, re.MULTILINE):
+    """Return the explicit specialisations of functions that stand within a class template.
+
+    What is no namespace and not plainly a class without parameters counts as a class template: one
+    too many costs time, one too few a wrong kernel.
+    """
+    if not re.search(r"\btemplate\s*<\s*>", text):
         return []
     return list(_find(_blanked(text)))
 
@@ -58,20 +63,22 @@ def _blanked(text: str) -> str:
 
 
 def _find(text: str) -> Iterator[Specialisation]:
-    # Of each open brace: is it a class, and does it stand within a template?
+    # Of each open brace: is it no namespace, and may it stand within a template?
     scopes: list[tuple[bool, bool]] = []
     begin = 0
     for match in _TOKEN.finditer(text):
         if match[0].startswith("t"):
-            in_class, in_template = scopes[-1] if scopes else (False, False)
-            if in_class and in_template and _is_function(text, match.end()):
+            if scopes and all(scopes[-1]) and _is_function(text, match.end()):
                 yield Specialisation(match.start(), match.end())
             continue
         if match[0] == "{":
             statement = text[begin : match.start()]
-            outer = bool(scopes) and scopes[-1][1]
-            is_class = bool(_CLASS.search(statement))
-            scopes.append((is_class, outer or (is_class and "template" in statement)))
+            if _NAMESPACE.search(statement):
+                scopes.append((False, False))
+            else:
+                outer = bool(scopes) and scopes[-1][1]
+                plain = _CLASS.search(statement) and "template" not in statement
+                scopes.append((True, outer or not plain))
         elif match[0] == "}" and scopes:
             scopes.pop()
         begin = match.end()

@@ -258,17 +258,16 @@ def _assemble(
             packages[package] = KernelPackage(
                 copts, group, precompile=overlay is not None, overlay=overlay or ()
             )
-            if overlay is None:
-                warm = {}
+            usable = warm if overlay is not None else {}
             families += [
                 PlannedFamily(
-                    name=warm[name].name,
+                    name=usable[name].name,
                     package=package,
-                    sister=warm[name].sister,
-                    file=f"{module.spec.name}/{warm[name].file}",
-                    sha256=warm[name].sha256,
+                    sister=usable[name].sister,
+                    file=f"{module.spec.name}/{usable[name].file}",
+                    sha256=usable[name].sha256,
                 )
-                for name in sorted({k.family for k in instances} & warm.keys())
+                for name in sorted({k.family for k in instances} & usable.keys())
             ]
             for kernel in instances:
                 own.append(len(kernels))
@@ -282,7 +281,7 @@ def _assemble(
                         sha256=kernel.sha256,
                         fields=dict(kernel.fields),
                         variants=kernel.kept_by,
-                        family=kernel.family if kernel.family in warm else "",
+                        family=kernel.family if kernel.family in usable else "",
                     )
                 )
         sources = tuple(

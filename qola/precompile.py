@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from qola.codegen.types import KernelFamily
 
-
 WANTED = 4
 """How many kernel instances of a family a manifest may be counted on to want: the families of
 manifests/quickstart.toml have 2 to 14, most of them 4. A header that needs all 12 of a receipt to

@@ -5,11 +5,15 @@ load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load(":hip_pass.bzl", "HipPassInfo", "include_pch")
 
 # Measured peaks (docs/split-compilation.md), in MB.
-_DEVICE_MEMORY = 1000
+_WARM_MEMORY = 1000
+_COLD_MEMORY = 1400
 _HOST_MEMORY = 300
 
-def _device_resources(_os, _inputs):
-    return {"cpu": 1, "memory": _DEVICE_MEMORY}
+def _warm_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _WARM_MEMORY}
+
+def _cold_resources(_os, _inputs):
+    return {"cpu": 1, "memory": _COLD_MEMORY}
 
 def _host_resources(_os, _inputs):
     return {"cpu": 1, "memory": _HOST_MEMORY}
@@ -30,7 +34,7 @@ def _inputs(ctx, info, files):
         transitive = [info.inputs, info.tools],
     )
 
-def _run(ctx, info, output, mnemonic, progress_message, arguments, executable = None, inputs = [], resource_set = _device_resources):
+def _run(ctx, info, output, mnemonic, progress_message, arguments, executable = None, inputs = [], resource_set = _cold_resources):
     ctx.actions.run(
         arguments = arguments,
         env = info.env,
@@ -48,7 +52,15 @@ def _device(ctx, info):
     code_object = ctx.actions.declare_file("{}.{}.co".format(ctx.attr.cuid, info.arch))
     args = _command(ctx, info)
     args.add("-o", code_object)
-    return _run(ctx, info, code_object, "QolaDevice", "Compiling {} for {}".format(ctx.attr.cuid, info.arch), [args])
+    return _run(
+        ctx,
+        info,
+        code_object,
+        "QolaDevice",
+        "Compiling {} for {}".format(ctx.attr.cuid, info.arch),
+        [args],
+        resource_set = _warm_resources if info.warm else _cold_resources,
+    )
 
 def _host(ctx, info, code_objects):
     object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")

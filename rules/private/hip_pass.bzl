@@ -18,6 +18,7 @@ HipPassInfo = provider(
         "feature_configuration": "its features for the pass.",
         "inputs": "depset of File: what a compile reads besides the source and the precompiled header; the one this is based on, too.",
         "pch": "File, the precompiled header; None without one.",
+        "warm": "whether the precompiled header has templates, which a compile then needs no memory for.",
         "tools": "depset of File: the compiler, as far as it is among the inputs.",
     },
 )
@@ -151,6 +152,7 @@ def _hip_pass_impl(ctx):
             inputs = depset(([ctx.file.header] if pch else []) + ([base.pch] if base and base.pch else []), transitive = [headers]),
             pch = pch,
             tools = toolchain.all_files,
+            warm = bool(pch) and ctx.attr.warm,
         ),
     ]
 

@@ -60,10 +60,10 @@ _IMPORTS = {
 }
 
 def _watch_package(rctx, directory):
-    # Each .py file, not the tree: a __pycache__ that appears beside them must
-    # not make a plan stale. Starlark has no recursion; the package is two deep.
+    # Each file, not the tree: a __pycache__ that appears beside them must not
+    # make a plan stale. Measured costs decide which headers a plan has. Starlark has no recursion; the package is two deep.
     for entry in directory.readdir():
-        if entry.basename.endswith(".py"):
+        if entry.basename.endswith((".py", ".json")):
             rctx.watch(entry)
         elif entry.is_dir and entry.basename != "__pycache__":
             for nested in entry.readdir():

@@ -65,7 +65,7 @@ def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], 
       precompile: whether headers may be precompiled.
       visibility: visibility of the targets.
     """
-    family_of = {name: family for family, names in families.items() for name in names}
+    family_of = {name: family for family, names in families.items() for name in names} if precompile else {}
     _declare_passes(
         kernels,
         family_of,

@@ -100,7 +100,8 @@ def _command(prefix, hipcc):
     return ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HIP_PLATFORM=amd"] + named + [hipcc]
 
 # Prints the files that decide what a compile gives: compiler, linker and their
-# libraries, the compiler's own headers and device libraries, HIP's headers.
+# libraries, the compiler's own headers and device libraries, the headers of HIP,
+# C++ and C, which get into precompiled headers.
 _IDENTITY_FILES = """
 set -e
 hipcc=$1 llvm=$2 include=$3
@@ -108,14 +109,28 @@ libraries=$(ldd "$llvm/clang" | sed -n 's,.*=> \\(/[^ ]*\\(LLVM\\|clang\\)[^ ]*\
 readlink -f "$hipcc" "$llvm/clang" "$llvm/ld.lld" $libraries
 find "$("$llvm/clang" --print-resource-dir)" "$include/hip" -type f
 if [ -d "$4/amdgcn" ]; then find -L "$4/amdgcn" -type f; fi
+shift 4
+for directory; do
+  case $directory in
+    */c++/*) find -L "$directory" -type f ;;
+    *)
+      # Not all of /usr/include: what other packages have there is no concern of a kernel's.
+      find "$directory" -maxdepth 1 -name '*.h' -type f
+      for libc in bits gnu sys; do
+        if [ -d "$directory/$libc" ]; then find "$directory/$libc" -type f; fi
+      done
+      ;;
+  esac
+done
 """
 
 _DIGEST = "xargs -a identity.txt -d '\\n' sha256sum | cut -d' ' -f1 | sort | sha256sum | cut -d' ' -f1"
 
-def _identity(rctx, hipcc, clang_dir, prefix):
-    """Digest of compiler, linker, device libraries and HIP headers."""
+def _identity(rctx, hipcc, clang_dir, prefix, include_dirs):
+    """Digest of compiler, linker, device libraries and headers."""
     include = (prefix or "/usr") + "/include"
-    files = rctx.execute(["/bin/sh", "-c", _IDENTITY_FILES, "identity", hipcc, clang_dir, include, prefix])
+    arguments = ["identity", hipcc, clang_dir, include, prefix] + include_dirs
+    files = rctx.execute(["/bin/sh", "-c", _IDENTITY_FILES] + arguments)
     rctx.file("identity.txt", files.stdout)
     digest = rctx.execute(["/bin/sh", "-c", _DIGEST])
     if files.return_code != 0 or len(digest.stdout.strip()) != 64:
@@ -180,18 +195,20 @@ def detect_rocm(rctx, path, rocm_path_env):
         if verbose.return_code != 0 or not library:
             continue
         prefix = "" if prefix == "/usr" else prefix
+
+        # Bazel compares them with the dependency file's paths, where no ".."
+        # is left.
+        include_dirs = [str(rctx.path(d)) for d in parse_include_dirs(verbose.stderr)]
         return struct(
             prefix = prefix,
-            identity = _identity(rctx, hipcc, version.clang_dir, prefix),
+            identity = _identity(rctx, hipcc, version.clang_dir, prefix, include_dirs),
             hipcc = str(hipcc),
             hip_version = version.hip_version,
             rocm_version = rocm_version(rctx, prefix, version.hip_version),
             clang_version = version.clang_version,
             amd_clang = version.amd_clang,
             clang_dir = version.clang_dir,
-            # Bazel compares them with the dependency file's paths, where no
-            # ".." is left.
-            include_dirs = [str(rctx.path(d)) for d in parse_include_dirs(verbose.stderr)],
+            include_dirs = include_dirs,
             library_dir = library[0],
             flags = optional_flags(_probe(rctx, command), version.amd_clang),
         )

@@ -164,14 +164,19 @@ GCC_FILES = (
 WRAPPER = """#!/bin/sh
 d=${{0%/*}}/..
 PATH=$d/bin
-{allocator}exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib:$d/lib-tools" \\
+{compiler}exec "$d/lib/{loader}" --inhibit-cache --library-path "$d/lib:$d/lib-tools" \\
   {preload}--argv0 "$0" "$d/libexec/{program}" "$@"
 """
 
 # A compile allocates and frees small objects by the million: jemalloc with huge pages and without
 # giving memory back is 13% faster than libc's allocator (docs/split-compilation.md).
-ALLOCATOR = """MALLOC_CONF=thp:always,metadata_thp:always,narenas:1,dirty_decay_ms:-1
-export MALLOC_CONF
+#
+# Absolute paths in a precompiled header begin with the working directory as PWD names it: by this
+# name they lead to the same files on every machine. The actions have it in their environment, but
+# what runs them on a worker may set its own: bubblewrap does.
+COMPILER = """MALLOC_CONF=thp:always,metadata_thp:always,narenas:1,dirty_decay_ms:-1
+PWD=/proc/self/cwd
+export MALLOC_CONF PWD
 """
 PRELOAD = """--preload "$d/lib/libjemalloc.so.2" """
 
@@ -189,7 +194,7 @@ def wrapper(program: str, *, libc_allocator: bool = False) -> str:
     """
     compiler = program == "clang" and not libc_allocator
     return WRAPPER.format(
-        allocator=ALLOCATOR if compiler else "",
+        compiler=COMPILER if compiler else "",
         loader=LOADER,
         preload=PRELOAD if compiler else "",
         program=program,

@@ -29,6 +29,10 @@ def _flags(actions, flags):
 def _each(flag, variable):
     return flag_group(flags = [flag, "%{{{}}}".format(variable)], iterate_over = variable)
 
+# Clang looks which distribution it runs on and links as that does; these are
+# what it passes on Debian.
+_AS_EVERYWHERE = ["-Wl,--hash-style=gnu", "-Wl,-z,lazy"]
+
 def _identity(ctx):
     """Environment and define that name a compiler which is not among the inputs.
 
@@ -98,7 +102,7 @@ def _features(ctx):
             flag_sets = [
                 _flags(_ASSEMBLE, ASSEMBLER_FLAGS + identity.define),
                 _flags(_COMPILE, BASE_FLAGS + places.compile + identity.define),
-                _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + places.link),
+                _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + _AS_EVERYWHERE + places.link),
             ],
         ),
         # What AITER compiles its sources with; asked for by the targets of a
@@ -145,7 +149,7 @@ def _rocm_toolchain_config_impl(ctx):
 rocm_toolchain_config = rule(
     implementation = _rocm_toolchain_config_impl,
     attrs = {
-        "identity": attr.string(doc = "Digest of compiler, linker, device libraries and HIP headers, where these are not inputs of the actions."),
+        "identity": attr.string(doc = "Digest of compiler, linker, device libraries and headers, where these are not inputs of the actions."),
         "include_dirs": attr.string_list(doc = "The compiler's own include directories, absolute."),
         "library_dir": attr.string(doc = "Directory of libamdhip64.so."),
         "optional_flags": attr.string_list(doc = "The flags of OPTIONAL_FLAGS that this compiler accepts, flat."),

@@ -79,11 +79,29 @@ def test_specialisations_become_constrained_overloads() -> None:
         "template <class T>\nstruct S {\n  template <> constexpr int v<float> = f();\n};\n",
         "#define M(T) \\\n  template <class U> struct S { \\\n  template <> void f<T>() {} };\n",
         "template <class T>\nvoid f() {\n  struct S { int i; };\n}\n",
+        "inline namespace v1 {\nvoid f() {}\ntemplate <> void g<0>() {}\n}\n",
+        'extern "C++" {\ntemplate <> void g<0>() {}\n}\n',
     ],
 )
 def test_what_clang_gets_right_is_left_alone(text: str) -> None:
     """Prevents: headers that are not precompiled, or are changed, without need."""
     assert specialisations(text) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "template <class T>\nstruct S : B<T, sizeof(T)>",
+        "template <class T>\nstruct alignas(16) S final",
+        "template <class T>\nstruct __attribute__((packed)) S",
+        "template <class T, int I = 0>\nstruct S : B<decltype(T{})>",
+        'extern "C++" {\ntemplate <class T>\nstruct S',
+    ],
+)
+def test_no_class_template_is_overlooked(head: str) -> None:
+    """Prevents: a wrong kernel, without a word, for a class that is written in another way."""
+    text = head + "\n{\ntemplate <int I> void f();\nMACRO template <> void f<0>() {}\n};\n"
+    assert len(specialisations(text)) == 1
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,12 @@ def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None
     script.write_text(wrapper("clang"))
     script.chmod(0o755)
     loader = tmp_path / "deep/sdk/lib/ld-linux-x86-64.so.2"
-    loader.write_text('#!/bin/sh\necho "$PATH" "$@"\n')
+    loader.write_text('#!/bin/sh\necho "$PWD" >directory\necho "$PATH" "$@"\n')
     loader.chmod(0o755)
     said = subprocess.run(
         ["deep/sdk/bin/clang++", "-c", "a b.cpp"],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin"},
+        env={"PATH": "/usr/bin", "PWD": "/elsewhere"},
         capture_output=True,
         text=True,
         check=True,
@@ -70,6 +70,8 @@ def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None
     assert said[said.index("--argv0") + 1] == "deep/sdk/bin/clang++"
     assert said[said.index("--library-path") + 1] == f"{here}/lib:{here}/lib-tools"
     assert said[-4:] == [f"{here}/libexec/clang", "-c", "a", "b.cpp\n"]
+    # Whatever a worker sets it to: it gets into precompiled headers.
+    assert (tmp_path / "directory").read_text() == "/proc/self/cwd\n"
 
 
 def test_a_file_that_is_in_no_package(tmp_path: Path) -> None:

@@ -51,8 +51,13 @@ def listening(
         env: its environment; None: this one.
 
     Raises:
-        RuntimeError: it ended, or does not answer in time; with the end of the log.
+        RuntimeError: another program listens there; it ended, or does not answer in time, with the
+            end of the log.
     """
+    if answers(address, port):
+        raise RuntimeError(
+            f"{name}: another program listens at {address}:{port}; name another port"
+        )
     with ExitStack() as stack:
         output = stack.enter_context(log.open("ab")) if log else None
         process = subprocess.Popen(

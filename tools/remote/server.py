@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -53,5 +54,15 @@ def main() -> None:
             print()
 
 
+def run() -> int:
+    """Return the exit code of `main`."""
+    try:
+        main()
+    except RuntimeError as error:
+        print(f"server: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(run())

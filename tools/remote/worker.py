@@ -89,7 +89,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="qola-worker-", ignore_cleanup_errors=True) as name:
         directory, port = Path(name), free_port()
-        cache = (args.cache or directory / "cache").resolve()
+        # `bazel run` starts it elsewhere.
+        here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
+        cache = (here / args.cache.expanduser() if args.cache else directory / "cache").resolve()
         storage = storage_command(programs, args.grid, port, args.cache_size, cache)
         worker = worker_command(programs, args.grid, port, args.jobs, args.property, directory)
         try:
