@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 #: In place of a direction, of what serves all directions of a library.
 ALL = "all"
+HEADER = "precompiled header"
 
 
 @dataclass(frozen=True)
@@ -259,13 +260,49 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     return tuple(found)
 
 
+def with_headers(
+    plan: Plan, costs: Costs
+) -> tuple[tuple[Compile, ...], Mapping[str, tuple[str, ...]]]:
+    """Return what is compiled with the warm precompiled headers that the plan has chosen.
+
+    What the headers without templates save, for both passes, is left out: costs.json does not have
+    it for every role.
+
+    Returns:
+        The compiles, headers first, and by name the headers that a compile waits for.
+    """
+    kernels = {
+        f"{kernel.package}:{kernel.name}": kernel for kernel in plan.kernels if kernel.family
+    }
+    headers: dict[str, Compile] = {}
+    waits_for: dict[str, tuple[str, ...]] = {}
+    others = []
+    for one in compiles(plan, costs):
+        kernel = kernels.get(one.name)
+        saves = costs.precompiled.get((one.direction, one.role))
+        if kernel is None or saves is None:
+            others.append(one)
+            continue
+        names = tuple(f"{kernel.package}/{arch}/{kernel.family}.pch" for arch in kernel.archs)
+        for name in names:
+            making = Cost(saves.making_seconds, 0.0, 0.0, 0.0)
+            headers[name] = Compile(name, one.module, one.direction, HEADER, making, True)
+        waits_for[one.name] = names
+        saved = (one.cost.cpu_seconds - one.cost.host_cpu_seconds) * (
+            1 - saves.warm_seconds / saves.headers_seconds
+        )
+        cost = replace(one.cost, cpu_seconds=one.cost.cpu_seconds - saved)
+        others.append(replace(one, cost=cost))
+    return (*headers.values(), *others), waits_for
+
+
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
     """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
 
     Linking is not part of it: seconds, next to compiling.
     """
     groups: dict[tuple[str, str, str], list[Compile]] = {}
-    for one in compiles(plan, costs):
+    for one in with_headers(plan, costs)[0]:
         groups.setdefault((one.module, one.direction, one.role), []).append(one)
     longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
     rows = tuple(_row(group) for group in groups.values())

@@ -8,10 +8,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from qola.estimate import ALL, Compile, Costs, compiles
+from qola.estimate import ALL, HEADER, Compile, Costs, with_headers
 from qola.plan import Plan
 
 #: The final task of each library; reads every object.
@@ -256,22 +256,10 @@ def precompiled(
         shared: names of what every compile reads.
         header_bytes: size of a header.
     """
-    kernels = {f"{k.package}:{k.name}": k for k in plan.kernels if k.family}
-    made: dict[str, Task] = {}
-    headers_of: dict[str, tuple[str, ...]] = {}
-    changed = []
-    for one in compiles(plan, costs):
-        kernel, cost = kernels.get(one.name), one.cost
-        measured = costs.precompiled.get((one.direction, one.role))
-        if kernel and measured:
-            names = tuple(f"{kernel.package}/{arch}/{kernel.family}.pch" for arch in kernel.archs)
-            headers_of[one.name] = names
-            for name in names:
-                made[name] = Task(
-                    name, measured.making_seconds, (), tuple(shared), 0.0, header_bytes
-                )
-            device = cost.cpu_seconds - cost.host_cpu_seconds
-            saved = device * (1 - measured.warm_seconds / measured.headers_seconds)
-            cost = replace(cost, cpu_seconds=cost.cpu_seconds - saved)
-        changed.append(replace(one, cost=cost))
-    return Precompiled(tuple(changed), tuple(made.values()), headers_of)
+    found, headers_of = with_headers(plan, costs)
+    headers = tuple(
+        Task(one.name, one.cost.cpu_seconds, (), tuple(shared), 0.0, header_bytes)
+        for one in found
+        if one.role == HEADER
+    )
+    return Precompiled(tuple(c for c in found if c.role != HEADER), headers, headers_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from qola.errors import PlanError
 from qola.estimate import Cost, available_cores, estimate, load_costs, to_lines, to_table
 from qola.plan import EntryPoint, Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.precompile import PrecompileCost
 from qola.tables import to_text
 
 COSTS: dict[str, Any] = {
@@ -92,6 +94,17 @@ def test_each_arch_costs_a_device_pass(costs_file: Path) -> None:
     found = estimate(make_plan(kernel(128, ("gfx942", "gfx950"))), load_costs(costs_file), 1)
     assert found.cpu_seconds == pytest.approx(4 + 2 * 20)
     assert found.object_bytes == pytest.approx(2000)
+
+
+def test_the_default_build_is_estimated(costs_file: Path) -> None:
+    """Prevents: an estimate of one command for each kernel, which is not what is built."""
+    costs = load_costs(costs_file)
+    saves = replace(costs, precompiled={("fwd", "fwd"): PrecompileCost(15, 30, 15)})
+    alike = [replace(kernel(128), name=f"k{i}", family="f") for i in range(3)]
+    found = estimate(make_plan(*alike, kernel(64)), saves, 1)
+    # One header, three device passes at half of their 20 s, and one without a header.
+    assert found.cpu_seconds == pytest.approx(15 + 3 * (4 + 10) + 20)
+    assert [row.role for row in found.rows] == ["precompiled header", "fwd"]
 
 
 def test_cores_divide_but_not_the_longest_compile(costs_file: Path) -> None:
