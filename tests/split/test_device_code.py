@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+# Bytes of instructions; convert_dq has the fewest.
+SMALLEST = 500
 
 
 def files(variable: str) -> dict[str, Path]:
@@ -58,8 +60,8 @@ def test_the_device_code_is_the_same(name: str) -> None:
     """Prevents: a precompiled header that changes an instruction, a descriptor or the metadata."""
     passes, one_command = code_objects(PASSES[name]), code_objects(ONE_COMMAND[name])
     assert passes.keys() == one_command.keys()
-    target = "hipv4-amdgcn-amd-amdhsa--gfx950"
-    assert len(sections(passes[target])[".text"]) > 1000, "no kernel in it"
+    (target,) = (target for target in passes if not target.startswith("host-"))
+    assert len(sections(passes[target])[".text"]) > SMALLEST, "no kernel in it"
     for section in (".text", ".rodata", ".note"):
         mine, theirs = (sections(found[target])[section] for found in (passes, one_command))
         assert mine == theirs, f"{section} differs"
