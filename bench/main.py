@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         prog="bench/run",
         description="Build the same kernels with the same compiler by AITER's own flags and "
         "ninja, by CK's generate.py and CMake, and by this project, and print what each took. "
-        "Wants an idle machine; on two cores about 20 minutes.",
+        "Wants an idle machine; on two cores 20 to 45 minutes.",
         epilog=_EPILOG + names,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

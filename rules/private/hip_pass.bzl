@@ -30,7 +30,7 @@ _PWD = "/proc/self/cwd"
 
 # So that Bazel runs no more compiles at a time than fit into memory: measured
 # peaks (docs/split-compilation.md), in MB.
-_PCH_MEMORY = 1200
+_PCH_MEMORY = 1450
 
 def _pch_resources(_os, _inputs):
     return {"cpu": 1, "memory": _PCH_MEMORY}
