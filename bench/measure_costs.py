@@ -330,7 +330,10 @@ def main() -> None:
     )
     args = parser.parse_args()
     compiler = find_compiler(args.hipcc)
-    costs = {part: json.loads(COSTS.read_text(encoding="utf-8"))[part] for part in PARTS}
+    costs = json.loads(COSTS.read_text(encoding="utf-8"))
+    cpu = cpu_model()
+    if args.part and costs["cpu"] != cpu:
+        cpu = f"{costs['cpu']}; {', '.join(args.part)}: {cpu}"
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(compiler, args.aiter.resolve(), Path(directory))
         small = bench.plan("small", SMALL)
@@ -352,7 +355,7 @@ def main() -> None:
         "schema": 1,
         "command": "bench/python bench/measure_costs.py --aiter TREE",
         "compiler": compiler.version,
-        "cpu": cpu_model(),
+        "cpu": cpu,
         "arch": ARCH,
     }
     parts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
