@@ -125,8 +125,7 @@ def test_one_broken_module(user: User) -> None:
     assert good["size"] == library.stat().st_size
     assert (bad["success"], bad["so_path"]) == (False, None)
     # Kernel instances are not tried without their precompiled header, which then is what failed.
-    passes = [name for name in bad["failed"] if name.startswith("pass/gfx950/")]
-    assert passes, "what did not compile is not named"
+    assert "pass/gfx950" in bad["failed"], "what did not compile is not named"
 
 
 def sbom_is_true(output: Path) -> None:
