@@ -28,19 +28,13 @@ def _command(ctx, info):
     args.add("-c", ctx.file.src)
     return args
 
-def _inputs(ctx, info, files):
-    return depset(
-        [ctx.file.src] + ([info.pch] if info.pch else []) + files,
-        transitive = [info.inputs, info.tools],
-    )
-
 def _run(ctx, info, output, mnemonic, progress_message, arguments, executable = None, inputs = [], resource_set = _cold_resources):
     ctx.actions.run(
         arguments = arguments,
         env = info.env,
         executable = executable or info.compiler,
         execution_requirements = {"supports-path-mapping": "1"},
-        inputs = _inputs(ctx, info, inputs),
+        inputs = depset([ctx.file.src] + inputs, transitive = [info.inputs, info.tools]),
         mnemonic = mnemonic,
         outputs = [output],
         progress_message = progress_message,
