@@ -63,22 +63,19 @@ def _blanked(text: str) -> str:
 
 
 def _find(text: str) -> Iterator[Specialisation]:
-    # Of each open brace: is it no namespace, and may it stand within a template?
-    scopes: list[tuple[bool, bool]] = []
+    # Of each open brace: may it stand within a class template?
+    scopes: list[bool] = []
     begin = 0
     for match in _TOKEN.finditer(text):
         if match[0].startswith("t"):
-            if scopes and all(scopes[-1]) and _is_function(text, match.end()):
+            if scopes and scopes[-1] and _is_function(text, match.end()):
                 yield Specialisation(match.start(), match.end())
             continue
         if match[0] == "{":
             statement = text[begin : match.start()]
-            if _NAMESPACE.search(statement):
-                scopes.append((False, False))
-            else:
-                outer = bool(scopes) and scopes[-1][1]
-                plain = _CLASS.search(statement) and "template" not in statement
-                scopes.append((True, outer or not plain))
+            outer = bool(scopes) and scopes[-1]
+            plain = _CLASS.search(statement) and "template" not in statement
+            scopes.append(not _NAMESPACE.search(statement) and (outer or not plain))
         elif match[0] == "}" and scopes:
             scopes.pop()
         begin = match.end()
