@@ -1,0 +1,26 @@
+// The statuses of the entry points as numbers without a namespace, and the exception that carries one.
+#ifndef QOLA_STATUS_H
+#define QOLA_STATUS_H
+
+#include <stdexcept>
+#include <string>
+
+// What they mean is said in qola_common.h, for users.
+#define QOLA_STATUS_NO_KERNEL (-1.f)
+#define QOLA_STATUS_NO_ARCH (-2.f)
+#define QOLA_STATUS_FAILED (-3.f)
+#define QOLA_STATUS_UNAVAILABLE (-4.f)
+
+namespace qola_entry {
+
+/// Leaves an entry point as its status. What is to be said of it has been said.
+class StatusError : public std::runtime_error
+{
+    public:
+    StatusError(float status, const std::string& what) : std::runtime_error(what), status(status) {}
+    const float status;
+};
+
+} // namespace qola_entry
+
+#endif // QOLA_STATUS_H

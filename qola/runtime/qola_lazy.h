@@ -1,0 +1,59 @@
+// Kernel instances that are loaded when they are first called; private to a lazy library.
+//
+// The stubs (qola/lazy/stubs.py) define the functions that Composable Kernel's dispatch calls, and
+// ask here for the ones to call in their place. What can be asked for is the library's `module`, a
+// table that qola/lazy/index.py writes.
+#ifndef QOLA_LAZY_H
+#define QOLA_LAZY_H
+
+#include "qola_kernel.h"
+
+#include <atomic>
+#include <cstddef>
+
+namespace qola_lazy {
+
+/// One kernel instance for one arch.
+struct Row
+{
+    const char* name; ///< the kernel instance
+    const char* arch; ///< such as "gfx950"
+    const char* code; ///< digest of all that decides its code but the compiler: 64 hex digits
+};
+
+/// The kernel instances of a lazy library.
+struct Module
+{
+    const char* name;     ///< the module, such as "libmha_fwd"
+    const char* root;     ///< directory of its sources, relative to the library's directory
+    const char* identity; ///< the compiler that the library's own kernels are compiled with
+    const char* index;    ///< digest of the file kernels.index below `root`: 64 hex digits
+    const Row* rows;
+    std::size_t count;
+};
+
+/// Of the library; each has its own.
+extern const Module module;
+
+/// By row: the functions of what is loaded, else null.
+extern std::atomic<const qola_kernel_function*> loaded[];
+
+/// Returns the functions of a kernel instance, after finding, or compiling, and loading it.
+///
+/// Of `count` rows from `row` on, which are the same kernel instance for different archs, it is that
+/// of the current device. Any thread may call it. Throws qola_entry::StatusError:
+/// QOLA_STATUS_UNAVAILABLE where the kernel cannot be had, said on standard error once.
+const qola_kernel_function* resolve(unsigned row, unsigned count);
+
+/// The same, without a call where it is loaded.
+inline const qola_kernel_function* functions(unsigned row, unsigned count)
+{
+    if(count == 1)
+        if(const qola_kernel_function* found = loaded[row].load(std::memory_order_acquire))
+            return found;
+    return resolve(row, count);
+}
+
+} // namespace qola_lazy
+
+#endif // QOLA_LAZY_H
