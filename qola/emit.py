@@ -31,7 +31,7 @@ def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
     return "\n\n".join([header, f'load("@qola//rules:defs.bzl", {loads})', *calls]) + "\n"
 
 
-def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str) -> str:
+def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str, **more: str) -> str:
     found = next(h for h in plan["header_sets"] if h["name"] == headers)
     return _call(
         "header_set",
@@ -40,6 +40,7 @@ def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str) ->
             "headers": _list((f"@{aiter}//:{file}" for file in found["files"]), 4),
             "include_dirs": _list(found["include_dirs"], 4),
             "tree": _string(_TREE_LABEL.format(repository=aiter)),
+            **more,
         },
     )
 
@@ -93,10 +94,14 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                     "export_list": _string(f"{name}.exports"),
                     "file": _string(module["library"]),
                     "headers": _string(f":{name}.headers"),
+                    "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
                     "kernels": _dict_of_lists(_by_arch(plan["archs"], kernels, aiter)),
+                    "place": _string(lazy_place(plan["namespace"], name)),
                     "plan": _string("plan.json"),
                     "public_headers": _string(f":{name}.public_headers"),
                     "sources": _dict_of_dicts(_by_arch_set(plan["archs"], module["sources"])),
+                    "stubs": _list((stub["file"] for stub in module["stubs"]), 4),
+                    "tree": _string(_TREE_LABEL.format(repository=aiter)),
                 },
             )
         )
@@ -153,6 +158,17 @@ def _code_objects(archs: Sequence[str], module: Mapping[str, Any], aiter: str) -
     return {"code_objects": _dict_of_dicts(found)}
 
 
+def lazy_place(namespace: str, module: str) -> str:
+    """Directory of a lazy library's sources, relative to the one above the library's."""
+    return "/".join(["share/qola", *([namespace] if namespace else []), module])
+
+
+def _kernel_headers(kernels: Iterable[Mapping[str, Any]], aiter: str) -> list[str]:
+    """Labels of the header sets of the packages that have the kernel instances."""
+    packages = sorted({kernel["package"] for kernel in kernels})
+    return [f"@qola_kernels_{aiter}//{package}:headers" for package in packages]
+
+
 def _by_arch(
     archs: Sequence[str], kernels: Iterable[Mapping[str, Any]], aiter: str
 ) -> dict[str, list[str]]:
@@ -196,6 +212,7 @@ def kernel_build_file(
     package: str,
     archs: Mapping[str, tuple[str, ...]],
     families: Mapping[str, Sequence[str]],
+    entries: Mapping[str, Sequence[str]],
     *,
     sources: str,
     aiter: str,
@@ -208,6 +225,7 @@ def kernel_build_file(
         package: its name.
         archs: archs of each kernel instance, in the order to write.
         families: the kernel instances of each family that has a warm precompiled header.
+        entries: the kernel instances of each entry source.
         sources: where it came from, for the first line.
         aiter: repository of the AITER tree.
     """
@@ -215,11 +233,18 @@ def kernel_build_file(
     lines = [f"        {_string(name)}: {_inline(a)}," for name, a in archs.items()]
     names = [header["name"] for header in settings["overlay"]]
     calls = [
-        _header_set(plan, settings["headers"], "headers", aiter),
+        _header_set(
+            plan,
+            settings["headers"],
+            "headers",
+            aiter,
+            visibility=_inline(["//visibility:public"]),
+        ),
         _call(
             "kernel_instances",
             {
                 "copts": _list(settings["copts"], 4),
+                "entries": _dict_of_lists(entries),
                 **({"families": _dict_of_lists(families)} if families else {}),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),

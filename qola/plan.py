@@ -25,6 +25,8 @@ class HeaderSet:
 
     Attributes:
         name: the direction, or bwd_asm for helpers of assembly kernels; the module for its sources.
+            Where kernel instances of a direction include different headers, the union has this
+            name, and what some of them include a name with a number.
         include_dirs: include directories in search order, relative to the tree.
         files: header files, relative to the tree, sorted.
     """
@@ -49,6 +51,8 @@ class PlannedKernel:
         fields: what CK knows of it (dtype, hdim_q, mode, mask, ...).
         variants: indices of the variants that ask for it; empty when the receipt alone does.
         family: name of the family whose warm precompiled header it is compiled with; "" for none.
+        headers: name of the header set with what it includes, and nothing else.
+        entry: name of the entry source that makes a kernel library of it.
     """
 
     name: str
@@ -60,6 +64,8 @@ class PlannedKernel:
     fields: Mapping[str, str | int | bool | None]
     variants: tuple[int, ...]
     family: str = ""
+    headers: str = ""
+    entry: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,22 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
+class LazySource:
+    """A source of the lazy library or of kernel libraries; see `qola.lazy.stubs`.
+
+    Attributes:
+        name: name of the stubs, which is that of their package without archs and flags, or of the
+            entry source.
+        file: path in the manifest's repository.
+        sha256: digest of the file.
+    """
+
+    name: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that leaves a library.
 
@@ -130,6 +152,8 @@ class PlannedModule:
         sources: dispatch and entry sources.
         headers: name of the header set for the sources and for users.
         code_objects: embedded assembly (v3) kernels, by key; without any, the v3 path is off.
+        stubs: sources that take the place of the kernel instances in the lazy library.
+        entry_sources: sources that make kernel libraries of the kernel instances.
     """
 
     name: str
@@ -142,6 +166,8 @@ class PlannedModule:
     sources: tuple[PlannedSource, ...]
     headers: str
     code_objects: tuple[CodeObject, ...]
+    stubs: tuple[LazySource, ...] = ()
+    entry_sources: tuple[LazySource, ...] = ()
 
 
 @dataclass(frozen=True)

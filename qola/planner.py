@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,11 +19,13 @@ from qola.errors import AiterError, CodegenError, Finding, PlanError
 from qola.estimate import load_costs
 from qola.headers import closure, includes
 from qola.include_dirs import include_dirs
+from qola.lazy.stubs import Interface, Stub, entry_source, interface, stubs_source
 from qola.manifest import ModuleSpec
 from qola.plan import (
     EntryPoint,
     HeaderSet,
     KernelPackage,
+    LazySource,
     OverlayHeader,
     Plan,
     PlannedFamily,
@@ -248,11 +251,14 @@ def _assemble(
         copts = module.config.flags_hip
         unchanged = request.tree.module(module.spec.name)
         own: list[int] = []
+        lazy = _Lazy(output, module.spec.name)
         warm = warm_families(module.kernels.families, precompiled)
         for group in sorted({_group(kernel) for kernel in module.kernels.kernels}):
             instances = [k for k in module.kernels.kernels if _group(k) == group]
-            files = [output / module.spec.name / k.file for k in instances]
-            header_sets[group] = _header_set(request.tree, module.config, group, files)
+            texts = [(output / module.spec.name / k.file).read_text("utf-8") for k in instances]
+            roots = [tuple(sorted({name for name, _ in includes(text)})) for text in texts]
+            set_of = _header_sets(request.tree, module.config, group, roots, header_sets)
+            entries = lazy.add(group, instances, texts)
             package = _package_name(group, archs, module.config, unchanged)
             overlay = _overlay(request.tree, header_sets[group], output, module.spec.name)
             packages[package] = KernelPackage(
@@ -269,7 +275,7 @@ def _assemble(
                 )
                 for name in sorted({k.family for k in instances} & usable.keys())
             ]
-            for kernel in instances:
+            for kernel, includes_of, entry in zip(instances, roots, entries, strict=True):
                 own.append(len(kernels))
                 kernels.append(
                     PlannedKernel(
@@ -281,6 +287,8 @@ def _assemble(
                         sha256=kernel.sha256,
                         fields=dict(kernel.fields),
                         variants=kernel.kept_by,
+                        headers=set_of[includes_of],
+                        entry=entry,
                         family=kernel.family if kernel.family in usable else "",
                     )
                 )
@@ -300,8 +308,14 @@ def _assemble(
             request.tree,
             module.config,
             module.spec.name,
-            [output / source.file for source in sources],
-            also=(f"{entry_source}.h",),
+            {
+                f"{entry_source}.h",
+                *(
+                    name
+                    for source in sources
+                    for name, _ in includes((output / source.file).read_text("utf-8"))
+                ),
+            },
         )
         modules.append(
             PlannedModule(
@@ -315,6 +329,8 @@ def _assemble(
                 sources=sources,
                 headers=module.spec.name,
                 code_objects=module.kernels.code_objects,
+                stubs=tuple(lazy.stubs),
+                entry_sources=lazy.entry_sources,
             )
         )
     ordered = tuple(header_sets[name] for name in sorted(header_sets))
@@ -355,17 +371,93 @@ def _entry_points(request: Request, module: _Generated) -> tuple[EntryPoint, ...
     return entries
 
 
-def _header_set(
+class _Lazy:
+    """Writes the sources of a module's lazy library, group by group.
+
+    Attributes:
+        stubs: those written.
+    """
+
+    def __init__(self, output: Path, module: str) -> None:
+        self.stubs: list[LazySource] = []
+        self._output = output
+        self._module = module
+        self._rows = 0
+        self._entries: dict[str, LazySource] = {}
+
+    @property
+    def entry_sources(self) -> tuple[LazySource, ...]:
+        """The entry sources written, by name."""
+        return tuple(sorted(self._entries.values(), key=lambda source: source.name))
+
+    def add(
+        self, group: str, instances: Sequence[KernelInstance], texts: Sequence[str]
+    ) -> list[str]:
+        """Write stubs and entry sources of a group; return the entry source of each instance.
+
+        Args:
+            group: its name.
+            instances: the group's kernel instances, each of which gets a row for each arch.
+            texts: their sources.
+
+        Raises:
+            CodegenError: a source has a form that is not served.
+        """
+        stubs = []
+        names = []
+        for kernel, text in zip(instances, texts, strict=True):
+            found = interface(kernel.name, text)
+            stubs.append(Stub(self._rows, len(kernel.archs), found))
+            self._rows += len(kernel.archs)
+            names.append(self._entry(kernel.role, found))
+        self.stubs.append(self._write(group, f"stubs/{group}.cpp", stubs_source(stubs, texts)))
+        return names
+
+    def _entry(self, role: str, of: Interface) -> str:
+        text = entry_source(of)
+        if text not in self._entries:
+            arch = re.search(r"ck_tile::(\w+)_t", of.written)
+            name = f"{role}_{arch[1]}" if arch else role
+            if any(source.name == name for source in self._entries.values()):
+                name = f"{name}_{len(self._entries)}"
+            self._entries[text] = self._write(name, f"entries/{name}.cpp", text)
+        return self._entries[text].name
+
+    def _write(self, name: str, file: str, text: str) -> LazySource:
+        place = f"{self._module}/{file}"
+        return LazySource(name, place, write_if_changed(self._output / place, text))
+
+
+def _header_sets(
     tree: AiterTree,
     config: ModuleConfig,
-    name: str,
-    files: Iterable[Path],
-    also: Iterable[str] = (),
+    group: str,
+    roots: Sequence[tuple[str, ...]],
+    found: dict[str, HeaderSet],
+) -> dict[tuple[str, ...], str]:
+    """Add the header set of a group to `found`, and those of its parts that include different ones.
+
+    Args:
+        roots: what each kernel instance includes.
+
+    Returns:
+        The name of the header set for what a kernel instance includes.
+    """
+    found[group] = _header_set(tree, config, group, {name for some in roots for name in some})
+    distinct = sorted(set(roots))
+    if len(distinct) == 1:
+        return {distinct[0]: group}
+    names = {some: f"{group}_{number}" for number, some in enumerate(distinct)}
+    for some, name in names.items():
+        found[name] = _header_set(tree, config, name, some)
+    return names
+
+
+def _header_set(
+    tree: AiterTree, config: ModuleConfig, name: str, includes_of: Iterable[str]
 ) -> HeaderSet:
     dirs = include_dirs(tree, config)
-    roots = set(also)
-    for file in files:
-        roots.update(name for name, _ in includes(file.read_text(encoding="utf-8")))
+    roots = set(includes_of)
     headers = closure(tree.root, dirs, sorted(roots))
     if not headers:
         raise AiterError(

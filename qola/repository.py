@@ -111,14 +111,17 @@ def kernel_repository(args: argparse.Namespace) -> None:
         settings = _settings([p for p in plans.values() if package in p["packages"]], package)
         archs = {name: tuple(kernel["archs"]) for name, kernel in sorted(kernels.items())}
         families: dict[str, list[str]] = {}
+        entries: dict[str, list[str]] = {}
         for name, kernel in sorted(kernels.items()):
             if kernel["family"]:
                 families.setdefault(kernel["family"], []).append(name)
+            entries.setdefault(kernel["entry"], []).append(name)
         text = emit.kernel_build_file(
             settings,
             package,
             archs,
             dict(sorted(families.items())),
+            dict(sorted(entries.items())),
             sources=f"the plans of {names}",
             aiter=args.aiter_repository,
         )
@@ -134,6 +137,13 @@ def kernel_repository(args: argparse.Namespace) -> None:
             file = args.output / package / "overlay" / copy["name"]
             file.parent.mkdir(parents=True, exist_ok=True)
             write_if_changed(file, _read(root / copy["file"], copy["sha256"]))
+        for name, users in entries.items():
+            user = kernels[users[0]]
+            (source,) = (s for s in _entry_sources(user["plan"]) if s["name"] == name)
+            write_if_changed(
+                args.output / package / "entries" / f"{name}.cpp",
+                _read(user["root"] / source["file"], source["sha256"]),
+            )
         for name in families:
             header = _read(*warm[package, name])
             write_if_changed(args.output / package / "warm" / f"{name}.hpp", header)
@@ -187,6 +197,10 @@ def _overlay(
                 yield path.parent, copy
 
 
+def _entry_sources(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [source for module in plan["modules"] for source in module["entry_sources"]]
+
+
 def _module_of(plan: Mapping[str, Any], kernel: Mapping[str, Any]) -> str:
     """Module whose generators wrote a kernel: the one that has its direction."""
     for module in plan["modules"]:
@@ -206,6 +220,10 @@ def _check_agreement(plans: Mapping[Path, Mapping[str, Any]]) -> None:
         named.update(
             ((f"kernel instance {k['name']}", f"sources in package {k['package']}"), k["sha256"])
             for k in plan["kernels"]
+        )
+        named.update(
+            ((f"entry source {source['name']}", "texts"), source["sha256"])
+            for source in _entry_sources(plan)
         )
         for key, value in named.items():
             first = seen.setdefault(key, (value, plan["name"]))

@@ -1,7 +1,7 @@
 """qola's public rules and macros.
 
-A user's BUILD file needs `qola_library`, and `qola_bundle` to pass libraries
-on. The others are what a generated repository calls; they are public, so that
+A user's BUILD file needs `qola_library`, `qola_bundle` to pass libraries on, and
+`kernel_pack` for kernels that lazy libraries load. The others are what a generated repository calls; they are public, so that
 such a repository can be read.
 """
 
@@ -9,6 +9,7 @@ load("//rules/private:bundle_files.bzl", _bundle_files = "bundle_files")
 load("//rules/private:embedded_code_objects.bzl", _embedded_code_objects = "embedded_code_objects")
 load("//rules/private:header_set.bzl", _header_set = "header_set")
 load("//rules/private:kernel_instances.bzl", _kernel_instances = "kernel_instances")
+load("//rules/private:kernel_pack.bzl", _kernel_pack = "kernel_pack")
 load("//rules/private:module_library.bzl", _module_library = "module_library")
 load("//rules/private:providers.bzl", _QolaLibraryInfo = "QolaLibraryInfo")
 load("//rules/private:public_headers.bzl", _public_headers = "public_headers")
@@ -16,6 +17,7 @@ load("//rules/private:python_module.bzl", _python_module = "python_module")
 load("//rules/private:qola_bundle.bzl", _qola_bundle = "qola_bundle")
 load("//rules/private:qola_library.bzl", _qola_library = "qola_library")
 
+kernel_pack = _kernel_pack
 qola_bundle = _qola_bundle
 qola_library = _qola_library
 QolaLibraryInfo = _QolaLibraryInfo

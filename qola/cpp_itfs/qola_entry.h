@@ -2,6 +2,7 @@
 #pragma once
 
 #include "qola_common.h"
+#include "qola_status.h"
 
 #include <hip/hip_runtime_api.h>
 
@@ -18,6 +19,11 @@
 
 #define QOLA_TEXT_(...) #__VA_ARGS__
 #define QOLA_TEXT(...) QOLA_TEXT_(__VA_ARGS__)
+
+static_assert(QOLA_NS::status::no_kernel == QOLA_STATUS_NO_KERNEL &&
+              QOLA_NS::status::no_arch == QOLA_STATUS_NO_ARCH &&
+              QOLA_NS::status::failed == QOLA_STATUS_FAILED &&
+              QOLA_NS::status::unavailable == QOLA_STATUS_UNAVAILABLE);
 
 namespace qola_entry {
 
@@ -105,6 +111,10 @@ float answer(const char* function, bool use_asm, Run run)
         (void)use_asm;
         return run(false);
 #endif
+    }
+    catch(const StatusError& error)
+    {
+        return error.status;
     }
     catch(const std::exception& error)
     {

@@ -44,7 +44,7 @@ def _always(archs, value_of):
 
 # Each of its names is a key of `kernels`.
 # buildifier: disable=unnamed-macro
-def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], precompile = True, visibility = ["//visibility:public"]):
+def kernel_instances(kernels, headers, copts = [], entries = {}, families = {}, overlay = [], precompile = True, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance.
 
     This macro expands to a hip_object, NAME.object, and a cc_library around it,
@@ -58,6 +58,9 @@ def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], 
         headers.hpp that includes what the sources include.
       headers: label of the header_set that all of them include.
       copts: compiler flags of the module, from optCompilerConfig.json.
+      entries: dict from an entry source's name to the kernel instances it is
+        for: entries/<name>.cpp in the calling package. Without one, a kernel
+        instance cannot be made a kernel library.
       families: dict from a family's name to its kernel instances, which share
         a precompiled header that is made of warm/<family>.hpp.
       overlay: headers that compiles by passes read in place of those of
@@ -66,6 +69,7 @@ def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], 
       visibility: visibility of the targets.
     """
     family_of = {name: family for family, names in families.items() for name in names} if precompile else {}
+    entry_of = {name: entry for entry, names in entries.items() for name in names}
     _declare_passes(
         kernels,
         family_of,
@@ -84,9 +88,11 @@ def kernel_instances(kernels, headers, copts = [], families = {}, overlay = [], 
             name = name + ".object",
             src = name + ".cpp",
             cuid = name,
+            entry = "entries/{}.cpp".format(entry_of[name]) if name in entry_of else None,
             exec_properties = EXEC_PROPERTIES,
             device = select(archs, lambda on: [":" + _device(arch, family) for arch in on]),
             host = select(archs, lambda on: ":" + _host(on)),
+            hosts = {":" + _host([arch]): arch for arch in archs},
             # Several manifests link the same kernel, each into a library of its
             # own whose symbols do not meet.
             tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],

@@ -1,7 +1,7 @@
 """library_info: names a linked module and what its users compile against."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load(":providers.bzl", "QolaBundleFilesInfo", "QolaLibraryInfo")
+load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 
 def _library_info_impl(ctx):
     library = ctx.file.library
@@ -13,6 +13,7 @@ def _library_info_impl(ctx):
             bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo],
             file_name = library.basename,
             headers = ctx.attr.headers[CcInfo],
+            lazy = ctx.attr.lazy[LazySourcesInfo] if ctx.attr.lazy else None,
             library = library,
             plan = ctx.file.plan,
         ),
@@ -34,6 +35,10 @@ library_info = rule(
             doc = "Header target for users of the library.",
             mandatory = True,
             providers = [CcInfo],
+        ),
+        "lazy": attr.label(
+            doc = "The lazy_sources of a lazy library.",
+            providers = [LazySourcesInfo],
         ),
         "library": attr.label(
             allow_single_file = True,

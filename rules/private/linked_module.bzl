@@ -6,7 +6,7 @@ load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":large_code.bzl", "LARGE_CODE")
 load(":library_info.bzl", "library_info")
 
-def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags):
+def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", **kwargs):
     """Declares a module's shared library.
 
     Expands to a cc_shared_library and a library_info, which carries the name.
@@ -21,6 +21,9 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
       plan: label of plan.json.
       bundle_files: label of the manifest's bundle_files.
       link_flags: further flags of the link.
+      directory: directory in the calling package that the library is in, with a
+        slash at its end; empty for the package's own.
+      **kwargs: further attributes of library_info.
     """
     cc_shared_library(
         name = name + ".shared",
@@ -31,7 +34,7 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
         exec_properties = EXEC_PROPERTIES,
         deps = deps,
         features = ["-static_libgcc"],
-        shared_lib_name = file,
+        shared_lib_name = directory + file,
         target_compatible_with = [Label("//rules/rocm:rocm")],
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
@@ -47,4 +50,5 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
         library = name + ".shared",
         plan = plan,
         visibility = ["//visibility:public"],
+        **kwargs
     )

@@ -5,17 +5,19 @@ load(":archs.bzl", "by_archs")
 load(":embedded_code_objects.bzl", "embedded_code_objects")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "hip_library")
+load(":lazy_library.bzl", "lazy_library")
 load(":linked_module.bzl", "linked_module")
 
 def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}):
-    """Declares a module's shared library.
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, stubs = [], kernel_headers = [], place = "", tree = None):
+    """Declares a module's shared library, and its lazy form.
 
     Expands to a hip_library per source and set of archs, embedded_code_objects
-    per set of archs and a linked_module. --@qola//:archs picks the set.
+    per set of archs and a linked_module. --@qola//:archs picks the set. With
+    `stubs` there is also a lazy_library, which shares all but the kernels.
 
     Args:
       name: target name, the module's (libmha_fwd).
@@ -37,6 +39,12 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         (v3) kernels serve in this manifest; None without such kernels.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
+      stubs: C++ files that stand for the kernel instances in the lazy library.
+      kernel_headers: labels of header_sets with what the kernel instances
+        include.
+      place: where the lazy library's sources are, relative to the directory
+        above the library's.
+      tree: label of a file at the root of the AITER tree.
     """
     own_deps = [headers, public_headers]
     if asm_domain:
@@ -80,18 +88,12 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 exec_properties = EXEC_PROPERTIES,
             )
             parts[key] = parts[key] + [embedded]
-        parts[key] = parts[key] + [
-            # The object itself, not the cc_library around it.
-            label + ".object"
-            for wanted, labels in kernels.items()
-            if [arch for arch in wanted.split(" ") if arch in on]
-            for label in labels
-        ]
-    linked_module(
-        name = name,
+
+    # The objects themselves, not the cc_libraries around them.
+    objects = {wanted: [label + ".object" for label in labels] for wanted, labels in kernels.items()}
+    common = dict(
         archs = archs,
         bundle_files = bundle_files,
-        deps = by_archs(archs, lambda on: parts[" ".join(on)]),
         export_list = export_list,
         file = file,
         headers = public_headers,
@@ -100,3 +102,25 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         link_flags = ["-Wl,-z,defs"],
         plan = plan,
     )
+    linked_module(
+        name = name,
+        deps = by_archs(archs, lambda on: parts[" ".join(on)] + [
+            label
+            for wanted, labels in objects.items()
+            if [arch for arch in wanted.split(" ") if arch in on]
+            for label in labels
+        ]),
+        **common
+    )
+    if stubs:
+        lazy_library(
+            name = name,
+            copts = copts,
+            kernel_headers = kernel_headers,
+            kernels = [label for labels in objects.values() for label in labels],
+            place = place,
+            parts = by_archs(archs, lambda on: parts[" ".join(on)]),
+            stubs = stubs,
+            tree = tree,
+            **common
+        )

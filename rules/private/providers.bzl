@@ -7,8 +7,40 @@ QolaLibraryInfo = provider(
         "bundle_files": "QolaBundleFilesInfo of the manifest",
         "file_name": "string: <namespace>_<module>.so, the name the library is loaded by",
         "headers": "CcInfo: public headers and the AITER and CK headers they include",
+        "lazy": "LazySourcesInfo of a lazy library, None for one that has its kernels inside",
         "library": "File: the shared library",
         "plan": "File: plan.json of the manifest",
+    },
+)
+
+LazySourcesInfo = provider(
+    doc = "What a lazy library needs to have its kernels compiled later.",
+    fields = {
+        "index": "File: kernels.index",
+        "place": "string: where `root` has to be, relative to the directory above the library's: share/qola/<namespace>/<module>",
+        "root": "File: directory of the index, sources, headers and entry sources",
+        "table": "File: C++ source of the library's table of kernels",
+    },
+)
+
+KernelObjectInfo = provider(
+    doc = "One kernel instance, for rules that make a kernel library of it.",
+    fields = {
+        "code_objects": "dict from arch to File: the device code; empty where a kernel is compiled in one command",
+        "entry": "File: the entry source",
+        "hosts": "dict from arch to HipPassInfo: the host pass for that arch alone",
+        "name": "string: the kernel instance",
+        "package": "string: package of the kernel repository",
+        "src": "File: the source",
+    },
+)
+
+KernelLibrariesInfo = provider(
+    doc = "The kernel libraries of a module, each an output that is made when somebody asks for it.",
+    fields = {
+        "index": "File: kernels.index",
+        "libraries": "list of struct(name, arch, file)",
+        "module": "string: the module",
     },
 )
 

@@ -30,8 +30,16 @@ def _linking_context(ctx, library):
 def _qola_library_impl(ctx):
     # An attribute with an outgoing transition is a list of one.
     info = ctx.attr.library[0][QolaLibraryInfo]
-    library = ctx.actions.declare_file(info.file_name)
+    library = ctx.actions.declare_file(("lazy/" if info.lazy else "") + info.file_name)
     ctx.actions.symlink(output = library, target_file = info.library)
+    runfiles = [library]
+    groups = {}
+    if info.lazy:
+        # Where the library looks for it.
+        root = ctx.actions.declare_directory(info.lazy.place)
+        ctx.actions.symlink(output = root, target_file = info.lazy.root)
+        runfiles.append(root)
+        groups = {"index": depset([info.lazy.index]), "root": depset([root])}
     return [
         CcInfo(
             compilation_context = info.headers.compilation_context,
@@ -39,14 +47,15 @@ def _qola_library_impl(ctx):
         ),
         DefaultInfo(
             files = depset([library]),
-            runfiles = ctx.runfiles([library]),
+            runfiles = ctx.runfiles(runfiles),
         ),
-        OutputGroupInfo(plan = depset([info.plan])),
+        OutputGroupInfo(plan = depset([info.plan]), **groups),
         QolaLibraryInfo(
             archs = info.archs,
             bundle_files = info.bundle_files,
             file_name = info.file_name,
             headers = info.headers,
+            lazy = info.lazy,
             library = library,
             plan = info.plan,
         ),
@@ -57,7 +66,7 @@ qola_library = rule(
     attrs = {
         "library": attr.label(
             cfg = kernel_transition,
-            doc = "The module in the manifest's repository: @qola_<manifest>//:<module>.",
+            doc = "The module in the manifest's repository: @qola_<manifest>//:<module>, or <module>_lazy.",
             mandatory = True,
             providers = [QolaLibraryInfo],
         ),
@@ -72,10 +81,18 @@ ROCm, untouched by the --copt, --features or -c of the surrounding build. As a
 dependency of cc_binary or cc_library it brings the public headers and links
 the library dynamically. The output group `plan` is plan.json.
 
+A lazy library, `<module>_lazy`, has the same name and the same functions, in
+the directory lazy/; what compiling its kernels takes is among its runfiles, in
+share/qola/. The output group `index` is kernels.index (docs/lazy.md).
+
 Example:
     qola_library(
         name = "te_libmha_fwd",
         library = "@qola_te//:libmha_fwd",
+    )
+    qola_library(
+        name = "te_libmha_fwd_lazy",
+        library = "@qola_te//:libmha_fwd_lazy",
     )
 """,
     fragments = ["cpp"],

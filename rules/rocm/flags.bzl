@@ -82,5 +82,10 @@ ARCH_DEFINES = {
     "gfx950": ["__Float4_e2m1fn_x2"],
 }
 
+# Name of the action that compiles a kernel library on a user's machine. Its
+# command line has the flags of a kernel's compile that say nothing of where the
+# SDK is.
+COMPILE_LATER = "qola-compile-later"
+
 # Name of the action that puts code objects of several archs into one file.
 OFFLOAD_BUNDLE = "qola-offload-bundle"

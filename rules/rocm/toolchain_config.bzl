@@ -13,7 +13,7 @@ load(
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common")
-load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "OFFLOAD_BUNDLE")
+load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "COMPILE_LATER", "OFFLOAD_BUNDLE")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
 _ASSEMBLE = [ACTION_NAMES.assemble, ACTION_NAMES.preprocess_assemble]
@@ -102,6 +102,7 @@ def _features(ctx):
             flag_sets = [
                 _flags(_ASSEMBLE, ASSEMBLER_FLAGS + identity.define),
                 _flags(_COMPILE, BASE_FLAGS + places.compile + identity.define),
+                _flags([COMPILE_LATER], BASE_FLAGS),
                 _flags(_LINK, ["-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,--build-id=sha1"] + _AS_EVERYWHERE + places.link),
             ],
         ),
@@ -109,18 +110,26 @@ def _features(ctx):
         # generated repository, never by a consumer's own HIP code.
         feature(
             name = "aiter",
-            flag_sets = [_flags(_COMPILE, AITER_FLAGS + ctx.attr.optional_flags)],
+            flag_sets = [_flags(_COMPILE + [COMPILE_LATER], AITER_FLAGS + ctx.attr.optional_flags)],
         ),
     ]
 
 def _action_configs(ctx):
     # The bundler is where objcopy is: in the directory of LLVM's programs.
     directory = ctx.attr.tools["objcopy"].rpartition("/")[0]
-    return [action_config(
-        action_name = OFFLOAD_BUNDLE,
-        enabled = True,
-        tools = [tool(path = directory + "/clang-offload-bundler" if directory else ctx.attr.tools["objcopy"])],
-    )]
+    return [
+        action_config(
+            action_name = OFFLOAD_BUNDLE,
+            enabled = True,
+            tools = [tool(path = directory + "/clang-offload-bundler" if directory else ctx.attr.tools["objcopy"])],
+        ),
+        # Bazel knows no action but its own without one.
+        action_config(
+            action_name = COMPILE_LATER,
+            enabled = True,
+            tools = [tool(path = ctx.attr.tools["gcc"])],
+        ),
+    ]
 
 def _rocm_toolchain_config_impl(ctx):
     return cc_common.create_cc_toolchain_config_info(

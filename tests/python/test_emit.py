@@ -57,6 +57,7 @@ PLAN: dict[str, Any] = {
                 {"name": "api", "file": "m/dispatch_gfx950/api.cpp", "archs": ["gfx950"]},
                 {"name": "own", "file": "m/sources/own.cpp", "archs": []},
             ],
+            "stubs": [{"name": "fwd", "file": "m/stubs/fwd.cpp"}],
         }
     ],
 }
@@ -115,6 +116,9 @@ module_library(
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
     headers = ":libmha_fwd.headers",
+    kernel_headers = [
+        "@qola_kernels_tree//fwd:headers",
+    ],
     kernels = {{
         "gfx942 gfx950": [
             "@qola_kernels_tree//fwd:k1",
@@ -123,6 +127,7 @@ module_library(
             "@qola_kernels_tree//fwd:k2",
         ],
     }},
+    place = "share/qola/ns/libmha_fwd",
     plan = "plan.json",
     public_headers = ":libmha_fwd.public_headers",
     sources = {{
@@ -139,6 +144,10 @@ module_library(
             "own": "m/sources/own.cpp",
         }},
     }},
+    stubs = [
+        "m/stubs/fwd.cpp",
+    ],
+    tree = "@tree//:AITER.json",
 )
 """
 
@@ -158,12 +167,21 @@ header_set(
         "inc",
     ],
     tree = "@tree//:AITER.json",
+    visibility = ["//visibility:public"],
 )
 
 kernel_instances(
     copts = [
         "-DTEXT=\\"a\\\\b\\"",
     ],
+    entries = {{
+        "fwd_gfx950": [
+            "k1",
+        ],
+        "fwd_gfx9": [
+            "k2",
+        ],
+    }},
     families = {{
         "warm": [
             "k1",
@@ -191,8 +209,9 @@ def test_a_packages_build_file() -> None:
     """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
     archs = {"k1": ("gfx950",), "k2": ("gfx942", "gfx950")}
     families = {"warm": ["k1"]}
+    entries = {"fwd_gfx950": ["k1"], "fwd_gfx9": ["k2"]}
     text = emit.kernel_build_file(
-        PLAN, "fwd", archs, families, sources="the plans of a, b", aiter="tree"
+        PLAN, "fwd", archs, families, entries, sources="the plans of a, b", aiter="tree"
     )
     assert text == KERNEL_BUILD
 
@@ -201,7 +220,9 @@ def test_headers_that_cannot_be_precompiled_are_not() -> None:
     """Prevents: kernels that are compiled wrongly because clang gets a header's class wrong."""
     settings = {**PLAN["packages"]["fwd"], "overlay": [], "precompile": False}
     plan = {**PLAN, "packages": {"fwd": settings}}
-    text = emit.kernel_build_file(plan, "fwd", {"k1": ("gfx950",)}, {}, sources="m", aiter="tree")
+    text = emit.kernel_build_file(
+        plan, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
+    )
     assert "    precompile = False,\n" in text
     assert "overlay" not in text
 
@@ -210,7 +231,9 @@ def test_build_files_hold_calls_alone() -> None:
     """Prevents: logic in generated files, and strings that are not what they were."""
     files = (
         emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
-        emit.kernel_build_file(PLAN, "fwd", {"k1": ("gfx950",)}, {}, sources="m", aiter="tree"),
+        emit.kernel_build_file(
+            PLAN, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
+        ),
     )
     for text in files:
         # Starlark of this simple kind is Python.

@@ -106,8 +106,8 @@ def test_the_text_has_a_kernel_a_line() -> None:
     ]
     (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
     assert line == (
-        '    {"archs": ["gfx950"], "direction": "fwd", "family": "", '
-        '"fields": {"dtype": "bf16", "mask": true}, '
+        '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", "family": "", '
+        '"fields": {"dtype": "bf16", "mask": true}, "headers": "", '
         f'"name": "k2", "package": "fwd", "role": "fwd", "sha256": "{"0" * 64}", "variants": [0]}},'
     )
     assert "föund" in text

@@ -64,6 +64,7 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     named = {f"libmha_fwd/kernels/{made.kernels[i].name}.cpp" for i in module.kernels}
     named |= {source.file for source in module.sources}
     named |= {family.file for family in made.families}
+    named |= {source.file for source in (*module.stubs, *module.entry_sources)}
     named |= {header.file for package in made.packages.values() for header in package.overlay}
     assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
     named.add("libmha_fwd/include/qola_asm_domain.h")

@@ -1,0 +1,161 @@
+"""What the rule lazy_sources runs: ``index`` writes index and table, ``root`` lays sources out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.digest import sha256_of
+from qola.errors import Finding, PlanError
+from qola.lazy.index import FILE, Headers, Index, Kernel, render_index, render_table
+from qola.plan import from_json
+from qola.program import run_main
+
+_INCLUDE = "include"
+"""Directory of headers below the root; below it, they are where the tree has them."""
+
+_ABI_DIR = f"{_INCLUDE}/qola"
+"""Directory of qola_kernel.h below the root."""
+
+
+def identity_line(text: str) -> str:
+    """Return the compiler's identity from what it makes of qola/runtime/identity.hip.
+
+    The runtime reads the answer of a compiler that it finds in the same way.
+
+    Raises:
+        PlanError: the text has no such line.
+    """
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "qola_identity":
+            return " ".join(rest.replace('"', " ").split())
+    raise PlanError(Finding("the compiler's answer", text[-200:], "a line of qola_identity"))
+
+
+def make_index(settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Index:
+    """Return the index of a module's kernels.
+
+    Args:
+        settings: what rules/private/lazy_sources.bzl writes.
+        plan: plan.json as data.
+
+    Raises:
+        PlanError: a header of the plan is no input, or the compiler has not said who it is.
+        OSError: a file cannot be read.
+    """
+    (module,) = (m for m in plan["modules"] if m["name"] == settings["module"])
+    kernels = [plan["kernels"][index] for index in module["kernels"]]
+    tree = Path(settings["tree"])
+    abi = Path(settings["abi_header"])
+    digests: dict[str, str] = {}
+    sets = {}
+    for found in plan["header_sets"]:
+        if not any(kernel["headers"] == found["name"] for kernel in kernels):
+            continue
+        for file in found["files"]:
+            if file not in digests:
+                digests[file] = _digest(tree, file)
+        sets[found["name"]] = Headers(
+            (*(f"{_INCLUDE}/{d}" for d in found["include_dirs"]), _ABI_DIR),
+            {f"{_INCLUDE}/{file}": digests[file] for file in found["files"]}
+            | {f"{_ABI_DIR}/{abi.name}": sha256_of(abi)},
+        )
+    packages = {kernel["package"] for kernel in kernels}
+    return Index(
+        module=module["name"],
+        root=f"../{settings['place']}",
+        identity=identity_line(Path(settings["identity"]).read_text(encoding="utf-8")),
+        flags=tuple(settings["flags"]),
+        arch_flags={
+            arch: tuple(settings["arch_flags"].get(arch, ()))
+            for arch in sorted({arch for kernel in kernels for arch in kernel["archs"]})
+        },
+        package_flags={name: tuple(plan["packages"][name]["copts"]) for name in sorted(packages)},
+        headers=sets,
+        entries={source["name"]: source["sha256"] for source in module["entry_sources"]},
+        kernels=tuple(
+            Kernel(k["name"], arch, k["package"], k["headers"], k["entry"], k["sha256"])
+            for k in kernels
+            for arch in k["archs"]
+        ),
+    )
+
+
+def _digest(tree: Path, file: str) -> str:
+    try:
+        return sha256_of(tree / file)
+    except FileNotFoundError:
+        raise PlanError(
+            Finding(
+                file,
+                "a header of the plan that the kernel repository does not have",
+                "the headers that kernel instances include",
+                "bazel fetch --force plans anew",
+            )
+        ) from None
+
+
+def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of a root: path below it, and the file that it is a copy of.
+
+    Args:
+        settings: what rules/private/lazy_sources.bzl writes.
+        index: text of the index.
+    """
+    rows = [line.split("\t") for line in index.splitlines()]
+    abi = Path(settings["abi_header"])
+    seen: set[str] = set()
+    for row in rows:
+        match row:
+            case ["header", _, path, _] if path not in seen:
+                seen.add(path)
+                below = path.removeprefix(_INCLUDE + "/")
+                own = path == f"{_ABI_DIR}/{abi.name}"
+                yield path, str(abi) if own else f"{settings['tree']}/{below}"
+            case ["entry", name, _]:
+                yield f"entries/{name}.cpp", settings["entries"][name]
+            case ["kernel", name, _, package, *_] if f"src/{package}/{name}.cpp" not in seen:
+                seen.add(f"src/{package}/{name}.cpp")
+                yield f"src/{package}/{name}.cpp", settings["sources"][f"{package}/{name}"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the rule lazy_sources."""
+    parser = argparse.ArgumentParser(prog="qola.lazy", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command")
+    index = commands.add_parser("index", help="write the index and the library's table")
+    index.add_argument("--table", required=True, type=Path, help="C++ source to write")
+    root = commands.add_parser("root", help="lay out what compiles read")
+    root.add_argument("--output", required=True, type=Path, help="directory to write to")
+    for command in (index, root):
+        command.add_argument("--settings", required=True, type=Path, help="JSON of the rule")
+        command.add_argument("--index", required=True, type=Path, help=FILE)
+    args = parser.parse_args(argv)
+    settings = json.loads(args.settings.read_text(encoding="utf-8"))
+    return run_main(lambda: (_root if args.command == "root" else _index)(args, settings))
+
+
+def _index(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+    made = make_index(settings, from_json(Path(settings["plan"]).read_text(encoding="utf-8")))
+    args.index.write_text(render_index(made), encoding="utf-8")
+    args.table.write_text(render_table(made), encoding="utf-8")
+
+
+def _root(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+    text = args.index.read_text(encoding="utf-8")
+    args.output.mkdir(parents=True, exist_ok=True)
+    (args.output / FILE).write_text(text, encoding="utf-8")
+    for path, source in layout(settings, text):
+        target = args.output / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""kernel_libraries: each kernel instance of a module as a library of its own, for packs."""
+
+load("@rules_cc//cc:defs.bzl", "cc_common")
+load(":hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
+load(":providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
+
+def _library(ctx, kernel, arch):
+    info = kernel.hosts[arch]
+    stem = "{}/{}.{}".format(ctx.label.name, kernel.name, arch)
+    unit = hip_unit(kernel.name, kernel.entry, before = [kernel.src], includes = [ctx.file._abi_header])
+    object = ctx.actions.declare_file(stem + ".pic.o")
+    if arch in kernel.code_objects:
+        compile_host(ctx, info, unit, object, {arch: kernel.code_objects[arch]}, ctx.executable._host_pass)
+    else:
+        compile_whole(ctx, info, unit, object)
+    linked = cc_common.link(
+        name = stem,
+        actions = ctx.actions,
+        cc_toolchain = info.cc_toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
+        feature_configuration = info.feature_configuration,
+        link_deps_statically = False,
+        main_output = ctx.actions.declare_file(stem + ".so"),
+        output_type = "dynamic_library",
+        # No soname: the loader would take two libraries of one name for one.
+        user_link_flags = ["-lamdhip64"],
+    )
+    return struct(arch = arch, file = linked.library_to_link.dynamic_library, name = kernel.name)
+
+def _kernel_libraries_impl(ctx):
+    kernels = [target[KernelObjectInfo] for target in ctx.attr.kernels]
+    libraries = [_library(ctx, kernel, arch) for kernel in kernels for arch in kernel.code_objects or kernel.hosts]
+    return [
+        DefaultInfo(files = depset([library.file for library in libraries])),
+        KernelLibrariesInfo(
+            index = ctx.attr.sources[LazySourcesInfo].index,
+            libraries = libraries,
+            module = ctx.attr.module,
+        ),
+    ]
+
+kernel_libraries = rule(
+    implementation = _kernel_libraries_impl,
+    attrs = {
+        "kernels": attr.label_list(
+            doc = "The hip_object of each kernel instance, each with an entry source.",
+            mandatory = True,
+            providers = [KernelObjectInfo],
+        ),
+        "module": attr.string(doc = "The module, such as libmha_fwd.", mandatory = True),
+        "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
+        "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
+        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
+    },
+    doc = """Kernel instances as kernel libraries (qola/runtime/qola_kernel.h).
+
+The device code is that of the full library: only the host pass, a second or
+so, is another. Building the target makes all; kernel_pack takes what it wants.
+""",
+    fragments = ["cpp"],
+    provides = [KernelLibrariesInfo],
+)

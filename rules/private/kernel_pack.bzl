@@ -1,0 +1,90 @@
+"""kernel_pack: kernels for lazy libraries, compiled by Bazel, as one file."""
+
+load(":kernel_transition.bzl", "kernel_transition")
+load(":providers.bzl", "KernelLibrariesInfo")
+
+def _wanted(ctx):
+    found = {}
+    for target in ctx.attr.modules:
+        info = target[KernelLibrariesInfo]
+        for library in info.libraries:
+            if not ctx.attr.kernels or library.name in ctx.attr.kernels:
+                found.setdefault(info.index, []).append(library)
+    known = {library.name: None for libraries in found.values() for library in libraries}
+    unknown = [name for name in ctx.attr.kernels if name not in known]
+    if unknown:
+        fail("""
+qola: no such kernel instance
+  place:    {place}: kernels
+  found:    {found}
+  expected: kernel instances of {modules}
+  fix:      qola list MANIFEST lists them; qola explain MANIFEST NAME says why one is left out""".format(
+            found = ", ".join(unknown),
+            modules = ", ".join([str(target.label) for target in ctx.attr.modules]),
+            place = ctx.label,
+        ))
+    return found
+
+def _kernel_pack_impl(ctx):
+    pack = ctx.actions.declare_file(ctx.label.name + ".qpack")
+    rows = ctx.actions.args()
+    rows.set_param_file_format("multiline")
+    rows.use_param_file("@%s", use_always = True)
+    inputs = []
+    for index, libraries in _wanted(ctx).items():
+        rows.add("--index")
+        rows.add(index)
+        inputs.append(index)
+        for library in libraries:
+            rows.add(library.file, format = "{}:{}=%s".format(library.name, library.arch))
+            inputs.append(library.file)
+    args = ctx.actions.args()
+    args.add("pack")
+    args.add("--output", pack)
+    ctx.actions.run(
+        arguments = [args, rows],
+        executable = ctx.file._tool,
+        inputs = inputs,
+        mnemonic = "QolaPack",
+        outputs = [pack],
+        progress_message = "Packing %{label}",
+    )
+    return [DefaultInfo(files = depset([pack]), runfiles = ctx.runfiles([pack]))]
+
+kernel_pack = rule(
+    implementation = _kernel_pack_impl,
+    attrs = {
+        "kernels": attr.string_list(doc = "Names of the kernel instances to pack; empty: all of the modules."),
+        "modules": attr.label_list(
+            allow_empty = False,
+            cfg = kernel_transition,
+            doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_kernels.",
+            mandatory = True,
+            providers = [KernelLibrariesInfo],
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+        "_tool": attr.label(
+            allow_single_file = True,
+            cfg = kernel_transition,
+            default = "//qola/runtime:qola-kernels",
+        ),
+    },
+    doc = """Kernels for lazy libraries, `<name>.qpack`.
+
+A kernel in a pack is compiled as one in a library is, from the same cache
+entries of device code. Lazy libraries find packs by QOLA_PACKS, or in the
+directory share/qola/<namespace>/packs of their bundle (docs/lazy.md). The same
+kernels give the same bytes.
+
+Example:
+    kernel_pack(
+        name = "te_pack",
+        modules = [
+            "@qola_te//:libmha_bwd_kernels",
+            "@qola_te//:libmha_fwd_kernels",
+        ],
+    )
+""",
+)

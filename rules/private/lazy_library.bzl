@@ -1,0 +1,93 @@
+"""lazy_library: a module's library without its kernels, which are loaded when they are first called."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
+load(":kernel_libraries.bzl", "kernel_libraries")
+load(":lazy_sources.bzl", "lazy_sources")
+load(":linked_module.bzl", "linked_module")
+
+# Of the device a lazy library has nothing but the code of assembly kernels.
+_HOST_ONLY = [
+    "--offload-host-only",
+    # Half of AITER's flags are for device code.
+    "-Wno-unused-command-line-argument",
+]
+
+def _host_library(name, srcs, **kwargs):
+    cc_library(
+        name = name,
+        srcs = srcs,
+        exec_properties = EXEC_PROPERTIES,
+        features = ["aiter"],
+        linkstatic = True,
+        tags = ["supports-path-mapping"],
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        **kwargs
+    )
+
+def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
+    """Declares the lazy form of a module's library.
+
+    Expands to <name>_lazy, a linked_module; <name>_kernels, the
+    kernel_libraries; <name>_lazy.sources, the lazy_sources; and cc_librarys of
+    the stubs and of the table of kernels.
+
+    Args:
+      name: the module, such as libmha_fwd.
+      parts: labels of all that the full library has besides its kernels: a list
+        or a select of lists.
+      kernels: labels of the hip_objects of all kernel instances.
+      kernel_headers: labels of header_sets with what kernel instances include.
+      stubs: C++ files with the functions of the kernel instances.
+      place: where the library's sources are, relative to the directory above
+        the library's.
+      tree: label of a file at the root of the AITER tree.
+      plan: label of plan.json.
+      headers: label of a header target for the library's users.
+      copts: compiler flags of the module.
+      **kwargs: further arguments of linked_module.
+    """
+    lazy = name + "_lazy"
+    lazy_sources(
+        name = lazy + ".sources",
+        headers = kernel_headers,
+        kernels = kernels,
+        module = name,
+        place = place,
+        plan = plan,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        tree = tree,
+    )
+    _host_library(
+        name = lazy + ".table",
+        srcs = [lazy + ".sources"],
+        copts = _HOST_ONLY,
+        deps = [Label("//qola/runtime:lazy")],
+    )
+    _host_library(
+        name = lazy + ".stubs",
+        srcs = stubs,
+        copts = _HOST_ONLY + copts,
+        deps = kernel_headers + [Label("//qola/runtime:lazy")],
+    )
+    linked_module(
+        name = lazy,
+        deps = parts + [
+            lazy + ".stubs",
+            lazy + ".table",
+        ],
+        directory = "lazy/",
+        headers = headers,
+        lazy = lazy + ".sources",
+        plan = plan,
+        **kwargs
+    )
+    kernel_libraries(
+        name = name + "_kernels",
+        exec_properties = EXEC_PROPERTIES,
+        kernels = kernels,
+        module = name,
+        sources = lazy + ".sources",
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        visibility = ["//visibility:public"],
+    )
