@@ -20,10 +20,13 @@ def _library(ctx, kernel, arch):
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
         feature_configuration = info.feature_configuration,
         link_deps_statically = False,
-        main_output = ctx.actions.declare_file(stem + ".so"),
         output_type = "dynamic_library",
         # No soname: the loader would take two libraries of one name for one.
-        user_link_flags = ["-lamdhip64"],
+        user_link_flags = [
+            "-lamdhip64",
+            # Of the kernels of another AITER in the process, none takes the place of this.
+            "-Wl,-Bsymbolic",
+        ],
     )
     return struct(arch = arch, file = linked.library_to_link.dynamic_library, name = kernel.name)
 

@@ -44,7 +44,7 @@ def _identity(ctx, found):
     command = _command(found, ACTION_NAMES.cpp_compile)
     args = ctx.actions.args()
     args.add_all(command.argv)
-    args.add_all(["--offload-host-only", "-nogpulib", "-E", "-P"])
+    args.add_all(["--offload-host-only", "-nogpulib", "-Wno-unused-command-line-argument", "-E", "-P"])
     args.add(ctx.file._identity)
     args.add("-o", output)
     ctx.actions.run(
@@ -142,7 +142,7 @@ lazy_sources = rule(
         "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_identity": attr.label(allow_single_file = True, default = "//qola/runtime:identity.hip"),
-        "_tool": attr.label(cfg = "exec", default = "//qola:lazy", executable = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola:lazy_sources", executable = True),
     },
     doc = """Index and sources of a lazy library's kernels (docs/lazy.md).
 
