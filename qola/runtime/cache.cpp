@@ -1,0 +1,127 @@
+#include "cache.h"
+
+#include "files.h"
+#include "ownership.h"
+#include "text.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+std::string first_fault(const std::string& root, const Wanted& wanted, int fd, const std::string& path)
+{
+    if(const std::string why = distrust_of_root(root); !why.empty())
+        return why;
+    if(const std::string why = distrust(root + "/" + wanted.name); !why.empty())
+        return why;
+    struct stat status;
+    if(fstat(fd, &status) != 0)
+        return SystemError("stat " + path, errno).what();
+    return distrust(path, status, geteuid());
+}
+
+} // namespace
+
+std::string distrust_of_root(const std::string& root)
+{
+    // A root that is a symbolic link is the user's own choice: what counts is where it leads.
+    struct stat status;
+    if(stat(root.c_str(), &status) != 0)
+        return {};
+    const std::string why = distrust(root, status, geteuid());
+    return why.empty() ? distrust_above(root) : why;
+}
+
+Looked look_up(const std::string& root, const Wanted& wanted)
+{
+    Looked looked;
+    looked.path = root + "/" + entry_path(wanted);
+    const Fd fd = open_file(looked.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if(!fd)
+    {
+        if(errno == ELOOP)
+            looked.fault = looked.path + " is a symbolic link; remove it";
+        else if(errno != ENOENT && errno != ENOTDIR)
+            looked.fault = SystemError("open " + looked.path, errno).what();
+        return looked;
+    }
+    looked.fault = first_fault(root, wanted, fd.get(), looked.path);
+    if(!looked.fault.empty())
+        return looked;
+    try
+    {
+        looked.bytes = read_all(fd.get(), looked.path);
+    }
+    catch(const Problem& problem)
+    {
+        looked.fault = problem.what();
+        return looked;
+    }
+    if(const std::string fault = fault_of_entry(looked.bytes, wanted.key); !fault.empty())
+        looked.fault = looked.path + " " + fault;
+    else
+        looked.found = true;
+    return looked;
+}
+
+Modes modes_below(const std::string& root)
+{
+    struct stat status;
+    const bool open = stat(root.c_str(), &status) == 0 && (status.st_mode & 0055) == 0055;
+    return open ? Modes{0755, 0644} : Modes{0700, 0600};
+}
+
+void prepare(const std::string& root, const std::string& name)
+{
+    make_directories(root, 0700);
+    if(const std::string why = distrust_of_root(root); !why.empty())
+        throw Problem(why);
+    const std::string directory = root + "/" + name;
+    const Modes modes           = modes_below(root);
+    if(mkdir(directory.c_str(), modes.directory) == 0)
+        chmod(directory.c_str(), modes.directory);
+    else if(!is_directory(directory))
+        throw SystemError("mkdir " + directory, errno);
+    if(const std::string why = distrust(directory); !why.empty())
+        throw Problem(why);
+}
+
+Item item_of(const std::string& root, const std::string& name, const std::string& file)
+{
+    Item item{Item::unknown, root + "/" + name + "/" + file, name, {}, {}};
+    const std::size_t end  = file.find(".so");
+    const std::size_t dash = file.rfind('-', end);
+    if(end == std::string::npos || dash == std::string::npos || end - dash - 1 != 32)
+        return item;
+    item.arch              = file.substr(0, dash);
+    item.key               = file.substr(dash + 1, 32);
+    const std::string rest = file.substr(end + 3);
+    if(rest.empty())
+        item.kind = Item::entry;
+    else if(rest == ".lock")
+        item.kind = Item::lock;
+    else if(starts_with(rest, ".tmp."))
+        item.kind = Item::leftover;
+    return item;
+}
+
+std::vector<Item> items_in(const std::string& root)
+{
+    std::vector<Item> items;
+    for(const std::string& name : names_in(root))
+    {
+        struct stat status;
+        const std::string directory = root + "/" + name;
+        if(lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+            continue;
+        for(const std::string& file : names_in(directory))
+            items.push_back(item_of(root, name, file));
+    }
+    return items;
+}
+
+} // namespace qola_runtime

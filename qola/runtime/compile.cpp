@@ -1,0 +1,131 @@
+#include "compile.h"
+
+#include "files.h"
+#include "process.h"
+#include "text.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <signal.h>
+#include <sys/statvfs.h>
+
+namespace qola_runtime {
+namespace {
+
+constexpr std::size_t kShownLines = 20;
+
+const std::vector<std::string>& flags_at(const std::map<std::string, std::vector<std::string>>& flags,
+                                         const std::string& name)
+{
+    static const std::vector<std::string> none;
+    const auto found = flags.find(name);
+    return found == flags.end() ? none : found->second;
+}
+
+/// Whether a compile failed because its files did not fit. The log of one that did may be empty.
+bool is_full(const std::string& directory, const std::string& log)
+{
+    for(const int code : {ENOSPC, EDQUOT, EFBIG, EROFS})
+        if(log.find(std::strerror(code)) != std::string::npos)
+            return true;
+    if(log.find(strsignal(SIGXFSZ)) != std::string::npos)
+        return true;
+    struct statvfs status;
+    return statvfs(directory.c_str(), &status) == 0 &&
+           (status.f_bavail * status.f_frsize < (1u << 20) || (status.f_files > 0 && status.f_favail < 8));
+}
+
+std::string log_in(const std::string& path)
+{
+    try
+    {
+        return read_file(path);
+    }
+    catch(const Problem&)
+    {
+        return {};
+    }
+}
+
+} // namespace
+
+std::vector<std::string> compile_command(const Compiler& compiler,
+                                         const Index& index,
+                                         const Kernel& kernel,
+                                         const std::string& hip,
+                                         const std::string& output)
+{
+    std::vector<std::string> command = compiler.command;
+    const auto add                   = [&](const std::vector<std::string>& arguments) {
+        command.insert(command.end(), arguments.begin(), arguments.end());
+    };
+    add(index.flags);
+    add(flags_at(index.arch_flags, kernel.arch));
+    add(flags_at(index.package_flags, kernel.package));
+    add({"--offload-arch=" + kernel.arch, "-cuid=" + kernel.name});
+    if(const auto headers = index.headers.find(kernel.headers); headers != index.headers.end())
+        for(const std::string& dir : headers->second.dirs)
+            add({"-isystem", dir});
+    // Whatever the driver would link by itself is named here: hipcc and clang++ differ in it.
+    add({"-include", kernel.source_path(), kernel.entry_path(), "-shared", "-no-hip-rt", "-fuse-ld=lld",
+         "-Wl,--gc-sections", "-Wl,-z,defs"});
+    if(!hip.empty())
+        // The flags say that all inputs are HIP.
+        add({"-x", "none", hip});
+    else if(compiler.prefix.empty())
+        add({"-lamdhip64"});
+    else
+        add({"-L" + compiler.prefix + "/lib", "-lamdhip64"});
+    add({"-o", output});
+    return command;
+}
+
+std::string compile(const Compile& compile, const std::string& directory)
+{
+    const std::string what   = compile.kernel.name + " for " + compile.kernel.arch;
+    const std::string output = directory + "/kernel.so", log = directory + "/log";
+    const Command command{compile_command(compile.compiler, compile.index, compile.kernel, compile.hip, output),
+                          compiler_environment(directory),
+                          compile.root,
+                          log,
+                          compile.timeout};
+    const auto start = std::chrono::steady_clock::now();
+    bool slow        = false;
+    Ended ended;
+    try
+    {
+        ended = run(command, [&] {
+            slow = true;
+            say("compiling " + what + " ...");
+        });
+    }
+    catch(const SystemError& error)
+    {
+        throw CompileError("compiling " + what + ": " + error.what(),
+                           error.code == ENOSPC || error.code == EDQUOT || error.code == EROFS);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if(!ended.well())
+    {
+        const std::string printed = log_in(log);
+        throw CompileError("compiling " + what + " failed: " + ended.text(compile.timeout) +
+                               "; the command is, in " + compile.root + ":\n" +
+                               join(command.arguments, " ") + "\n" + last_lines(printed, kShownLines),
+                           !ended.timed_out && is_full(directory, printed));
+    }
+    if(slow || compile.verbose)
+        say("compiled " + what + " in " + duration(took.count()));
+    try
+    {
+        return read_file(output);
+    }
+    catch(const SystemError& error)
+    {
+        throw CompileError("compiling " + what + ": " + error.what(), false);
+    }
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,48 @@
+// One compile of one kernel.
+#ifndef QOLA_RUNTIME_COMPILE_H
+#define QOLA_RUNTIME_COMPILE_H
+
+#include "compiler.h"
+#include "index.h"
+#include "report.h"
+
+#include <string>
+#include <vector>
+
+namespace qola_runtime {
+
+/// The command that makes a kernel library, to be run in the root of the sources. `hip` is the path of
+/// HIP's runtime; where it is empty, it is looked for below `prefix`/lib.
+std::vector<std::string> compile_command(const Compiler& compiler,
+                                         const Index& index,
+                                         const Kernel& kernel,
+                                         const std::string& hip,
+                                         const std::string& output);
+
+/// A compile failed. `no_space`: for want of room, so that another place may do.
+class CompileError : public Problem
+{
+    public:
+    CompileError(const std::string& what, bool no_space) : Problem(what), no_space(no_space) {}
+    const bool no_space;
+};
+
+/// A compile to be done.
+struct Compile
+{
+    const Compiler& compiler;
+    const std::string& root; ///< of the sources
+    const Index& index;
+    const Kernel& kernel;
+    const std::string& hip; ///< path of HIP's runtime, or empty
+    int timeout;            ///< seconds
+    bool verbose;           ///< says also what took no time
+};
+
+/// Compiles a kernel, with all files in a directory, and returns the library's bytes. Throws
+/// CompileError with the last of what the compiler printed.
+std::string compile(const Compile& compile, const std::string& directory);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_COMPILE_H

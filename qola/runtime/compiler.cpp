@@ -1,0 +1,123 @@
+#include "compiler.h"
+
+#include "files.h"
+#include "identity.h"
+#include "process.h"
+#include "text.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace qola_runtime {
+namespace {
+
+constexpr int kIdentitySeconds = 120;
+
+/// The command of the settings, its program as a path from the root on: compilers run elsewhere.
+std::vector<std::string> command_of(const Settings& settings)
+{
+    if(settings.compiler.empty())
+    {
+        const auto found =
+            std::find_if(settings.compilers.begin(), settings.compilers.end(), is_program);
+        return found == settings.compilers.end() ? std::vector<std::string>{}
+                                                 : std::vector<std::string>{absolute(*found)};
+    }
+    std::vector<std::string> command = settings.compiler;
+    std::string& program             = command.front();
+    if(program.find('/') != std::string::npos)
+        program = absolute(program);
+    else
+        for(const std::string& directory : split(settings.path, ":"))
+            if(is_program(directory + "/" + program))
+            {
+                program = absolute(directory + "/" + program);
+                break;
+            }
+    if(!is_program(program))
+        throw Problem("QOLA_COMPILER: there is no program " + program);
+    return command;
+}
+
+std::string make_temporary(const Settings& settings)
+{
+    std::string path = settings.temporary + "/qola-XXXXXX";
+    if(mkdtemp(&path[0]) == nullptr)
+        throw SystemError("mkdtemp " + path, errno);
+    return path;
+}
+
+std::string identity_of(const std::vector<std::string>& command, const Settings& settings)
+{
+    const TemporaryDirectory directory(make_temporary(settings));
+    const std::string source = directory.path + "/identity.hip";
+    const std::string output = directory.path + "/identity.txt";
+    const std::string log    = directory.path + "/log";
+    write_file(source, identity_source(), 0600);
+    Command run_it{command, compiler_environment(directory.path), directory.path, log, kIdentitySeconds};
+    for(const char* argument : {"-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o"})
+        run_it.arguments.emplace_back(argument);
+    run_it.arguments.push_back(output);
+    run_it.arguments.push_back(source);
+    const Ended ended = run(run_it);
+    if(!ended.well())
+        throw Problem("the compiler " + command.front() + " cannot preprocess HIP (" +
+                      ended.text(kIdentitySeconds) + "); set QOLA_COMPILER to ROCm's clang++:\n" +
+                      last_lines(read_file(log), 20));
+    const std::string identity = identity_in(read_file(output));
+    if(identity.empty())
+        throw Problem("the compiler " + command.front() + " printed no identity");
+    return identity;
+}
+
+/// The installation that a program .../llvm/bin/clang++ or .../bin/hipcc is of.
+std::string prefix_of(const std::string& program, const Settings& settings)
+{
+    if(!settings.rocm.empty())
+        return settings.rocm;
+    const std::string above = directory_of(directory_of(real_path(program)));
+    return ends_with(above, "/llvm") ? directory_of(above) : above;
+}
+
+} // namespace
+
+const Compiler* Compilers::find()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if(!asked_)
+    {
+        asked_ = true;
+        try
+        {
+            if(std::vector<std::string> command = command_of(settings_); !command.empty())
+            {
+                const std::string identity = identity_of(command, settings_);
+                const std::string prefix   = prefix_of(command.front(), settings_);
+                found_.reset(new Compiler{std::move(command), identity, prefix});
+            }
+        }
+        catch(const Problem& problem)
+        {
+            problem_ = problem.what();
+        }
+    }
+    if(!problem_.empty())
+        throw Problem(problem_);
+    return found_.get();
+}
+
+std::string Compilers::places() const
+{
+    return "none of $ROCM_PATH/llvm/bin/clang++, $HIP_PATH/llvm/bin/clang++, "
+           "/opt/rocm/llvm/bin/clang++, amdclang++ and hipcc on PATH";
+}
+
+std::vector<std::string> compiler_environment(const std::string& temporary)
+{
+    // What is preloaded into the caller is meant for it alone. Messages of a full disk are read.
+    return environment_of_child({"LD_PRELOAD", "LANG", "LANGUAGE"},
+                                {"TMPDIR=" + temporary, "LC_ALL=C"});
+}
+
+} // namespace qola_runtime

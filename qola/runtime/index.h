@@ -1,0 +1,64 @@
+// kernels.index: what a module has, and how each kernel of it is compiled (qola/lazy/index.py).
+#ifndef QOLA_RUNTIME_INDEX_H
+#define QOLA_RUNTIME_INDEX_H
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qola_runtime {
+
+/// Headers that some kernels include.
+struct Headers
+{
+    std::vector<std::string> dirs;                          ///< in search order, below the root
+    std::vector<std::pair<std::string, std::string>> files; ///< path below the root, digest
+};
+
+/// A kernel instance for one arch.
+struct Kernel
+{
+    std::string name;
+    std::string arch;
+    std::string package;
+    std::string headers;
+    std::string entry;
+    std::string source; ///< digest of its source
+    std::string code;   ///< digest of all that decides its code but the compiler
+
+    /// Paths below the root.
+    std::string source_path() const { return "src/" + package + "/" + name + ".cpp"; }
+    std::string entry_path() const { return "entries/" + entry + ".cpp"; }
+};
+
+/// A whole index.
+struct Index
+{
+    std::string module;
+    std::string identity;
+    std::vector<std::string> flags;
+    std::map<std::string, std::vector<std::string>> arch_flags;
+    std::map<std::string, std::vector<std::string>> package_flags;
+    std::map<std::string, Headers> headers;
+    std::map<std::string, std::string> entries; ///< digest by name
+    std::vector<Kernel> kernels;
+};
+
+/// Name of the file below the directory of a module's sources.
+constexpr const char* kIndexFile = "kernels.index";
+
+/// Reads an index. Throws Problem that names `path`, line and what is wrong.
+Index index_of(std::string_view text, const std::string& path);
+
+/// Reads the index below a root. With a digest, it has to have that. Throws Problem.
+Index read_index(const std::string& root, const std::string& digest = {});
+
+/// Checks that source, entry and headers of a kernel are those of the index. Throws Problem that
+/// names the file, what is expected and what was found.
+void check_sources(const std::string& root, const Index& index, const Kernel& kernel);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_INDEX_H

@@ -1,0 +1,135 @@
+#include "lock.h"
+
+#include "text.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool lock(int fd, short type)
+{
+    struct flock range = {};
+    range.l_type       = type;
+    range.l_whence     = SEEK_SET;
+    int result;
+    do
+        result = fcntl(fd, F_OFD_SETLK, &range);
+    while(result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+bool is_busy(int code) { return code == EAGAIN || code == EACCES; }
+
+/// Whether an open file is still the one of its name: `qola-kernels clean` removes lock files.
+bool is_named(int fd, const std::string& path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && opened.st_nlink > 0 && stat(path.c_str(), &named) == 0 &&
+           opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+std::string owner_in(int fd, const std::string& path)
+{
+    try
+    {
+        return join(split(read_at(fd, 0, 200, path), "\n"), " ");
+    }
+    catch(const Problem&)
+    {
+        return {};
+    }
+}
+
+void write_owner(int fd, const std::string& path)
+{
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    try
+    {
+        if(ftruncate(fd, 0) == 0)
+            write_all(fd, "process " + std::to_string(getpid()) + " on " + host + "\n", path);
+    }
+    catch(const Problem&)
+    {
+        // It is there to be read by people; a full disk stops the compile soon enough.
+    }
+}
+
+} // namespace
+
+FileLock::FileLock(const std::string& path,
+                   int wait,
+                   const std::function<void(const std::string&)>& waiting)
+{
+    const auto start = Clock::now();
+    auto pause       = std::chrono::milliseconds(2);
+    bool said        = false;
+    for(;;)
+    {
+        if(!fd_)
+            fd_ = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+        if(!fd_)
+            throw SystemError("open " + path, errno);
+        if(lock(fd_.get(), F_WRLCK))
+        {
+            if(is_named(fd_.get(), path))
+            {
+                write_owner(fd_.get(), path);
+                return;
+            }
+            fd_ = Fd();
+            continue;
+        }
+        if(!is_busy(errno))
+        {
+            say_once("no locks in " + directory_of(directory_of(path)) + " (" +
+                     SystemError("fcntl", errno).what() +
+                     "): processes may compile the same kernel at the same time");
+            fd_ = Fd();
+            return;
+        }
+        const auto waited = Clock::now() - start;
+        if(waited >= std::chrono::seconds(wait))
+            throw Problem("waited " + std::to_string(wait) + " s for " + path + ", held by " +
+                          owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT");
+        if(!said && waited >= std::chrono::seconds(2))
+        {
+            said = true;
+            waiting(owner_in(fd_.get(), path));
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::milliseconds(100));
+        // A file that was removed stays locked by whoever has it open.
+        if(!is_named(fd_.get(), path))
+            fd_ = Fd();
+    }
+}
+
+FileLock::~FileLock()
+{
+    // Before it is closed: a child of another thread's fork may have the same open file.
+    if(fd_)
+        lock(fd_.get(), F_UNLCK);
+}
+
+bool FileLock::is_held(const std::string& path)
+{
+    const Fd fd = open_file(path, O_RDWR | O_NOFOLLOW);
+    if(!fd)
+        return false;
+    struct flock range = {};
+    range.l_type       = F_WRLCK;
+    range.l_whence     = SEEK_SET;
+    return fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,230 @@
+#include "obtain.h"
+
+#include "compile.h"
+#include "files.h"
+#include "lock.h"
+#include "ownership.h"
+#include "sha256.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <tuple>
+
+#include <unistd.h>
+
+namespace qola_runtime {
+
+/// A compile that is due.
+struct Obtainer::Work
+{
+    const Wanted wanted;
+    const Compile compile;
+    const std::string what; ///< for people
+};
+
+namespace {
+
+bool is_place_s_fault(int code)
+{
+    return code == EROFS || code == EACCES || code == EPERM || code == ENOSPC || code == EDQUOT ||
+           code == EFBIG || code == ENOTDIR || code == ENAMETOOLONG || code == ENOENT;
+}
+
+/// Directory for one compile beside the entry that it makes.
+std::string make_work_directory(const std::string& entry)
+{
+    static std::atomic<unsigned> count{0};
+    for(;;)
+    {
+        const std::string path =
+            entry + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
+        if(mkdir(path.c_str(), 0700) == 0)
+            return path;
+        if(errno != EEXIST)
+            throw SystemError("mkdir " + path, errno);
+    }
+}
+
+/// Removes what compiles of this key left behind; the caller holds its lock.
+void remove_leftovers(const std::string& entry)
+{
+    const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
+    for(const std::string& name : names_in(directory))
+        if(name.compare(0, start.size(), start) == 0)
+            remove_tree(directory + "/" + name);
+}
+
+/// Where the kernel would be, and the command that would put it there.
+std::string where_to_get(const Wanted& wanted)
+{
+    return "neither a cache nor a pack has " + entry_path(wanted) +
+           "; it can be made where there is a compiler: qola kernels build --arch " + wanted.arch +
+           " " + wanted.name;
+}
+
+} // namespace
+
+Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
+    : settings_(settings), store_(store), hip_(std::move(hip)), compilers_(settings)
+{
+}
+
+Library Obtainer::obtain(const Request& request)
+{
+    const Wanted wanted{
+        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    if(Library found = store_.find(wanted))
+        return found;
+    if(!settings_.compile)
+        throw Problem(request.name + " for " + request.arch +
+                      " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
+                      where_to_get(wanted));
+    return compiled(request, false);
+}
+
+Library Obtainer::compile_anew(const Request& request) { return compiled(request, true); }
+
+Library Obtainer::compiled(const Request& request, bool anew)
+{
+    const std::string what = request.name + " for " + request.arch;
+    const Wanted built{
+        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    const Compiler* compiler = nullptr;
+    try
+    {
+        compiler = compilers_.find();
+    }
+    catch(const Problem& problem)
+    {
+        throw Problem(what + ": " + where_to_get(built) + "\n" + problem.what());
+    }
+    if(compiler == nullptr)
+        throw Problem(what + ": " + where_to_get(built) + "; here there is " + compilers_.places() +
+                      " (QOLA_COMPILER names another)");
+
+    Wanted wanted = built;
+    if(compiler->identity != request.identity)
+    {
+        say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
+                 ") is not the one the library was built with (" + request.identity +
+                 "): its kernels are kept apart");
+        wanted.key = key_of(request.code, request.arch, compiler->identity);
+        if(!anew)
+            if(Library found = store_.find(wanted))
+                return found;
+    }
+
+    if(request.root.empty())
+        throw Problem(what + ": its sources are not there to be compiled, and " + where_to_get(built) +
+                      "; QOLA_ROOT names the directory that has them");
+    try
+    {
+        const std::shared_ptr<const Index> index = index_of(request);
+        for(const Kernel& kernel : index->kernels)
+            if(kernel.name == request.name && kernel.arch == request.arch)
+            {
+                check_sources(request.root, *index, kernel);
+                return into_cache({wanted,
+                                   {*compiler,
+                                    request.root,
+                                    *index,
+                                    kernel,
+                                    hip_,
+                                    settings_.compile_timeout,
+                                    settings_.verbose},
+                                   what},
+                                  anew);
+            }
+    }
+    catch(const Problem& problem)
+    {
+        throw Problem(what + " cannot be compiled: " + problem.what());
+    }
+    throw Problem(what + ": " + request.root + "/" + kIndexFile + " has no such kernel");
+}
+
+Library Obtainer::into_cache(const Work& work, bool anew)
+{
+    const std::string& root = settings_.cache;
+    if(root.empty())
+        return in_private(work, "none of QOLA_CACHE, XDG_CACHE_HOME and HOME is set");
+    const std::string entry = root + "/" + entry_path(work.wanted);
+    std::unique_ptr<FileLock> lock;
+    try
+    {
+        prepare(root, work.wanted.name);
+    }
+    catch(const Problem& problem)
+    {
+        return in_private(work, problem.what());
+    }
+    try
+    {
+        lock = std::make_unique<FileLock>(
+            entry + ".lock", settings_.wait, [&](const std::string& owner) {
+                say("waiting for " + work.what + ", which " + owner + " compiles");
+            });
+    }
+    catch(const SystemError& error)
+    {
+        return in_private(work, error.what());
+    }
+    // Whoever held the lock was to make just this.
+    if(!anew)
+        if(Library found = store_.find(work.wanted))
+            return found;
+    remove_leftovers(entry);
+    try
+    {
+        const TemporaryDirectory directory(make_work_directory(entry));
+        const std::string bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
+        write_file(directory.path + "/entry.so", bytes, modes_below(root).file);
+        move_over(directory.path + "/entry.so", entry);
+        flush_directory(directory_of(entry));
+    }
+    catch(const CompileError& error)
+    {
+        if(!error.no_space)
+            throw;
+        return in_private(work, "no room for the compile in " + root);
+    }
+    catch(const SystemError& error)
+    {
+        if(!is_place_s_fault(error.code))
+            throw;
+        return in_private(work, error.what());
+    }
+    Looked looked = look_up(root, work.wanted);
+    if(!looked.found)
+        return in_private(work, looked.fault.empty() ? entry + " was removed" : looked.fault);
+    return {looked.path, std::move(looked.bytes), "compiled"};
+}
+
+Library Obtainer::in_private(const Work& work, const std::string& why)
+{
+    say_once("kernels compiled now are not kept: " + why);
+    std::string path = settings_.temporary + "/qola-XXXXXX";
+    if(mkdtemp(&path[0]) == nullptr)
+        throw SystemError("mkdtemp " + path, errno);
+    const TemporaryDirectory directory(path);
+    return {{}, entry_of(compile(work.compile, path), work.wanted.key), "compiled, not kept"};
+}
+
+std::shared_ptr<const Index> Obtainer::index_of(const Request& request)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<const Index>& index = indexes_[request.root];
+    if(index == nullptr)
+        index = std::make_shared<const Index>(read_index(request.root, request.index));
+    return index;
+}
+
+std::string root_of(const Settings& settings, const std::string& module, const std::string& beside)
+{
+    if(!settings.root.empty())
+        return settings.root + "/" + module;
+    return settings.module_root.empty() ? beside : settings.module_root;
+}
+
+} // namespace qola_runtime

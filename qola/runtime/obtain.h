@@ -1,0 +1,72 @@
+// From what is wanted to a kernel library: found, or compiled.
+#ifndef QOLA_RUNTIME_OBTAIN_H
+#define QOLA_RUNTIME_OBTAIN_H
+
+#include "compiler.h"
+#include "index.h"
+#include "store.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace qola_runtime {
+
+/// A kernel instance of a module.
+struct Request
+{
+    std::string name;
+    std::string arch;
+    std::string code;     ///< digest
+    std::string identity; ///< the compiler of the library
+    std::string root;     ///< of the module's sources; empty where they are not installed
+    std::string index;    ///< digest that kernels.index has to have; empty for any
+};
+
+/// How it went, for a summary.
+enum class Origin
+{
+    found,
+    compiled,
+};
+
+/// Finds kernels and compiles those that are nowhere.
+class Obtainer
+{
+    public:
+    /// `hip`: path of HIP's runtime to link to, or empty.
+    Obtainer(const Settings& settings, Store& store, std::string hip);
+
+    /// Returns a kernel library. Throws Problem where it cannot be had: with all that is to be said.
+    Library obtain(const Request& request);
+
+    /// Compiles a kernel although it may be there.
+    Library compile_anew(const Request& request);
+
+    /// The compiler, null where there is none. Throws Problem.
+    const Compiler* compiler() { return compilers_.find(); }
+
+    private:
+    struct Work;
+
+    Library compiled(const Request& request, bool anew);
+    Library into_cache(const Work& work, bool anew);
+    Library in_private(const Work& work, const std::string& why);
+    std::shared_ptr<const Index> index_of(const Request& request);
+
+    const Settings& settings_;
+    Store& store_;
+    const std::string hip_;
+    Compilers compilers_;
+    std::mutex mutex_;
+    std::map<std::string, std::shared_ptr<const Index>> indexes_; ///< by root
+};
+
+/// The directory of sources of a module: in the settings, or where the library says.
+std::string root_of(const Settings& settings, const std::string& module, const std::string& beside);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_OBTAIN_H

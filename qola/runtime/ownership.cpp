@@ -1,0 +1,64 @@
+#include "ownership.h"
+
+#include "files.h"
+
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+std::string facts(const struct stat& status)
+{
+    char mode[16];
+    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(status.st_mode & 07777));
+    return std::string("(mode ") + mode + ", owner " + std::to_string(status.st_uid) + ")";
+}
+
+std::string distrust_ancestors(std::string path)
+{
+    while(path != "/" && path != ".")
+    {
+        path = directory_of(path);
+        struct stat status;
+        if(stat(path.c_str(), &status) != 0)
+            continue;
+        if((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0)
+            return path + " is writable by everybody " + facts(status) + "; chmod o-w " + path;
+    }
+    return {};
+}
+
+} // namespace
+
+std::string distrust(const std::string& path, const struct stat& status, uid_t user)
+{
+    if(S_ISLNK(status.st_mode))
+        return path + " is a symbolic link; remove it";
+    if(status.st_uid != user && status.st_uid != 0)
+        return path + " is another user's " + facts(status) + "; chown " + std::to_string(user) + " " + path;
+    if((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return path + " is writable by others " + facts(status) + "; chmod go-w " + path;
+    return {};
+}
+
+std::string distrust(const std::string& path)
+{
+    struct stat status;
+    if(lstat(path.c_str(), &status) != 0)
+        return {};
+    return distrust(path, status, geteuid());
+}
+
+std::string distrust_above(const std::string& path)
+{
+    const std::string given = absolute(path);
+    const std::string why   = distrust_ancestors(given);
+    if(!why.empty())
+        return why;
+    const std::string real = real_path(given);
+    return real.empty() || real == given ? std::string{} : distrust_ancestors(real);
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,122 @@
+#include "pack.h"
+
+#include "little_endian.h"
+#include "ownership.h"
+#include "sha256.h"
+#include "text.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+constexpr std::string_view kMagic  = "QOLAPCK1";
+constexpr std::size_t kHeaderBytes = 16;
+constexpr std::size_t kRowBytes    = 48;
+constexpr std::size_t kDigestBytes = 32;
+constexpr std::size_t kAlignment   = 16;
+
+constexpr std::uint64_t aligned(std::uint64_t size)
+{
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Problem damaged(const std::string& path, const std::string& what)
+{
+    return Problem(path + " is no whole pack: " + what + "; make or fetch it again");
+}
+
+} // namespace
+
+Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY | O_NONBLOCK))
+{
+    struct stat status;
+    if(!fd_)
+        throw SystemError("open " + path, errno);
+    if(fstat(fd_.get(), &status) != 0)
+        throw SystemError("stat " + path, errno);
+    if(!S_ISREG(status.st_mode))
+        throw damaged(path, "it is no file");
+    for(const std::string& why : {distrust(path, status, geteuid()), distrust_above(path)})
+        if(!why.empty())
+            throw Problem(why);
+
+    const auto size          = static_cast<std::uint64_t>(status.st_size);
+    const std::string header = read_at(fd_.get(), 0, kHeaderBytes, path);
+    if(header.size() < kHeaderBytes || std::string_view(header).substr(0, 8) != kMagic)
+        throw damaged(path, "it does not begin with " + std::string(kMagic));
+    const std::uint64_t count  = number_at(header, 8, 4);
+    const std::uint64_t labels = number_at(header, 12, 4);
+    const std::uint64_t before = kHeaderBytes + count * kRowBytes + labels;
+    if(before + kDigestBytes > size)
+        throw damaged(path, "its table goes beyond its " + std::to_string(size) + " bytes");
+    const std::string table = read_at(fd_.get(), 0, before + kDigestBytes, path);
+    if(table.size() < before + kDigestBytes ||
+       sha256(std::string_view(table).substr(0, before)) !=
+           hex_of_bytes(std::string_view(table).substr(before)))
+        throw damaged(path, "its table does not have the digest behind it");
+
+    const std::string_view all = table;
+    const auto texts           = lines(all.substr(before - labels, labels));
+    if(texts.size() != count)
+        throw damaged(path, "it has not a label for each entry");
+    for(std::size_t at = 0; at < count; ++at)
+    {
+        const std::string_view row = all.substr(kHeaderBytes + at * kRowBytes, kRowBytes);
+        const auto label           = fields(texts[at]);
+        const Place place{std::string(label[0]),
+                          std::string(label.size() > 1 ? label[1] : ""),
+                          number_at(row, 32, 8),
+                          number_at(row, 40, 8)};
+        if(place.offset > size || place.size > size - place.offset)
+            throw damaged(path,
+                          "the entry of " + place.name + " goes beyond its " + std::to_string(size) + " bytes");
+        places_.emplace(hex_of_bytes(row.substr(0, 32)), place);
+    }
+}
+
+std::string Pack::find(const std::string& key) const
+{
+    const auto found = places_.find(key);
+    if(found == places_.end())
+        return {};
+    const Place& place = found->second;
+    std::string bytes  = read_at(fd_.get(), place.offset, place.size, path_);
+    if(const std::string fault = fault_of_entry(bytes, key); !fault.empty())
+        throw Problem(path_ + ": " + place.name + " for " + place.arch + " " + fault);
+    return bytes;
+}
+
+std::string render_pack(const std::vector<std::pair<Wanted, std::string>>& entries)
+{
+    std::map<std::string, const std::pair<Wanted, std::string>*> sorted;
+    for(const auto& entry : entries)
+        sorted.emplace(entry.first.key, &entry);
+    std::string labels;
+    for(const auto& [key, entry] : sorted)
+        labels += entry->first.name + "\t" + entry->first.arch + "\n";
+
+    std::string pack(kMagic);
+    pack += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);
+    std::uint64_t offset =
+        aligned(kHeaderBytes + sorted.size() * kRowBytes + labels.size() + kDigestBytes);
+    for(const auto& [key, entry] : sorted)
+    {
+        const std::uint64_t size = entry->second.size();
+        pack += bytes_of_hex(key) + number_bytes(offset, 8) + number_bytes(size, 8);
+        offset = aligned(offset + size);
+    }
+    pack += labels;
+    pack += bytes_of_hex(sha256(pack));
+    for(const auto& [key, entry] : sorted)
+    {
+        pack.resize(aligned(pack.size()));
+        pack += entry->second;
+    }
+    return pack;
+}
+
+} // namespace qola_runtime

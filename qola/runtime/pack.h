@@ -1,0 +1,57 @@
+// A pack in one file: entries of many kernels, found by key.
+//
+//   "QOLAPCK1", u32 number of entries, u32 bytes of the labels
+//   for each entry, sorted by key: its key (32 bytes), u64 offset, u64 size
+//   labels: a line "<name>\t<arch>" for each entry, in the same order
+//   digest (32 bytes) of all before it
+//   the entries, each as it lies in a cache, at offsets that are multiples of 16
+//
+// Numbers have their lowest byte first.
+#ifndef QOLA_RUNTIME_PACK_H
+#define QOLA_RUNTIME_PACK_H
+
+#include "entry.h"
+#include "files.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace qola_runtime {
+
+/// An open pack.
+class Pack
+{
+    public:
+    /// One entry's place.
+    struct Place
+    {
+        std::string name;
+        std::string arch;
+        std::uint64_t offset;
+        std::uint64_t size;
+    };
+
+    /// Opens a pack and reads its table. Throws Problem where it is damaged or not to be trusted.
+    explicit Pack(const std::string& path);
+
+    /// The bytes of an entry, empty where the pack has none of this key. Throws Problem where they
+    /// are damaged.
+    std::string find(const std::string& key) const;
+
+    const std::map<std::string, Place>& places() const { return places_; }
+    const std::string& path() const { return path_; }
+
+    private:
+    std::string path_;
+    Fd fd_;
+    std::map<std::string, Place> places_;
+};
+
+/// The bytes of a pack: the same for the same entries, in whatever order they come.
+std::string render_pack(const std::vector<std::pair<Wanted, std::string>>& entries);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_PACK_H

@@ -1,0 +1,238 @@
+#include "process.h"
+
+#include "files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kReportFd = 3;
+
+/// What the guard reports: where it failed, or how the program ended.
+struct Report
+{
+    int code;   ///< errno of a start that failed, else 0
+    int status; ///< as of waitpid
+};
+
+/// All that the child reads after fork(), made before: nothing may be allocated then.
+struct Prepared
+{
+    std::vector<char*> arguments;
+    std::vector<char*> environment;
+    const char* directory;
+    int output;
+    int report;
+    pid_t parent;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts)
+{
+    std::vector<char*> result;
+    for(const std::string& text : texts)
+        result.push_back(const_cast<char*>(text.c_str()));
+    result.push_back(nullptr);
+    return result;
+}
+
+void send(int fd, const Report& report)
+{
+    // Less than PIPE_BUF: whole or not at all.
+    while(write(fd, &report, sizeof report) < 0 && errno == EINTR)
+    {
+    }
+}
+
+void reset_signals()
+{
+    for(int signal = 1; signal < NSIG; ++signal)
+    {
+        struct sigaction action = {};
+        action.sa_handler       = SIG_DFL;
+        sigaction(signal, &action, nullptr);
+    }
+}
+
+/// The program's process, up to its start. A failure is sent as the errno.
+[[noreturn]] void start(const Prepared& prepared)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
+    send(kReportFd, {errno, 0});
+    _exit(127);
+}
+
+/// A process between us and the program. A compiler starts processes of its own, and the kernel's
+/// signal at the death of a parent reaches none but the child: so it reaches this one, which takes
+/// its whole group with it. Only calls that are safe after fork().
+[[noreturn]] void guard(const Prepared& prepared)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    reset_signals();
+    setpgid(0, 0);
+    // SIGTERM, not SIGKILL: there is a group to be killed first.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if(getppid() != prepared.parent)
+        _exit(127);
+
+    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    // Out of the way of the numbers they are moved to.
+    const int output = fcntl(prepared.output, F_DUPFD_CLOEXEC, 10);
+    const int report = fcntl(prepared.report, F_DUPFD_CLOEXEC, 10);
+    dup2(report, kReportFd);
+    fcntl(kReportFd, F_SETFD, FD_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    // Locks and devices of the process that we were: nothing of it may live on in a compiler.
+#ifdef SYS_close_range
+    if(syscall(SYS_close_range, kReportFd + 1, ~0u, 0) != 0)
+#endif
+        for(int fd = kReportFd + 1; fd < 65536; ++fd)
+            close(fd);
+    if(chdir(prepared.directory) != 0)
+    {
+        send(kReportFd, {errno, 0});
+        _exit(127);
+    }
+
+    const pid_t child = fork();
+    if(child == 0)
+        start(prepared);
+    if(child < 0)
+    {
+        send(kReportFd, {errno, 0});
+        _exit(127);
+    }
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    for(const int signal : {SIGTERM, SIGCHLD, SIGINT, SIGHUP})
+        sigaddset(&awaited, signal);
+    for(;;)
+    {
+        const int signal = sigwaitinfo(&awaited, nullptr);
+        if(signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+            kill(0, SIGKILL);
+        int status        = 0;
+        const pid_t ended = waitpid(child, &status, WNOHANG);
+        if(ended != child)
+            continue;
+        send(kReportFd, {0, status});
+        _exit(0);
+    }
+}
+
+void reap(pid_t child)
+{
+    // ECHILD: the process ignores SIGCHLD, or has a handler that was faster.
+    while(waitpid(child, nullptr, 0) < 0 && errno == EINTR)
+    {
+    }
+}
+
+} // namespace
+
+std::string Ended::text(int timeout) const
+{
+    if(timed_out)
+        return "no end within " + std::to_string(timeout) + " s (QOLA_COMPILE_TIMEOUT)";
+    if(WIFSIGNALED(status))
+        return "signal " + std::to_string(WTERMSIG(status));
+    return "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+Ended run(const Command& command, const std::function<void()>& slow)
+{
+    const Fd output = open_file(command.output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if(!output)
+        throw SystemError("create " + command.output, errno);
+    int ends[2];
+    if(pipe2(ends, O_CLOEXEC) != 0)
+        throw SystemError("pipe", errno);
+    const Fd reading(ends[0]);
+    Fd writing(ends[1]);
+    const Prepared prepared{pointers(command.arguments),
+                            pointers(command.environment),
+                            command.directory.c_str(),
+                            output.get(),
+                            writing.get(),
+                            getpid()};
+
+    // No handler of this process may run in the child.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const pid_t child = fork();
+    if(child == 0)
+        guard(prepared);
+    const int code = errno;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if(child < 0)
+        throw SystemError("fork", code);
+    setpgid(child, child);
+    writing = Fd();
+
+    Ended ended;
+    Report report{0, 0};
+    const auto start    = Clock::now();
+    const auto deadline = start + std::chrono::seconds(command.timeout);
+    bool told           = !slow;
+    for(;;)
+    {
+        const auto now  = Clock::now();
+        const auto next = told ? deadline : std::min(deadline, start + std::chrono::seconds(2));
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - now).count();
+        struct pollfd waiting = {reading.get(), POLLIN, 0};
+        // Rounded up, or the last part of a millisecond is spent asking.
+        const int ready = poll(&waiting, 1, static_cast<int>(std::max<long long>(0, left + 1)));
+        if(ready < 0 && errno == EINTR)
+            continue;
+        if(ready > 0)
+        {
+            const ssize_t got = read(reading.get(), &report, sizeof report);
+            if(got < 0 && errno == EINTR)
+                continue;
+            // The guard was killed by somebody, and what it started with it.
+            if(got != static_cast<ssize_t>(sizeof report))
+                ended.status = SIGKILL;
+            break;
+        }
+        if(!told && Clock::now() >= start + std::chrono::seconds(2))
+        {
+            told = true;
+            slow();
+        }
+        if(Clock::now() >= deadline)
+        {
+            ended.timed_out = true;
+            break;
+        }
+    }
+    // What the program left running in its group ends, too.
+    kill(-child, SIGKILL);
+    reap(child);
+    if(report.code != 0)
+        throw SystemError("start " + command.arguments[0], report.code);
+    if(report.status != 0)
+        ended.status = report.status;
+    return ended;
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,227 @@
+// qola_lazy::resolve, and all that is asked of HIP.
+#include "qola_lazy.h"
+
+#include "qola_status.h"
+#include "files.h"
+#include "load.h"
+#include "obtain.h"
+#include "text.h"
+
+#include <array>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <hip/hip_runtime_api.h>
+
+namespace qola_lazy {
+namespace {
+
+using namespace qola_runtime;
+using qola_entry::StatusError;
+
+/// The file that has an address, as the loader knows it.
+std::string file_of(const void* address)
+{
+    Dl_info info = {};
+    return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
+/// Directory of the module's sources beside the library; that of the link, then of what it leads to.
+std::string root_beside()
+{
+    const std::string library = absolute(file_of(reinterpret_cast<const void*>(&resolve)));
+    for(const std::string& path : {library, real_path(library)})
+        if(const std::string root = directory_of(path) + "/" + module.root; is_directory(root))
+            return real_path(root);
+    return {};
+}
+
+/// The runtime that this process has loaded, to link kernels to.
+std::string hip_runtime()
+{
+    return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
+}
+
+/// A row's kernel: resolved once, well or not.
+struct Slot
+{
+    std::mutex mutex;
+    bool done                             = false;
+    const qola_kernel_function* functions = nullptr;
+    std::string problem;
+};
+
+/// All that the library keeps; never freed, because kernels may be asked for while a process ends.
+class Runtime
+{
+    public:
+    Runtime()
+        : settings_(settings()),
+          root_(root_of(settings_, module.name, root_beside())),
+          store_(settings_, packs_beside(root_)),
+          obtainer_(settings_, store_, hip_runtime())
+    {
+        for(const std::string& note : settings_.notes)
+            say_once(note);
+    }
+
+    const qola_kernel_function* functions(unsigned row)
+    {
+        Slot& slot = slot_of(row);
+        const std::lock_guard<std::mutex> lock(slot.mutex);
+        if(!slot.done)
+        {
+            resolve_into(slot, row);
+            slot.done = true;
+        }
+        if(slot.functions == nullptr)
+            throw StatusError(QOLA_STATUS_UNAVAILABLE, slot.problem);
+        return slot.functions;
+    }
+
+    private:
+    static std::vector<std::string> packs_beside(const std::string& root)
+    {
+        return root.empty() ? std::vector<std::string>{}
+                            : std::vector<std::string>{directory_of(root) + "/packs"};
+    }
+
+    Slot& slot_of(unsigned row)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::unique_ptr<Slot>& slot = slots_[row];
+        if(slot == nullptr)
+            slot = std::make_unique<Slot>();
+        return *slot;
+    }
+
+    void resolve_into(Slot& slot, unsigned row)
+    {
+        const Row& wanted = module.rows[row];
+        const auto start  = std::chrono::steady_clock::now();
+        try
+        {
+            record(wanted);
+            if(!settings_.errors.empty())
+                throw Problem(join(settings_.errors, "\nqola: "));
+            const Library library = obtainer_.obtain(
+                {wanted.name, wanted.arch, wanted.code, module.identity, root_, module.index});
+            slot.functions = load(library, wanted.name);
+            loaded[row].store(slot.functions, std::memory_order_release);
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+            if(settings_.verbose)
+                say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin + ", " +
+                    duration(took.count()));
+        }
+        catch(const std::exception& error)
+        {
+            // Also what the standard library throws, such as for want of memory.
+            slot.problem = error.what();
+            say_once(slot.problem);
+        }
+    }
+
+    void record(const Row& wanted) const
+    {
+        if(settings_.record.empty())
+            return;
+        try
+        {
+            const Fd fd = open_file(settings_.record, O_WRONLY | O_CREAT | O_APPEND, 0644);
+            if(!fd)
+                throw SystemError("open " + settings_.record, errno);
+            write_all(fd.get(),
+                      std::string(wanted.name) + " " + wanted.arch + "\n",
+                      settings_.record);
+        }
+        catch(const Problem& problem)
+        {
+            say_once(std::string("QOLA_RECORD: ") + problem.what());
+        }
+    }
+
+    const Settings& settings_;
+    const std::string root_;
+    Store store_;
+    Obtainer obtainer_;
+    std::mutex mutex_;
+    std::map<unsigned, std::unique_ptr<Slot>> slots_;
+};
+
+Runtime& runtime()
+{
+    static Runtime& only = *new Runtime;
+    return only;
+}
+
+void check(hipError_t error, const char* call)
+{
+    if(error == hipSuccess)
+        return;
+    const std::string what = std::string(call) + ": " + hipGetErrorString(error);
+    // Composable Kernel takes an old error for that of its next launch.
+    static_cast<void>(hipGetLastError());
+    say(what);
+    throw StatusError(QOLA_STATUS_FAILED, what);
+}
+
+/// Arch of the current device, such as "gfx950". Its properties take the runtime a millisecond.
+std::string arch_of_current_device()
+{
+    static std::mutex& mutex                  = *new std::mutex;
+    static std::map<int, std::string>& known = *new std::map<int, std::string>;
+    int device                                = 0;
+    check(hipGetDevice(&device), "hipGetDevice");
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::string& arch = known[device];
+    if(arch.empty())
+    {
+        hipDeviceProp_t properties;
+        check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
+        const std::string name = properties.gcnArchName;
+        arch                   = name.substr(0, name.find(':'));
+    }
+    return arch;
+}
+
+unsigned row_for_current_device(unsigned row, unsigned count)
+{
+    const std::string arch = arch_of_current_device();
+    for(unsigned at = row; at < row + count; ++at)
+        if(arch == module.rows[at].arch)
+            return at;
+    const std::string what = std::string(module.rows[row].name) + " is not there for " + arch +
+                             ", the current device";
+    say_once(what);
+    throw StatusError(QOLA_STATUS_NO_ARCH, what);
+}
+
+} // namespace
+
+const qola_kernel_function* resolve(unsigned row, unsigned count)
+{
+    try
+    {
+        if(count != 1)
+            row = row_for_current_device(row, count);
+        if(const qola_kernel_function* found = loaded[row].load(std::memory_order_acquire))
+            return found;
+        return runtime().functions(row);
+    }
+    catch(const StatusError&)
+    {
+        throw;
+    }
+    catch(const std::exception& error)
+    {
+        say_once(error.what());
+        throw StatusError(QOLA_STATUS_UNAVAILABLE, error.what());
+    }
+}
+
+} // namespace qola_lazy

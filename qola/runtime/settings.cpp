@@ -1,0 +1,196 @@
+#include "settings.h"
+
+#include "files.h"
+#include "text.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <unistd.h>
+
+namespace qola_runtime {
+namespace {
+
+/// Reads variables, and notes what is wrong or old.
+class Reader
+{
+    public:
+    Reader(const Variable& variable, Settings& settings) : variable_(variable), settings_(settings)
+    {
+    }
+
+    std::string text(const char* name) const
+    {
+        const char* value = variable_(name);
+        return value ? value : "";
+    }
+
+    /// The first that is set: the variable itself, then its old names.
+    std::string text(const char* name, std::initializer_list<const char*> old_names)
+    {
+        std::string value = text(name);
+        for(const char* old : old_names)
+            if(value.empty() && !(value = text(old)).empty())
+                settings_.notes.push_back(std::string(old) + " is deprecated, use " + name);
+        return value;
+    }
+
+    void seconds(const char* name, long least, int& value)
+    {
+        const std::string given = text(name);
+        if(given.empty())
+            return;
+        if(const auto found = number(given, least, 1000000))
+            value = static_cast<int>(*found);
+        else
+            refuse(name, given, "a whole number of seconds from " + std::to_string(least) + " to 1000000");
+    }
+
+    void refuse(const char* name, const std::string& value, const std::string& right)
+    {
+        settings_.errors.push_back(std::string(name) + "=" + value + " is not right: expected " + right);
+    }
+
+    private:
+    const Variable& variable_;
+    Settings& settings_;
+};
+
+void read_mode(Reader& reader, Settings& settings)
+{
+    if(const std::string mode = reader.text("QOLA_LAZY"); !mode.empty())
+    {
+        settings.compile = mode != "never";
+        if(mode != "auto" && mode != "never")
+            reader.refuse("QOLA_LAZY",
+                          mode,
+                          "auto (a kernel that is nowhere is compiled) or never (it is an error)");
+        return;
+    }
+    const std::string given = reader.text("NVTE_CK_JIT");
+    const std::string mode  = lower_case(given);
+    const auto is_one_of    = [&](std::initializer_list<const char*> values) {
+        return std::find(values.begin(), values.end(), mode) != values.end();
+    };
+    if(is_one_of({"0", "false", "off"}))
+        settings.compile = false;
+    else if(!mode.empty() && !is_one_of({"1", "true", "on", "auto"}))
+        reader.refuse("NVTE_CK_JIT",
+                      given,
+                      "0, false or off (no kernel is compiled), or 1, true, on or auto; "
+                      "QOLA_LAZY=auto|never is qola's own name for it");
+}
+
+void read_places(Reader& reader, Settings& settings)
+{
+    settings.caches = split(reader.text("QOLA_CACHE", {"CK_JIT_CACHE_DIR"}), ":");
+    if(!settings.caches.empty())
+        settings.cache = settings.caches.front();
+    else
+    {
+        // As the XDG specification has it, a relative path is none.
+        const std::string xdg = reader.text("XDG_CACHE_HOME"), home = reader.text("HOME");
+        if(starts_with(xdg, "/"))
+            settings.cache = xdg + "/qola/kernels";
+        else if(starts_with(home, "/"))
+            settings.cache = home + "/.cache/qola/kernels";
+        if(!settings.cache.empty())
+            settings.caches.push_back(settings.cache);
+        settings.caches.push_back("/var/cache/qola/kernels");
+    }
+    settings.packs  = split(reader.text("QOLA_PACKS"), ":");
+    settings.root   = reader.text("QOLA_ROOT", {"CK_JIT_ROOT", "NVTE_CK_JIT_DIR"});
+    settings.record = reader.text("QOLA_RECORD");
+    if(const std::string manifest = reader.text("CK_JIT_MANIFEST");
+       !manifest.empty() && settings.root.empty())
+    {
+        if(base_name(manifest) == "kernels.index")
+        {
+            settings.module_root = directory_of(manifest);
+            settings.notes.push_back("CK_JIT_MANIFEST is deprecated, use QOLA_ROOT");
+        }
+        else
+            settings.notes.push_back("CK_JIT_MANIFEST=" + manifest +
+                                     " is ignored: qola has an index of its own, kernels.index; use QOLA_ROOT");
+    }
+}
+
+void read_compilers(Reader& reader, Settings& settings)
+{
+    settings.path     = reader.text("PATH");
+    settings.rocm     = reader.text("ROCM_PATH");
+    settings.compiler = split(reader.text("QOLA_COMPILER"), " \t\n");
+    const std::string hip = reader.text("HIP_PATH");
+    if(!settings.rocm.empty())
+        settings.compilers.push_back(settings.rocm + "/llvm/bin/clang++");
+    if(!hip.empty())
+    {
+        settings.compilers.push_back(hip + "/llvm/bin/clang++");
+        settings.compilers.push_back(hip + "/../llvm/bin/clang++");
+    }
+    settings.compilers.push_back("/opt/rocm/llvm/bin/clang++");
+    for(const char* name : {"amdclang++", "hipcc"})
+        for(const std::string& directory : split(settings.path, ":"))
+            settings.compilers.push_back(directory + "/" + name);
+}
+
+} // namespace
+
+Settings settings_of(const Variable& variable)
+{
+    Settings settings;
+    Reader reader(variable, settings);
+    read_mode(reader, settings);
+    read_places(reader, settings);
+    read_compilers(reader, settings);
+    reader.seconds("QOLA_WAIT", 0, settings.wait);
+    reader.seconds("QOLA_COMPILE_TIMEOUT", 1, settings.compile_timeout);
+    if(const std::string own = reader.text("QOLA_VERBOSE"); !own.empty())
+    {
+        settings.verbose = own == "1";
+        if(own != "0" && own != "1")
+            reader.refuse("QOLA_VERBOSE", own, "0 or 1");
+    }
+    else // Any level of ck-jit's is all that there is here.
+        settings.verbose = number(reader.text("QOLA_VERBOSE", {"CK_JIT_VERBOSE"}), 0, 0) == std::nullopt &&
+                           !reader.text("CK_JIT_VERBOSE").empty();
+    settings.temporary = reader.text("TMPDIR");
+    if(settings.temporary.empty())
+        settings.temporary = "/tmp";
+    return settings;
+}
+
+const Settings& settings()
+{
+    static const Settings& read = *[] {
+        auto* found = new Settings(settings_of([](const char* name) { return std::getenv(name); }));
+        // What is meant is the directory of now, whatever the process changes to later.
+        const auto fix = [](std::string& path) { path = path.empty() ? path : absolute(path); };
+        for(std::string* path : {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})
+            fix(*path);
+        for(auto* paths : {&found->caches, &found->packs})
+            std::for_each(paths->begin(), paths->end(), fix);
+        return found;
+    }();
+    return read;
+}
+
+std::vector<std::string> environment_of_child(const std::vector<std::string>& without,
+                                              const std::vector<std::string>& with)
+{
+    std::vector<std::string> result = with;
+    for(char** at = environ; at != nullptr && *at != nullptr; ++at)
+    {
+        const std::string line = *at;
+        const auto is_of       = [&](const std::string& name) { return starts_with(line, name + "="); };
+        const auto is_replaced = [&](const std::string& other) {
+            return is_of(other.substr(0, other.find('=')));
+        };
+        if(std::none_of(without.begin(), without.end(), is_of) &&
+           std::none_of(with.begin(), with.end(), is_replaced))
+            result.push_back(line);
+    }
+    return result;
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,60 @@
+// Where kernels are looked for: the cache roots, then the packs.
+#ifndef QOLA_RUNTIME_STORE_H
+#define QOLA_RUNTIME_STORE_H
+
+#include "cache.h"
+#include "pack.h"
+#include "settings.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace qola_runtime {
+
+/// A kernel library that was found or made.
+struct Library
+{
+    std::string path;   ///< file to be loaded; empty: the bytes
+    std::string bytes;  ///< whole entry
+    std::string origin; ///< for people: where it came from
+
+    explicit operator bool() const { return !bytes.empty(); }
+};
+
+/// The cache roots and packs of a process.
+class Store
+{
+    public:
+    /// `beside`: packs that come with the library, looked at last.
+    Store(const Settings& settings, std::vector<std::string> beside);
+
+    /// Looks for a kernel; an empty library where there is none. What is damaged or not to be trusted
+    /// is said once and passed over.
+    Library find(const Wanted& wanted);
+
+    /// In the cache roots alone, or the packs alone.
+    Library find_cached(const Wanted& wanted) const;
+    Library find_packed(const Wanted& wanted);
+
+    private:
+    /// A pack in either form.
+    struct Source
+    {
+        std::string directory;
+        std::unique_ptr<Pack> pack;
+    };
+
+    void open_packs();
+    void open_pack(const std::string& path);
+
+    const Settings& settings_;
+    const std::vector<std::string> beside_;
+    std::once_flag opened_;
+    std::vector<Source> packs_;
+};
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_STORE_H

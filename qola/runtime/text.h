@@ -1,0 +1,40 @@
+// Small functions on text.
+#ifndef QOLA_RUNTIME_TEXT_H
+#define QOLA_RUNTIME_TEXT_H
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qola_runtime {
+
+/// The parts between separators; empty ones are left out.
+std::vector<std::string> split(std::string_view text, std::string_view separators);
+
+/// The parts between tabs, empty ones included.
+std::vector<std::string_view> fields(std::string_view line);
+
+/// The lines of a text, without their ends.
+std::vector<std::string_view> lines(std::string_view text);
+
+/// Parts with `between` between them.
+std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+std::string lower_case(std::string text);
+
+bool starts_with(std::string_view text, std::string_view start);
+bool ends_with(std::string_view text, std::string_view end);
+
+/// A decimal number from `least` to `most`; nothing for anything else.
+std::optional<long> number(std::string_view text, long least, long most);
+
+/// The last lines of a text, at most `count`.
+std::string last_lines(std::string_view text, std::size_t count);
+
+/// A duration for people, such as "23 s" or "1.4 ms".
+std::string duration(double seconds);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_TEXT_H
