@@ -71,7 +71,7 @@ std::vector<std::string> compile_command(const Compiler& compiler,
             add({"-isystem", dir});
     // Whatever the driver would link by itself is named here: hipcc and clang++ differ in it.
     add({"-include", kernel.source_path(), kernel.entry_path(), "-shared", "-no-hip-rt", "-fuse-ld=lld",
-         "-Wl,--gc-sections", "-Wl,-z,defs"});
+         "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-Bsymbolic"});
     if(!hip.empty())
         // The flags say that all inputs are HIP.
         add({"-x", "none", hip});
