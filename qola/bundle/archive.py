@@ -9,7 +9,8 @@ from pathlib import Path
 def pack(directory: Path, output: Path, prefix: str) -> None:
     """Write `output`, an uncompressed tar file of `directory`.
 
-    Sorted, owned by 0:0 without names, time 0, directories and libraries 0755, other files 0644.
+    Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755, other
+    files 0644.
     Not compressed: deflate's bytes differ from one zlib to the next.
 
     Args:
@@ -34,5 +35,6 @@ def pack(directory: Path, output: Path, prefix: str) -> None:
 def _entry(name: str, *, directory: bool = False) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.type = tarfile.DIRTYPE if directory else tarfile.REGTYPE
-    entry.mode = 0o755 if directory or name.endswith(".so") else 0o644
+    program = name.split("/")[1:2] == ["bin"]
+    entry.mode = 0o755 if directory or program or name.endswith(".so") else 0o644
     return entry

@@ -39,6 +39,23 @@ class LibraryInput:
 
 
 @dataclass(frozen=True)
+class LazyInput:
+    """What lazy libraries need besides themselves.
+
+    Attributes:
+        namespace_dir: directory in the bundle for the modules' sources and for packs.
+        roots: directory of each module's sources, by the module's name.
+        packs: packs of kernels.
+        tool: the program qola-kernels.
+    """
+
+    namespace_dir: str
+    roots: Mapping[str, str]
+    packs: tuple[str, ...]
+    tool: str
+
+
+@dataclass(frozen=True)
 class BundleInputs:
     """Everything a bundle is made from; paths are relative to the working directory.
 
@@ -54,6 +71,7 @@ class BundleInputs:
         qola_license: qola's own.
         rocm: JSON with the toolchain's versions.
         generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
+        lazy: of lazy libraries; None: the libraries have their kernels inside.
     """
 
     name: str
@@ -67,6 +85,7 @@ class BundleInputs:
     qola_license: str
     rocm: str
     generated_at: str
+    lazy: LazyInput | None = None
 
     @staticmethod
     def from_json(text: str) -> BundleInputs:
@@ -79,7 +98,10 @@ class BundleInputs:
         lists = {
             key: tuple(data.pop(key)) for key in ("archs", "headers", "configs", "license_files")
         }
-        return BundleInputs(**{**data, **lists, "libraries": libraries})
+        lazy = data.pop("lazy")
+        if lazy:
+            lazy = LazyInput(**{**lazy, "packs": tuple(lazy["packs"])})
+        return BundleInputs(**{**data, **lists, "libraries": libraries, "lazy": lazy})
 
 
 def build(inputs: BundleInputs, output: Path) -> None:
@@ -112,6 +134,8 @@ def build(inputs: BundleInputs, output: Path) -> None:
     for file in inputs.configs:
         name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
         files.copy(file, f"configs/{name}", ("aiter",))
+    if inputs.lazy:
+        _copy_lazy(inputs.lazy, files)
     for component, license in texts.items():
         files.write(license.text, license.path, (component,))
     rocm = json.loads(_text(inputs.rocm))
@@ -123,6 +147,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         origin=json.loads(_text(posixpath.join(inputs.tree, "AITER.json"))),
         toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},
         generated_at=inputs.generated_at or None,
+        lazy=inputs.lazy is not None,
     )
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
@@ -162,6 +187,21 @@ class _Files:
         target = self._output / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
+
+
+def _copy_lazy(lazy: LazyInput, files: _Files) -> None:
+    """Copy what lazy libraries need: sources, packs and the program."""
+    everything = tuple(licenses.COMPONENTS)
+    for module, root in sorted(lazy.roots.items()):
+        for path in sorted(p for p in Path(root).rglob("*") if p.is_file()):
+            name = path.relative_to(root).as_posix()
+            own = name.startswith("include/") and not name.startswith("include/qola/")
+            components = (licenses.component_of(name),) if own else everything
+            files.copy(str(path), f"{lazy.namespace_dir}/{module}/{name}", components)
+    for pack in lazy.packs:
+        name = posixpath.basename(pack)
+        files.copy(pack, f"{lazy.namespace_dir}/packs/{name}", everything)
+    files.copy(lazy.tool, "bin/qola-kernels", ("qola",)).chmod(0o755)
 
 
 def _text(path: str) -> str:

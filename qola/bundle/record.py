@@ -42,6 +42,7 @@ def manifest_record(
     origin: Mapping[str, Any],
     toolchain: Mapping[str, str],
     generated_at: str | None,
+    lazy: bool = False,
 ) -> dict[str, Any]:
     """Return manifest.json as data.
 
@@ -53,6 +54,7 @@ def manifest_record(
         origin: AITER.json of the tree.
         toolchain: versions of what compiled.
         generated_at: a time to state; None for none, which is what makes bundles comparable.
+        lazy: the libraries load their kernels when these are first called.
     """
     modules = [
         _module(plan, module, libraries[module["library"]], frozenset(archs))
@@ -65,6 +67,7 @@ def manifest_record(
         "name": plan["name"],
         "namespace": plan["namespace"],
         "archs": list(archs),
+        "lazy": lazy,
         "inputs": {
             "aiter": {
                 **plan["aiter"],

@@ -1,6 +1,7 @@
 """qola_bundle: libraries of a manifest with all that their users need, as a directory and a tar file."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
+load(":kernel_transition.bzl", "kernel_transition")
 load(":providers.bzl", "QolaLibraryInfo")
 
 def _check_libraries(ctx):
@@ -20,6 +21,21 @@ qola: libraries of two manifests in one bundle
                 other_plan = library[QolaLibraryInfo].plan.short_path,
                 place = ctx.label,
             ))
+    lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
+    if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
+        fail("""
+qola: lazy libraries and others in one bundle
+  place:    {place}
+  found:    {found}{packs}
+  expected: lazy libraries alone, with or without packs, or others alone, without packs
+  fix:      a qola_bundle for each""".format(
+            found = ", ".join([
+                str(library.label) + (" (lazy)" if library[QolaLibraryInfo].lazy else "")
+                for library in ctx.attr.libraries
+            ]),
+            packs = "".join([", pack " + file.basename for file in ctx.files.packs]),
+            place = ctx.label,
+        ))
 
 def _include_dirs(library):
     context = library[CcInfo].compilation_context
@@ -28,10 +44,26 @@ def _include_dirs(library):
         dirs.append(context.external_includes)
     return depset(transitive = dirs).to_list()
 
+def _lazy(ctx, infos):
+    # Also the inputs of the action that makes the bundle.
+    if not infos[0].lazy:
+        return struct(files = [], settings = None)
+    roots = {info.lazy.place: info.lazy.root for info in infos}
+    return struct(
+        files = roots.values() + ctx.files.packs + [ctx.file._kernels],
+        settings = {
+            "namespace_dir": infos[0].lazy.place.rpartition("/")[0],
+            "packs": [file.path for file in ctx.files.packs],
+            "roots": {place.rpartition("/")[2]: root.path for place, root in roots.items()},
+            "tool": ctx.file._kernels.path,
+        },
+    )
+
 def _qola_bundle_directory_impl(ctx):
     _check_libraries(ctx)
     infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
     info = infos[0]
+    lazy = _lazy(ctx, infos)
     headers = depset(transitive = [
         library[CcInfo].compilation_context.headers
         for library in ctx.attr.libraries
@@ -42,6 +74,7 @@ def _qola_bundle_directory_impl(ctx):
         "archs": info.archs,
         "configs": [file.path for file in info.bundle_files.configs],
         "generated_at": ctx.attr.generated_at,
+        "lazy": lazy.settings,
         "headers": [file.path for file in headers.to_list()],
         "libraries": [
             {
@@ -61,7 +94,7 @@ def _qola_bundle_directory_impl(ctx):
         arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
         executable = ctx.executable._tool,
         inputs = depset(
-            info.bundle_files.configs + info.bundle_files.license_files +
+            info.bundle_files.configs + info.bundle_files.license_files + lazy.files +
             [i.library for i in infos] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],
@@ -94,6 +127,18 @@ _qola_bundle_directory = rule(
             doc = "qola_library targets of one manifest.",
             mandatory = True,
             providers = [[QolaLibraryInfo, CcInfo]],
+        ),
+        "packs": attr.label_list(
+            allow_files = [".qpack"],
+            doc = "kernel_pack targets, for lazy libraries.",
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+        "_kernels": attr.label(
+            allow_single_file = True,
+            cfg = kernel_transition,
+            default = "//qola/runtime:qola-kernels",
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
@@ -137,7 +182,7 @@ _qola_bundle_tar = rule(
     doc = "A bundle's directory as a tar file, the same bytes for the same content.",
 )
 
-def qola_bundle(name, libraries, generated_at = "", **kwargs):
+def qola_bundle(name, libraries, packs = [], generated_at = "", **kwargs):
     """Bundles libraries of one manifest with all that their users need.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -146,7 +191,9 @@ def qola_bundle(name, libraries, generated_at = "", **kwargs):
 
     Args:
       name: target name, and the name of the directory.
-      libraries: labels of qola_library targets, all of one manifest.
+      libraries: labels of qola_library targets, all of one manifest: all lazy or
+        none.
+      packs: labels of kernel_pack targets for lazy libraries.
       generated_at: UTC time that manifest.json and the SBOM state as the time of
         generation, such as "2026-01-31T00:00:00Z"; by default they state none.
       **kwargs: attributes of both targets, such as tags and visibility.
@@ -155,6 +202,7 @@ def qola_bundle(name, libraries, generated_at = "", **kwargs):
         name = name,
         generated_at = generated_at,
         libraries = libraries,
+        packs = packs,
         **kwargs
     )
     _qola_bundle_tar(
