@@ -97,7 +97,9 @@ Library Obtainer::compiled(const Request& request, bool anew)
     }
     catch(const Problem& problem)
     {
-        throw Problem(what + ": " + where_to_get(built) + "\n" + problem.what());
+        // Of every kernel the same.
+        say_once(problem.what());
+        throw Problem(what + ": " + where_to_get(built));
     }
     if(compiler == nullptr)
         throw Problem(what + ": " + where_to_get(built) + "; here there is " + compilers_.places() +
