@@ -121,7 +121,7 @@ class Toy:
     @property
     def root(self) -> Path:
         """Directory of the sources."""
-        return self.path / "share/qola" / MODULE
+        return self.path / "share/qola/toys" / MODULE
 
     @property
     def cache(self) -> Path:
@@ -139,7 +139,7 @@ class Toy:
         kernel_h = (self.tools.runtime / "qola_kernel.h").read_text()
         return Index(
             module=MODULE,
-            root=f"../share/qola/{MODULE}",
+            root=f"../share/qola/toys/{MODULE}",
             identity=self.identity,
             flags=("-x", "hip", "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden"),
             arch_flags={"gfx950": ("-DFOR_950",)},
