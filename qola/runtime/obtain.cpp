@@ -97,7 +97,9 @@ Library Obtainer::compiled(const Request& request, bool anew)
     }
     catch(const Problem& problem)
     {
-        throw Problem(what + ": " + where_to_get(built) + "\n" + problem.what());
+        // Of every kernel the same.
+        say_once(problem.what());
+        throw Problem(what + ": " + where_to_get(built));
     }
     if(compiler == nullptr)
         throw Problem(what + ": " + where_to_get(built) + "; here there is " + compilers_.places() +
@@ -198,7 +200,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     Looked looked = look_up(root, work.wanted);
     if(!looked.found)
         return in_private(work, looked.fault.empty() ? entry + " was removed" : looked.fault);
-    return {looked.path, std::move(looked.bytes), "compiled"};
+    return {looked.path, std::move(looked.bytes), "compiled", true};
 }
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
@@ -208,7 +210,7 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
     if(mkdtemp(&path[0]) == nullptr)
         throw SystemError("mkdtemp " + path, errno);
     const TemporaryDirectory directory(path);
-    return {{}, entry_of(compile(work.compile, path), work.wanted.key), "compiled, not kept"};
+    return {{}, entry_of(compile(work.compile, path), work.wanted.key), "compiled, not kept", true};
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

@@ -25,13 +25,6 @@ struct Request
     std::string index;    ///< digest that kernels.index has to have; empty for any
 };
 
-/// How it went, for a summary.
-enum class Origin
-{
-    found,
-    compiled,
-};
-
 /// Finds kernels and compiles those that are nowhere.
 class Obtainer
 {

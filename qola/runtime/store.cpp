@@ -12,7 +12,7 @@ Library found_in(const std::string& root, const Wanted& wanted, const std::strin
         say_once(looked.fault + " (passed over)");
     if(!looked.found)
         return {};
-    return {looked.path, std::move(looked.bytes), what + " " + looked.path};
+    return {looked.path, std::move(looked.bytes), what + " " + looked.path, false};
 }
 
 } // namespace
@@ -50,7 +50,7 @@ Library Store::find_packed(const Wanted& wanted)
         try
         {
             if(std::string bytes = source.pack->find(wanted.key); !bytes.empty())
-                return {{}, std::move(bytes), "pack " + source.pack->path()};
+                return {{}, std::move(bytes), "pack " + source.pack->path(), false};
         }
         catch(const Problem& problem)
         {

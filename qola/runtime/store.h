@@ -19,6 +19,7 @@ struct Library
     std::string path;   ///< file to be loaded; empty: the bytes
     std::string bytes;  ///< whole entry
     std::string origin; ///< for people: where it came from
+    bool made = false;  ///< compiled just now
 
     explicit operator bool() const { return !bytes.empty(); }
 };

@@ -1,7 +1,7 @@
 #include "code_object.h"
 
 #include "msgpack.h"
-#include "sha256.h"
+#include "qola/runtime/sha256.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -110,7 +110,7 @@ Value document(std::string_view note)
 CodeObject read_elf(const char* image)
 {
     const auto header = read<Elf64_Ehdr>(image);
-    CodeObject result{sha256({image, elf_size(image)}), {}};
+    CodeObject result{qola_runtime::sha256({image, elf_size(image)}), {}};
     for(int i = 0; i < header.e_shnum; ++i)
     {
         const auto section = read<Elf64_Shdr>(image + header.e_shoff + i * header.e_shentsize);

@@ -1,0 +1,295 @@
+#include "tool_arguments.h"
+
+#include "text.h"
+
+#include <algorithm>
+#include <map>
+
+namespace qola_runtime {
+namespace {
+
+constexpr const char* kSelection = R"(
+selection: which kernels, all that is named together
+  NAME...          names of kernels, or of their files
+  --list FILE      a name a line, perhaps an arch behind it; "-" for standard input
+  --record FILE    what QOLA_RECORD wrote
+  --all            all kernels of the library
+  --arch ARCH      only for this arch; may be repeated
+)";
+
+constexpr const char* kProgram = R"(usage: qola-kernels [--root DIR] [--cache-dir DIR] COMMAND ...
+
+Kernels of lazy libraries: makes, moves and checks those in caches and packs.
+
+  list      what the libraries have, and what of it is in a cache or pack
+  build     compile kernels into the cache, or into a pack
+  export    put kernels from caches and packs into a pack
+  verify    check caches or packs
+  clean     remove kernels from the cache
+  cache     what is in the cache
+  pack      put compiled kernels into a pack
+  identity  identity of a compiler, from what it made of identity.hip
+
+  --root DIR       has a directory with a kernels.index for each library; by default what is below
+                   ../share/qola of this program, if that is one, else QOLA_ROOT
+  --cache-dir DIR  the cache, in place of QOLA_CACHE
+
+Exit codes: 0 well, 1 something failed or is missing, 2 the command line or a setting is not right.
+COMMAND --help tells more.
+)";
+
+struct Usage
+{
+    const char* text;
+    bool selects;
+    const char* options; ///< those it has, between blanks
+};
+
+const std::map<std::string, Usage>& usages()
+{
+    static const std::map<std::string, Usage> all = {
+        {"list",
+         {R"(usage: qola-kernels list [--format human|list] [selection]
+
+Lists kernels, by default all, and where each is. Exit code 1 where a name is unknown.
+)",
+          true,
+          " --format "}},
+        {"build",
+         {R"(usage: qola-kernels build [--jobs N] [--force] [--output PACK.qpack|DIR] selection
+
+Compiles what is in no cache or pack yet into the cache, and with --output puts all that is
+selected into a pack. --force compiles all of it anew.
+)",
+          true,
+          " --jobs --force --output "}},
+        {"export",
+         {R"(usage: qola-kernels export --output PACK.qpack|DIR [selection]
+
+Puts kernels from caches and packs into a pack, by default all that are there. Where one that is
+selected is not, nothing is written and the exit code is 1.
+)",
+          true,
+          " --output "}},
+        {"verify",
+         {R"(usage: qola-kernels verify [PACK.qpack|DIR...]
+
+Checks digests, keys and ownership of all entries, by default those of the caches. A line for each
+finding, and exit code 1.
+)",
+          false,
+          " "}},
+        {"clean",
+         {R"(usage: qola-kernels clean [--stalled] [--all] [selection]
+
+Removes entries from the cache that is written to. --stalled: those that no library below the root
+would ask for, and what compiles left behind that did not end. --all: everything.
+)",
+          true,
+          " --stalled "}},
+        {"cache",
+         {R"(usage: qola-kernels cache [--current] [--format human|list] [--write-list FILE]
+
+Lists what is in the caches. --current: only what a library below the root would ask for.
+--write-list: writes names and archs to a file that --list reads.
+)",
+          true,
+          " --current --format --write-list "}},
+        {"pack",
+         {R"(usage: qola-kernels pack --index kernels.index --identity-of-index
+                         --output PACK.qpack|DIR [@FILE] [ROW=FILE.so...]
+
+Puts kernel libraries that the index's own compiler made into a pack: each with the number of its
+row in the index. @FILE has one ROW=FILE.so a line.
+)",
+          false,
+          " --index --identity-of-index --output "}},
+        {"identity",
+         {R"(usage: qola-kernels identity FILE
+
+Prints the identity of the compiler that preprocessed identity.hip into FILE.
+)",
+          false,
+          " "}},
+    };
+    return all;
+}
+
+/// The words of a command line, one after the other.
+class Words
+{
+    public:
+    explicit Words(const std::vector<std::string>& words) : words_(words) {}
+
+    bool next()
+    {
+        if(at_ >= words_.size())
+            return false;
+        word           = words_[at_++];
+        has_value_     = false;
+        const auto cut = word.find('=');
+        if(starts_with(word, "--") && cut != std::string::npos)
+        {
+            value_     = word.substr(cut + 1);
+            has_value_ = true;
+            word.resize(cut);
+        }
+        return true;
+    }
+
+    std::string value()
+    {
+        if(has_value_)
+        {
+            has_value_ = false;
+            return value_;
+        }
+        if(at_ >= words_.size())
+            throw UsageError(word + " needs a value");
+        return words_[at_++];
+    }
+
+    /// An option without a value has been given one.
+    void check() const
+    {
+        if(has_value_)
+            throw UsageError(word + " has no value, found " + value_);
+    }
+
+    std::string word;
+
+    private:
+    const std::vector<std::string>& words_;
+    std::size_t at_ = 0;
+    std::string value_;
+    bool has_value_ = false;
+};
+
+std::string own_name(const std::string& option)
+{
+    // ck-jit's names.
+    static const std::map<std::string, std::string> others = {
+        {"--blob-list", "--list"}, {"--blob", "--name"}, {"--write-blob-list", "--write-list"}};
+    const auto found = others.find(option);
+    return found == others.end() ? option : found->second;
+}
+
+bool read_selection(Arguments& arguments, const std::string& option, Words& words)
+{
+    Selection& selection = arguments.selection;
+    if(option == "--all")
+        selection.all = true;
+    else if(option == "--arch")
+        selection.archs.insert(words.value());
+    else if(option == "--name")
+        selection.add(words.value());
+    else if(option == "--list" || option == "--record")
+        selection.add_file(words.value());
+    else
+        return false;
+    return true;
+}
+
+bool read_option(Arguments& arguments, const std::string& option, Words& words)
+{
+    if(option == "--force")
+        arguments.force = true;
+    else if(option == "--stalled")
+        arguments.stalled = true;
+    else if(option == "--current")
+        arguments.current = true;
+    else if(option == "--identity-of-index")
+        arguments.identity_of_index = true;
+    else if(option == "--output")
+        arguments.output = words.value();
+    else if(option == "--index")
+        arguments.index = words.value();
+    else if(option == "--write-list")
+        arguments.write_list = words.value();
+    else if(option == "--format")
+    {
+        const std::string format = words.value();
+        arguments.list_format    = format == "list" || format == "blob-list";
+        if(!arguments.list_format && format != "human")
+            throw UsageError("--format: expected human or list, found " + format);
+    }
+    else if(option == "--jobs")
+    {
+        const std::string jobs = words.value();
+        const auto count       = number(jobs, 1, 4096);
+        if(!count)
+            throw UsageError("--jobs: expected a number from 1 to 4096, found " + jobs);
+        arguments.jobs = static_cast<int>(*count);
+    }
+    else
+        return false;
+    return true;
+}
+
+bool read_global(Arguments& arguments, const std::string& option, Words& words)
+{
+    if(option == "--root")
+        arguments.root = words.value();
+    else if(option == "--cache-dir")
+        arguments.cache_dir = words.value();
+    else if(option == "--help" || option == "-h")
+        arguments.help = true;
+    else
+        return false;
+    return true;
+}
+
+} // namespace
+
+Arguments arguments_of(const std::vector<std::string>& given)
+{
+    Arguments arguments;
+    Words words(given);
+    bool options = true;
+    while(words.next())
+    {
+        const std::string option = own_name(words.word);
+        const auto command       = usages().find(arguments.command);
+        if(options && option == "--" && command != usages().end())
+            options = false;
+        else if(options && starts_with(option, "-") && option != "-")
+        {
+            if(read_global(arguments, option, words))
+            {
+                words.check();
+                continue;
+            }
+            if(command == usages().end())
+                throw UsageError("unknown option " + words.word);
+            const Usage& usage = command->second;
+            const bool known   = usage.selects && read_selection(arguments, option, words);
+            if(!known && (std::string(usage.options).find(" " + option + " ") == std::string::npos ||
+                          !read_option(arguments, option, words)))
+                throw UsageError(arguments.command + ": unknown option " + words.word);
+            words.check();
+        }
+        else if(arguments.command.empty())
+        {
+            arguments.command = words.word;
+            if(usages().count(arguments.command) == 0)
+                throw UsageError("unknown command " + arguments.command);
+        }
+        else if(command->second.selects)
+            arguments.selection.add(words.word);
+        else
+            arguments.operands.push_back(words.word);
+    }
+    if(arguments.command.empty() && !arguments.help)
+        throw UsageError("no command");
+    return arguments;
+}
+
+std::string help_of(const std::string& command)
+{
+    const auto found = usages().find(command);
+    if(found == usages().end())
+        return kProgram;
+    return std::string(found->second.text) + (found->second.selects ? kSelection : "");
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,48 @@
+// The command line of qola-kernels.
+#ifndef QOLA_RUNTIME_TOOL_ARGUMENTS_H
+#define QOLA_RUNTIME_TOOL_ARGUMENTS_H
+
+#include "report.h"
+#include "selection.h"
+
+#include <string>
+#include <vector>
+
+namespace qola_runtime {
+
+/// A command line that is not right.
+class UsageError : public Problem
+{
+    public:
+    using Problem::Problem;
+};
+
+/// A command line, read.
+struct Arguments
+{
+    std::string root;
+    std::string cache_dir;
+    std::string command;
+    bool help = false;
+    Selection selection;
+    bool list_format = false;
+    int jobs         = 0; ///< 0: as many as there are processors
+    bool force       = false;
+    std::string output;
+    bool stalled = false;
+    bool current = false;
+    std::string write_list;
+    std::string index;
+    bool identity_of_index = false;
+    std::vector<std::string> operands; ///< of verify, pack and identity
+};
+
+/// Reads a command line without the program's name. Lists are read, too. Throws UsageError, Problem.
+Arguments arguments_of(const std::vector<std::string>& words);
+
+/// How a command is used; of the program where that is empty or unknown.
+std::string help_of(const std::string& command);
+
+} // namespace qola_runtime
+
+#endif // QOLA_RUNTIME_TOOL_ARGUMENTS_H

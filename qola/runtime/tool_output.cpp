@@ -1,0 +1,39 @@
+#include "tool_output.h"
+
+#include "files.h"
+#include "pack.h"
+#include "text.h"
+
+#include <unistd.h>
+
+namespace qola_runtime {
+
+void write_pack(const std::string& output, const Entries& entries)
+{
+    if(ends_with(output, ".qpack"))
+    {
+        write_file(output, render_pack(entries), 0644);
+        return;
+    }
+    std::vector<std::string> written;
+    try
+    {
+        for(const auto& [wanted, bytes] : entries)
+        {
+            const std::string path = output + "/" + entry_path(wanted);
+            make_directories(directory_of(path), 0755);
+            const bool is_new = !is_file(path);
+            write_file(path, bytes, 0644);
+            if(is_new)
+                written.push_back(path);
+        }
+    }
+    catch(...)
+    {
+        for(const std::string& path : written)
+            unlink(path.c_str());
+        throw;
+    }
+}
+
+} // namespace qola_runtime

@@ -1,0 +1,336 @@
+"""A small lazy module: sources of three kernels, their index, and a program that asks for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qola.digest import sha256_of_text
+from qola.lazy.index import FILE, Headers, Index, Kernel, code_digests, render_index
+
+ARCH = "gfx942"
+MODULE = "libtoy"
+
+SCALE, FILL, BROKEN = "toy_scale", "toy_fill", "toy_broken"
+"""Kernel instances; the last does not compile."""
+
+_SOURCE = """\
+#include <hip/hip_runtime.h>
+#include "{name}.h"
+namespace {{
+__global__ void kernel(float* data) {{ data[threadIdx.x] *= VALUE; }}
+}}
+int launch()
+{{
+    kernel<<<1, 64>>>(nullptr);
+    return hipGetLastError() == hipSuccess ? VALUE : -1;
+}}
+"""
+
+_ENTRY = """\
+#include "qola_kernel.h"
+QOLA_KERNEL_BEGIN
+QOLA_KERNEL_FUNCTION(launch)
+QOLA_KERNEL_END
+"""
+
+VALUES = {SCALE: 7, FILL: 9}
+"""What each kernel's function returns when it was launched."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What Bazel built or fetched.
+
+    Attributes:
+        ask: the program that asks, linked with the runtime.
+        kernels: qola-kernels.
+        hip: the fake HIP runtime.
+        sdk: the compiler's installation.
+        runtime: qola/runtime.
+    """
+
+    ask: Path
+    kernels: Path
+    hip: Path
+    sdk: Path
+    runtime: Path
+
+    @property
+    def compiler(self) -> list[str]:
+        """The command of the SDK's compiler."""
+        sdk = self.sdk
+        return [
+            f"{sdk}/bin/clang++",
+            "-no-canonical-prefixes",
+            f"--sysroot={sdk}/sysroot",
+            "--start-no-unused-arguments",
+            f"--rocm-path={sdk}/rocm",
+            f"-L{sdk}/rocm/lib",
+            "--end-no-unused-arguments",
+            f"-resource-dir={sdk}/resource",
+        ]
+
+
+def tools() -> Tools:
+    """The tools that the environment names."""
+    return Tools(
+        ask=Path(os.environ["QOLA_TEST_ASK"]).resolve(),
+        kernels=Path(os.environ["QOLA_TEST_KERNELS"]).resolve(),
+        hip=Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve(),
+        # Not resolved: the SDK's files may be links out of its directory.
+        sdk=Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent,
+        runtime=Path(os.environ["QOLA_TEST_RUNTIME"]).absolute().parent,
+    )
+
+
+@dataclass
+class Toy:
+    """A bundle with one lazy module, in a directory of its own.
+
+    Attributes:
+        path: the bundle.
+        tools: what it is made and used with.
+        identity: the compiler of the library.
+        headers: text of each kernel's header.
+        archs: what each kernel is for.
+    """
+
+    path: Path
+    tools: Tools
+    identity: str
+    headers: dict[str, str] = field(
+        default_factory=lambda: {
+            SCALE: "#define VALUE 7\n",
+            FILL: "#define VALUE 9\n",
+            BROKEN: "#error this kernel is broken on purpose\n",
+        }
+    )
+    archs: tuple[str, ...] = (ARCH,)
+
+    def __post_init__(self) -> None:
+        self.write()
+
+    @property
+    def root(self) -> Path:
+        """Directory of the sources."""
+        return self.path / "share/qola/toys" / MODULE
+
+    @property
+    def cache(self) -> Path:
+        """The cache root of what is run."""
+        return self.path / "cache"
+
+    @property
+    def log(self) -> Path:
+        """Log of the compilers that were run, a line each."""
+        return self.path / "compiles.log"
+
+    @property
+    def index(self) -> Index:
+        """The index of the sources as they are."""
+        kernel_h = (self.tools.runtime / "qola_kernel.h").read_text()
+        return Index(
+            module=MODULE,
+            root=f"../share/qola/toys/{MODULE}",
+            identity=self.identity,
+            flags=("-x", "hip", "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden"),
+            arch_flags={"gfx950": ("-DFOR_950",)},
+            package_flags={"toys": ("-DTOYS",)},
+            headers={
+                name: Headers(
+                    (f"include/{name}", "include/qola"),
+                    {
+                        f"include/{name}/{name}.h": sha256_of_text(text),
+                        "include/qola/qola_kernel.h": sha256_of_text(kernel_h),
+                    },
+                )
+                for name, text in self.headers.items()
+            },
+            entries={"one": sha256_of_text(_ENTRY)},
+            kernels=tuple(
+                Kernel(name, arch, "toys", name, "one", sha256_of_text(_SOURCE.format(name=name)))
+                for name in self.headers
+                for arch in self.archs
+            ),
+        )
+
+    def codes(self) -> dict[str, str]:
+        """Code digest of each kernel for the first arch."""
+        index = self.index
+        pairs = zip(index.kernels, code_digests(index), strict=True)
+        return {kernel.name: code for kernel, code in pairs if kernel.arch == self.archs[0]}
+
+    def write(self) -> None:
+        """Write sources, index, and the table of the program."""
+        index = self.index
+        files = {
+            FILE: render_index(index),
+            "entries/one.cpp": _ENTRY,
+            "include/qola/qola_kernel.h": (self.tools.runtime / "qola_kernel.h").read_text(),
+        }
+        for name, text in self.headers.items():
+            files[f"include/{name}/{name}.h"] = text
+            files[f"src/toys/{name}.cpp"] = _SOURCE.format(name=name)
+        for file, text in files.items():
+            (self.root / file).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / file).write_text(text)
+        rows = [
+            [index.module, index.root, index.identity, sha256_of_text(render_index(index))],
+            *(
+                [kernel.name, kernel.arch, code]
+                for kernel, code in zip(index.kernels, code_digests(index), strict=True)
+            ),
+        ]
+        (self.path / "table").write_text("".join("\t".join(row) + "\n" for row in rows))
+        library = self.path / "lib/ask"
+        if not library.exists():
+            library.parent.mkdir()
+            shutil.copy(self.tools.ask, library)
+            (self.path / "bin").mkdir()
+            shutil.copy(self.tools.kernels, self.path / "bin/qola-kernels")
+
+    def compiler(self, before: str = "") -> str:
+        """A compiler that logs its compiles of kernels, and does `before` (shell) for each."""
+        path = self.path / "clang++"
+        path.write_text(
+            "#!/bin/bash\n"
+            f'case " $* " in *" -shared "*) echo "$$ $*" >> {self.log}; {before or ":"};; esac\n'
+            f'exec {shlex.join(self.tools.compiler)} "$@"\n'
+        )
+        path.chmod(0o755)
+        return str(path)
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """Environment of what is run; settings replace those that are usual here."""
+        usual = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.path),
+            "TMPDIR": str(self.path / "tmp"),
+            "LD_LIBRARY_PATH": str(self.tools.hip.parent),
+            "FAKE_HIP_ARCH": ARCH,
+            "ASK_TABLE": str(self.path / "table"),
+            "ASK_LAUNCH": "1",
+            "QOLA_CACHE": str(self.cache),
+        }
+        (self.path / "tmp").mkdir(exist_ok=True)
+        if "QOLA_COMPILER" not in settings:
+            usual["QOLA_COMPILER"] = self.compiler()
+        return {name: value for name, value in (usual | settings).items() if value}
+
+    def row(self, kernel: str, arch: str = ARCH) -> int:
+        """Row of a kernel."""
+        return [(k.name, k.arch) for k in self.index.kernels].index((kernel, arch))
+
+    def start(
+        self, *kernels: str, threads: int = 1, times: int = 1, **settings: str
+    ) -> subprocess.Popen[str]:
+        """Start the program that asks for kernels."""
+        rows = [str(self.row(kernel)) for kernel in kernels]
+        return subprocess.Popen(
+            [self.path / "lib/ask", str(threads), str(times), *rows],
+            env=self.environment(**settings),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        )
+
+    def ask(self, *kernels: str, threads: int = 1, times: int = 1, **settings: str) -> Answer:
+        """Ask for kernels and wait for the answer."""
+        return finish(self.start(*kernels, threads=threads, times=times, **settings))
+
+    def tool(
+        self, *arguments: str | Path, stdin: str = "", **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run qola-kernels."""
+        return subprocess.run(
+            [self.path / "bin/qola-kernels", *arguments],
+            env=self.environment(**settings),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.path,
+        )
+
+    def compiles(self) -> int:
+        """Number of compiles of kernels so far."""
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+    def entries(self) -> list[Path]:
+        """The entries in the cache."""
+        return sorted(self.cache.glob("*/*.so"))
+
+    def leftovers(self) -> list[Path]:
+        """What a compile should not leave behind."""
+        temporary = [*self.cache.glob("*/*.tmp.*"), *(self.path / "tmp").glob("*")]
+        return sorted(temporary)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the program that asks printed.
+
+    Attributes:
+        lines: a line for each kernel it asked for.
+        errors: what was said on standard error.
+        code: exit code.
+    """
+
+    lines: tuple[str, ...]
+    errors: str
+    code: int
+
+    @property
+    def values(self) -> list[str]:
+        """What each kernel returned, or its status, without the times."""
+        parts = [line.split() for line in self.lines]
+        return [part[3] if part[1] == "ok" else " ".join(part[1:]) for part in parts]
+
+    @property
+    def milliseconds(self) -> list[float]:
+        """How long each kernel took."""
+        return [float(line.split()[2]) for line in self.lines if " ok " in line]
+
+
+UNAVAILABLE = "status -4"
+
+
+def finish(process: subprocess.Popen[str], timeout: int = 120) -> Answer:
+    """Wait for a program that asks; it never dies of a signal."""
+    out, errors = process.communicate(timeout=timeout)
+    sys.stderr.write(errors)
+    assert process.returncode == 0, f"exit code {process.returncode}: {errors}"
+    return Answer(tuple(out.splitlines()), errors, process.returncode)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process as the machine does, without a chance to tidy up."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that contain a text."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            found.append(line)
+    return found
+
+
+def run(command: Sequence[str | Path]) -> str:
+    """Run a program that has to end well; what it prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
