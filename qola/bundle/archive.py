@@ -9,8 +9,8 @@ from pathlib import Path
 def pack(directory: Path, output: Path, prefix: str) -> None:
     """Write `output`, an uncompressed tar file of `directory`.
 
-    Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755, other
-    files 0644.
+    Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755,
+    other files 0644.
     Not compressed: deflate's bytes differ from one zlib to the next.
 
     Args:

@@ -96,14 +96,13 @@ Lists what is in the caches. --current: only what a library below the root would
           true,
           " --current --format --write-list "}},
         {"pack",
-         {R"(usage: qola-kernels pack --index kernels.index --identity-of-index
-                         --output PACK.qpack|DIR [@FILE] [ROW=FILE.so...]
+         {R"(usage: qola-kernels pack --output PACK.qpack|DIR [@FILE] (INDEX NAME:ARCH=FILE.so...)...
 
-Puts kernel libraries that the index's own compiler made into a pack: each with the number of its
-row in the index. @FILE has one ROW=FILE.so a line.
+Puts kernel libraries that were compiled by the compiler an index names into a pack. INDEX is a
+kernels.index, NAME a kernel instance of it. @FILE has one of them a line.
 )",
           false,
-          " --index --identity-of-index --output "}},
+          " --output "}},
         {"identity",
          {R"(usage: qola-kernels identity FILE
 
@@ -198,12 +197,8 @@ bool read_option(Arguments& arguments, const std::string& option, Words& words)
         arguments.stalled = true;
     else if(option == "--current")
         arguments.current = true;
-    else if(option == "--identity-of-index")
-        arguments.identity_of_index = true;
     else if(option == "--output")
         arguments.output = words.value();
-    else if(option == "--index")
-        arguments.index = words.value();
     else if(option == "--write-list")
         arguments.write_list = words.value();
     else if(option == "--format")

@@ -32,8 +32,6 @@ struct Arguments
     bool stalled = false;
     bool current = false;
     std::string write_list;
-    std::string index;
-    bool identity_of_index = false;
     std::vector<std::string> operands; ///< of verify, pack and identity
 };
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -394,29 +395,38 @@ std::vector<std::string> operands_of(const Arguments& arguments)
     return operands;
 }
 
+/// The kernel that an operand NAME:ARCH=FILE.so names.
+const Kernel& kernel_of(const Index& index, const std::string& operand, std::size_t equals)
+{
+    const std::string named = operand.substr(0, equals);
+    for(const Kernel& kernel : index.kernels)
+        if(kernel.name + ":" + kernel.arch == named)
+            return kernel;
+    throw UsageError("pack: the index of " + index.module + " has no " + named);
+}
+
 int pack(Tool& tool)
 {
     const Arguments& arguments = tool.arguments;
     const std::string output   = output_of(tool, true);
-    if(arguments.index.empty() || !arguments.identity_of_index)
-        throw UsageError("pack: expected --index and --identity-of-index");
-    const Index index = index_of(read_file(arguments.index), arguments.index);
+    std::optional<Index> index;
     Entries entries;
-    std::set<long> rows;
+    std::set<std::string> named;
     for(const std::string& operand : operands_of(arguments))
     {
         const std::size_t equals = operand.find('=');
-        const auto row           = number(std::string_view(operand).substr(0, equals),
-                                0,
-                                static_cast<long>(index.kernels.size()) - 1);
-        if(equals == std::string::npos || !row)
-            throw UsageError("pack: expected ROW=FILE.so with a row from 0 to " +
-                             std::to_string(index.kernels.size() - 1) + ", found " + operand);
-        if(!rows.insert(*row).second)
-            throw UsageError("pack: row " + std::to_string(*row) + " is given twice");
-        const Kernel& kernel = index.kernels[static_cast<std::size_t>(*row)];
+        if(equals == std::string::npos)
+        {
+            index = index_of(read_file(operand), operand);
+            continue;
+        }
+        if(!index)
+            throw UsageError("pack: expected a kernels.index before " + operand);
+        const Kernel& kernel = kernel_of(*index, operand, equals);
         const Wanted wanted{
-            kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index.identity)};
+            kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index->identity)};
+        if(!named.insert(wanted.key).second)
+            throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
         entries.emplace_back(wanted, entry_of(read_file(operand.substr(equals + 1)), wanted.key));
     }
     write_pack(output, entries);

@@ -32,7 +32,6 @@ def _kernel_pack_impl(ctx):
     rows.use_param_file("@%s", use_always = True)
     inputs = []
     for index, libraries in _wanted(ctx).items():
-        rows.add("--index")
         rows.add(index)
         inputs.append(index)
         for library in libraries:

@@ -113,10 +113,12 @@ def run(
         launches = read_log(log)
     assert len(statuses) == len(rows)
     # Each row has a stream of its own, numbered from 1.
-    assert {launch.stream for launch in launches} <= set(range(1, len(rows) + 1))
+    of_row: dict[int, list[Launch]] = {number: [] for number in range(1, len(rows) + 1)}
+    for launch in launches:
+        of_row[launch.stream].append(launch)
     return Run(
         tuple(
-            Outcome(status, tuple(launch for launch in launches if launch.stream == number))
+            Outcome(status, tuple(of_row[number]))
             for number, status in enumerate(statuses, start=1)
         ),
         result.stderr,
