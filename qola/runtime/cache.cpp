@@ -83,9 +83,10 @@ void prepare(const std::string& root, const std::string& name)
     const std::string directory = root + "/" + name;
     const Modes modes           = modes_below(root);
     if(mkdir(directory.c_str(), modes.directory) == 0)
+        // The umask has no say.
         chmod(directory.c_str(), modes.directory);
-    else if(!is_directory(directory))
-        throw SystemError("mkdir " + directory, errno);
+    else if(const int code = errno; !is_directory(directory))
+        throw SystemError("mkdir " + directory, code);
     if(const std::string why = distrust(directory); !why.empty())
         throw Problem(why);
 }

@@ -91,7 +91,8 @@ FileLock::FileLock(const std::string& path,
         }
         if(!is_busy(errno))
         {
-            say_once("no locks in " + directory_of(directory_of(path)) + " (" +
+            say_once_of("no locks",
+                        "no locks in " + directory_of(directory_of(path)) + " (" +
                      SystemError("fcntl", errno).what() +
                      "): processes may compile the same kernel at the same time");
             fd_ = Fd();

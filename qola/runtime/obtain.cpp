@@ -25,12 +25,6 @@ struct Obtainer::Work
 
 namespace {
 
-bool is_place_s_fault(int code)
-{
-    return code == EROFS || code == EACCES || code == EPERM || code == ENOSPC || code == EDQUOT ||
-           code == EFBIG || code == ENOTDIR || code == ENAMETOOLONG || code == ENOENT;
-}
-
 /// Directory for one compile beside the entry that it makes.
 std::string make_work_directory(const std::string& entry)
 {
@@ -53,6 +47,22 @@ void remove_leftovers(const std::string& entry)
     for(const std::string& name : names_in(directory))
         if(name.compare(0, start.size(), start) == 0)
             remove_tree(directory + "/" + name);
+}
+
+/// Gives an entry its name, once it is whole and on the disk.
+void publish(const std::string& bytes, const std::string& temporary, const std::string& entry, mode_t mode)
+{
+    write_file(temporary, bytes, mode);
+    if(read_file(temporary) != bytes)
+        throw SystemError("read back " + temporary, EIO);
+    move_over(temporary, entry);
+    flush_directory(directory_of(entry));
+}
+
+Library not_kept(std::string bytes, const std::string& why)
+{
+    say_once_of("not kept", "kernels compiled now are not kept: " + why);
+    return {{}, std::move(bytes), "compiled, not kept", true};
 }
 
 /// Where the kernel would be, and the command that would put it there.
@@ -177,13 +187,17 @@ Library Obtainer::into_cache(const Work& work, bool anew)
         if(Library found = store_.find(work.wanted))
             return found;
     remove_leftovers(entry);
+    std::string bytes;
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        const std::string bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
-        write_file(directory.path + "/entry.so", bytes, modes_below(root).file);
-        move_over(directory.path + "/entry.so", entry);
-        flush_directory(directory_of(entry));
+        bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
+        publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
+        // As the next process will find it.
+        Looked looked = look_up(root, work.wanted);
+        if(!looked.found)
+            throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
+        return {looked.path, std::move(looked.bytes), "compiled", true};
     }
     catch(const CompileError& error)
     {
@@ -193,24 +207,20 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     }
     catch(const SystemError& error)
     {
-        if(!is_place_s_fault(error.code))
-            throw;
-        return in_private(work, error.what());
+        if(bytes.empty())
+            return in_private(work, error.what());
+        return not_kept(std::move(bytes), error.what());
     }
-    Looked looked = look_up(root, work.wanted);
-    if(!looked.found)
-        return in_private(work, looked.fault.empty() ? entry + " was removed" : looked.fault);
-    return {looked.path, std::move(looked.bytes), "compiled", true};
 }
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
 {
-    say_once("kernels compiled now are not kept: " + why);
     std::string path = settings_.temporary + "/qola-XXXXXX";
     if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
+        throw Problem(std::string(SystemError("mkdtemp " + path, errno).what()) +
+                      ", and in the cache it cannot be either: " + why);
     const TemporaryDirectory directory(path);
-    return {{}, entry_of(compile(work.compile, path), work.wanted.key), "compiled, not kept", true};
+    return not_kept(entry_of(compile(work.compile, path), work.wanted.key), why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

@@ -30,6 +30,9 @@ void say(const std::string& text);
 /// The same, but each text once in a process.
 void say_once(const std::string& text);
 
+/// The same, but once in a process for all texts of a kind.
+void say_once_of(const std::string& kind, const std::string& text);
+
 } // namespace qola_runtime
 
 #endif // QOLA_RUNTIME_REPORT_H

@@ -21,11 +21,13 @@ MODULE = "libtoy"
 SCALE, FILL, BROKEN = "toy_scale", "toy_fill", "toy_broken"
 """Kernel instances; the last does not compile."""
 
+# Of HIP just what a launch needs: <hip/hip_runtime.h> takes the compiler three seconds.
 _SOURCE = """\
-#include <hip/hip_runtime.h>
+#include <hip/hip_runtime_api.h>
 #include "{name}.h"
+extern "C" hipError_t __hipPushCallConfiguration(dim3, dim3, size_t, hipStream_t);
 namespace {{
-__global__ void kernel(float* data) {{ data[threadIdx.x] *= VALUE; }}
+__attribute__((global)) void kernel(float* data) {{ *data *= VALUE; }}
 }}
 int launch()
 {{
@@ -40,6 +42,8 @@ QOLA_KERNEL_BEGIN
 QOLA_KERNEL_FUNCTION(launch)
 QOLA_KERNEL_END
 """
+
+_FLAGS = ("-x", "hip", "-std=c++20", "-O1", "-nogpuinc", "-nogpulib")
 
 VALUES = {SCALE: 7, FILL: 9}
 """What each kernel's function returns when it was launched."""
@@ -75,6 +79,8 @@ class Tools:
             f"--rocm-path={sdk}/rocm",
             f"-L{sdk}/rocm/lib",
             "--end-no-unused-arguments",
+            "-isystem",
+            f"{sdk}/rocm/include",
             f"-resource-dir={sdk}/resource",
         ]
 
@@ -141,7 +147,7 @@ class Toy:
             module=MODULE,
             root=f"../share/qola/toys/{MODULE}",
             identity=self.identity,
-            flags=("-x", "hip", "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden"),
+            flags=(*_FLAGS, "-fPIC", "-fvisibility=hidden"),
             arch_flags={"gfx950": ("-DFOR_950",)},
             package_flags={"toys": ("-DTOYS",)},
             headers={
@@ -167,6 +173,16 @@ class Toy:
         index = self.index
         pairs = zip(index.kernels, code_digests(index), strict=True)
         return {kernel.name: code for kernel, code in pairs if kernel.arch == self.archs[0]}
+
+    def entry(self, kernel: str, identity: str = "", arch: str = ARCH) -> Path:
+        """Where a kernel lies in the cache."""
+        key = self.key(kernel, identity)
+        return self.cache / kernel / f"{arch}-{key[:32]}.so"
+
+    def key(self, kernel: str, identity: str = "") -> str:
+        """A kernel's key for the first arch."""
+        parts = ("qola kernel key", self.codes()[kernel], self.archs[0], identity or self.identity)
+        return sha256_of_text("".join(f"{part}\n" for part in parts))
 
     def write(self) -> None:
         """Write sources, index, and the table of the program."""
@@ -199,13 +215,17 @@ class Toy:
 
     def compiler(self, before: str = "") -> str:
         """A compiler that logs its compiles of kernels, and does `before` (shell) for each."""
-        path = self.path / "clang++"
-        path.write_text(
+        text = (
             "#!/bin/bash\n"
             f'case " $* " in *" -shared "*) echo "$$ $*" >> {self.log}; {before or ":"};; esac\n'
             f'exec {shlex.join(self.tools.compiler)} "$@"\n'
         )
-        path.chmod(0o755)
+        path = self.path / f"compiler-{sha256_of_text(text)[:8]}"
+        if not path.exists():
+            # Never written to while somebody runs it.
+            path.with_suffix(".new").write_text(text)
+            path.with_suffix(".new").chmod(0o755)
+            path.with_suffix(".new").rename(path)
         return str(path)
 
     def environment(self, **settings: str) -> dict[str, str]:
