@@ -248,7 +248,9 @@ def test_root(toy: Toy) -> None:
     assert toy.tool("list").returncode == 2
     assert toy.tool("list", QOLA_ROOT=str(other)).returncode == 0
     assert toy.tool("--root", str(other), "list").returncode == 0
-    (other / "libother/kernels.index").write_text(index.replace("qola-kernels\t1", "qola-kernels\t2"))
+    (other / "libother/kernels.index").write_text(
+        index.replace("qola-kernels\t1", "qola-kernels\t2")
+    )
     result = toy.tool("--root", str(other), "list")
     assert result.returncode == 1
     assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
@@ -273,4 +275,4 @@ def test_wrong_owner_of_the_root(warm: Toy) -> None:
     os.chown(warm.cache, 4321, 4321)
     result = warm.tool("verify")
     assert result.returncode == 1
-    assert f"{warm.cache} is another user's (mode 0755, owner 4321)" in result.stdout
+    assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout

@@ -107,7 +107,9 @@ def test_wait_ends(toy: Toy) -> None:
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
-    assert f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
+    assert (
+        f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
+    )
     assert "QOLA_WAIT" in answer.errors
 
 
@@ -379,7 +381,9 @@ def test_tampered_source(toy: Toy, file: str) -> None:
         stream.write("// another line\n")
     answer = toy.ask(SCALE)
     assert answer.values == [UNAVAILABLE]
-    assert re.search(rf"{file} is not .* digest is [0-9a-f]{{64}}, expected [0-9a-f]{{64}}", answer.errors)
+    assert re.search(
+        rf"{file} is not .* digest is [0-9a-f]{{64}}, expected [0-9a-f]{{64}}", answer.errors
+    )
     assert toy.compiles() == 0
 
 
@@ -442,7 +446,11 @@ def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
 def test_deprecated_names(warm: Toy) -> None:
     """Prevents: users of ck-jit whose settings are silently without effect."""
     answer = warm.ask(
-        SCALE, QOLA_CACHE="", CK_JIT_CACHE_DIR=str(warm.cache), CK_JIT_VERBOSE="2", NVTE_CK_JIT_DIR="/x"
+        SCALE,
+        QOLA_CACHE="",
+        CK_JIT_CACHE_DIR=str(warm.cache),
+        CK_JIT_VERBOSE="2",
+        NVTE_CK_JIT_DIR="/x",
     )
     assert answer.values == [SCALED]
     for old, new in (
@@ -524,7 +532,10 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
     finally:
         os.umask(previous)
     entry = toy.entry(SCALE)
-    assert [oct(path.stat().st_mode & 0o777) for path in (entry.parent, entry)] == ["0o755", "0o644"]
+    assert [oct(path.stat().st_mode & 0o777) for path in (entry.parent, entry)] == [
+        "0o755",
+        "0o644",
+    ]
 
 
 def test_default_cache(toy: Toy) -> None:
@@ -543,7 +554,9 @@ def test_other_compiler(toy: Toy) -> None:
     toy.write()
     answer = toy.ask(SCALE, FILL)
     assert answer.values == [SCALED, FILLED]
-    assert answer.errors.count("is not the one the library was built with (some other compiler)") == 1
+    assert (
+        answer.errors.count("is not the one the library was built with (some other compiler)") == 1
+    )
     assert toy.entries() == sorted(toy.entry(name, own) for name in (SCALE, FILL))
     again = toy.ask(SCALE, FILL)
     assert again.values == [SCALED, FILLED]
@@ -607,12 +620,16 @@ def test_rows_of_several_archs(toy: Toy) -> None:
     command = [toy.path / "lib/ask", "1", "2", f"{row}+2"]
     for arch in toy.archs:
         environment = toy.environment(FAKE_HIP_ARCH=arch, QOLA_VERBOSE="1")
-        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        process = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        )
         assert [line.split()[-1] for line in process.stdout.splitlines()] == [SCALED] * 2
         assert f"{SCALE} for {arch}: compiled" in process.stderr
     other = toy.row(SCALE, "gfx950")
     alone = [toy.path / "lib/ask", "1", "1", f"{other}+0"]
-    process = subprocess.run(alone, env=toy.environment(), capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        alone, env=toy.environment(), capture_output=True, text=True, check=True
+    )
     assert process.stdout.split()[1:] == ["status", "-2"]
 
 
