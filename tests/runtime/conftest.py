@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import FILL, SCALE, Tools, Toy, tools
+from tests.runtime.lazy import FILL, SCALE, Tools, Toy, run, tools
 
 os.umask(0o022)
 
@@ -24,10 +23,9 @@ def built() -> Tools:
 def identity(built: Tools, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Identity of the compiler, as a build system finds it out."""
     output = tmp_path_factory.mktemp("identity") / "identity.txt"
-    options = ["-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o", output]
-    subprocess.run([*built.compiler, *options, built.runtime / "identity.hip"], check=True)
-    command = [built.kernels, "identity", output]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    options = ["-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o", str(output)]
+    run([*built.compiler, *options, str(built.runtime / "identity.hip")])
+    return run([built.kernels, "identity", output]).strip()
 
 
 @pytest.fixture

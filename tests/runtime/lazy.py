@@ -250,12 +250,13 @@ class Toy:
         return [(k.name, k.arch) for k in self.index.kernels].index((kernel, arch))
 
     def start(
-        self, *kernels: str, threads: int = 1, times: int = 1, **settings: str
+        self, *kernels: str, threads: str = "1", times: str = "1", **settings: str
     ) -> subprocess.Popen[str]:
         """Start the program that asks for kernels."""
-        rows = [str(self.row(kernel)) for kernel in kernels]
         return subprocess.Popen(
-            [self.path / "lib/ask", str(threads), str(times), *rows],
+            self.command(
+                *(str(self.row(kernel)) for kernel in kernels), threads=threads, times=times
+            ),
             env=self.environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -263,9 +264,13 @@ class Toy:
             cwd="/",
         )
 
-    def ask(self, *kernels: str, threads: int = 1, times: int = 1, **settings: str) -> Answer:
+    def command(self, *rows: str, threads: str = "1", times: str = "1") -> list[str]:
+        """The program that asks, and what for."""
+        return [str(self.path / "lib/ask"), threads, times, *rows]
+
+    def ask(self, *kernels: str, **settings: str) -> Answer:
         """Ask for kernels and wait for the answer."""
-        return finish(self.start(*kernels, threads=threads, times=times, **settings))
+        return finish(self.start(*kernels, **settings))
 
     def tool(
         self, *arguments: str | Path, stdin: str = "", **settings: str

@@ -15,7 +15,7 @@ SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
 @pytest.fixture
 def packed(warm: Toy) -> Toy:
-    """A module without a cache, but with its two kernels in kernels.qpack and the directory pack."""
+    """A module without a cache; its two kernels are in kernels.qpack and the directory pack."""
     for output in ("kernels.qpack", "pack"):
         result = warm.tool("export", "--output", output)
         assert result.returncode == 0, result.stderr
@@ -27,7 +27,7 @@ def packed(warm: Toy) -> Toy:
 def test_kernels_of_a_pack(packed: Toy, form: str) -> None:
     """Prevents: a pack that is not read, or needs a compiler or a cache to be."""
     settings = {"QOLA_PACKS": str(packed.path / form), "QOLA_VERBOSE": "1", "QOLA_LAZY": "never"}
-    answer = packed.ask(SCALE, FILL, BROKEN, threads=3, **settings)
+    answer = packed.ask(SCALE, FILL, BROKEN, threads="3", **settings)
     assert sorted(answer.values) == sorted([SCALED, FILLED, UNAVAILABLE] * 3)
     assert f"{SCALE} for {ARCH}: pack {packed.path / form}" in answer.errors
     assert packed.compiles() == 0
@@ -140,7 +140,7 @@ def test_pack_by_rows(packed: Toy, tmp_path: Path) -> None:
         plain[name].write_bytes(entry.read_bytes()[:-80])
     rows = [f"{packed.row(name)}={path}" for name, path in plain.items()]
     (tmp_path / "rows").write_text("".join(f"{row}\n" for row in rows))
-    usual = ["--index", packed.root / "kernels.index", "--identity-of-index", "--output"]
+    usual = ["--index", str(packed.root / "kernels.index"), "--identity-of-index", "--output"]
     assert packed.tool("pack", *usual, "x.qpack", *rows).returncode == 0
     assert packed.tool("pack", *usual, "y", f"@{tmp_path}/rows").returncode == 0
     expected = (packed.path / "kernels.qpack").read_bytes()
