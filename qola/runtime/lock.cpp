@@ -93,8 +93,8 @@ FileLock::FileLock(const std::string& path,
         {
             say_once_of("no locks",
                         "no locks in " + directory_of(directory_of(path)) + " (" +
-                     SystemError("fcntl", errno).what() +
-                     "): processes may compile the same kernel at the same time");
+                            SystemError("fcntl", errno).what() +
+                            "): processes may compile the same kernel at the same time");
             fd_ = Fd();
             return;
         }

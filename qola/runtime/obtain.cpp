@@ -50,7 +50,10 @@ void remove_leftovers(const std::string& entry)
 }
 
 /// Gives an entry its name, once it is whole and on the disk.
-void publish(const std::string& bytes, const std::string& temporary, const std::string& entry, mode_t mode)
+void publish(const std::string& bytes,
+             const std::string& temporary,
+             const std::string& entry,
+             mode_t mode)
 {
     write_file(temporary, bytes, mode);
     if(read_file(temporary) != bytes)
@@ -76,7 +79,10 @@ std::string where_to_get(const Wanted& wanted)
 } // namespace
 
 Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
-    : settings_(settings), store_(store), hip_(std::move(hip)), compilers_(settings)
+    : settings_(settings),
+      store_(store),
+      hip_(std::move(hip)),
+      compilers_(settings)
 {
 }
 
@@ -87,9 +93,10 @@ Library Obtainer::obtain(const Request& request)
     if(Library found = store_.find(wanted))
         return found;
     if(!settings_.compile)
-        throw Problem(request.name + " for " + request.arch +
-                      " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
-                      where_to_get(wanted));
+        throw Problem(
+            request.name + " for " + request.arch +
+            " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
+            where_to_get(wanted));
     return compiled(request, false);
 }
 
@@ -128,8 +135,8 @@ Library Obtainer::compiled(const Request& request, bool anew)
     }
 
     if(request.root.empty())
-        throw Problem(what + ": its sources are not there to be compiled, and " + where_to_get(built) +
-                      "; QOLA_ROOT names the directory that has them");
+        throw Problem(what + ": its sources are not there to be compiled, and " +
+                      where_to_get(built) + "; QOLA_ROOT names the directory that has them");
     try
     {
         const std::shared_ptr<const Index> index = index_of(request);

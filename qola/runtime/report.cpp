@@ -10,7 +10,8 @@
 namespace qola_runtime {
 
 SystemError::SystemError(const std::string& what, int code)
-    : Problem(what + ": " + std::strerror(code)), code(code)
+    : Problem(what + ": " + std::strerror(code)),
+      code(code)
 {
 }
 

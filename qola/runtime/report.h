@@ -7,8 +7,8 @@
 
 namespace qola_runtime {
 
-/// A kernel cannot be had, or a command cannot be carried out. The message is for people: what, where,
-/// and what to do.
+/// A kernel cannot be had, or a command cannot be carried out. The message is for people: what,
+/// where, and what to do.
 class Problem : public std::runtime_error
 {
     public:

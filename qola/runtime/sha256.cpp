@@ -58,8 +58,8 @@ void absorb(State& state, const unsigned char* block)
 
 #if defined(__x86_64__)
 
-/// The same for many blocks, with the processor's own instructions: six times as fast, and a kernel's
-/// digest is most of what its load takes.
+/// The same for many blocks, with the processor's own instructions: six times as fast, and a
+/// kernel's digest is most of what its load takes.
 __attribute__((target("sha,sse4.1"))) void
 absorb_with_sha(State& state, const unsigned char* block, std::size_t count)
 {
@@ -80,10 +80,9 @@ absorb_with_sha(State& state, const unsigned char* block, std::size_t count)
                 w[i] = _mm_shuffle_epi8(
                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(block) + i), big_endian);
             else
-                w[i] = _mm_sha256msg2_epu32(
-                    _mm_add_epi32(_mm_sha256msg1_epu32(w[i - 4], w[i - 3]),
-                                  _mm_alignr_epi8(w[i - 1], w[i - 2], 4)),
-                    w[i - 1]);
+                w[i] = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[i - 4], w[i - 3]),
+                                                          _mm_alignr_epi8(w[i - 1], w[i - 2], 4)),
+                                            w[i - 1]);
             const __m128i round = _mm_add_epi32(
                 w[i], _mm_load_si128(reinterpret_cast<const __m128i*>(kRound.data()) + i));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, round);
@@ -131,8 +130,14 @@ int digit(char c)
 
 std::string sha256(std::string_view bytes)
 {
-    State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    State state{0x6a09e667,
+                0xbb67ae85,
+                0x3c6ef372,
+                0xa54ff53a,
+                0x510e527f,
+                0x9b05688c,
+                0x1f83d9ab,
+                0x5be0cd19};
     std::string tail(bytes.substr(bytes.size() / 64 * 64));
     tail += '\x80';
     tail.resize((tail.size() + 8 + 63) / 64 * 64 - 8);

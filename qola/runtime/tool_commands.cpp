@@ -37,7 +37,8 @@ bool has_modules(const std::string& path)
     return !directories_in(path, std::string("/") + kIndexFile).empty();
 }
 
-std::string root_for(const Arguments& arguments, const Settings& settings, const std::string& program)
+std::string
+root_for(const Arguments& arguments, const Settings& settings, const std::string& program)
 {
     if(!arguments.root.empty())
         return absolute(arguments.root);
@@ -64,7 +65,8 @@ Rows selected(Tool& tool, bool all_by_default)
     if(selection.empty())
     {
         if(!all_by_default)
-            throw UsageError(tool.arguments.command + ": no kernel is selected; --all is all of them");
+            throw UsageError(tool.arguments.command +
+                             ": no kernel is selected; --all is all of them");
         selection.all = true;
     }
     Rows rows = rows_of(tool.modules(), selection);
@@ -96,9 +98,14 @@ std::string output_of(const Tool& tool, bool needed)
     return tool.arguments.output.empty() ? "" : absolute(tool.arguments.output);
 }
 
-Wanted wanted_of(const Selected& row, const std::string& bytes)
+/// A library on its way into a pack. What lies in a cache or pack is read again when it is written.
+Item packed(Tool& tool, const Selected& row, Library library)
 {
-    return {row.kernel->name, row.kernel->arch, key_in(bytes)};
+    const Wanted wanted{row.kernel->name, row.kernel->arch, key_in(library.bytes)};
+    const std::uint64_t size = library.bytes.size();
+    if(library.made && library.path.empty())
+        return {wanted, size, [bytes = std::move(library.bytes)] { return bytes; }};
+    return {wanted, size, [&tool, wanted] { return tool.store.find(wanted).bytes; }};
 }
 
 int build(Tool& tool)
@@ -106,15 +113,15 @@ int build(Tool& tool)
     const std::string output = output_of(tool, false);
     const Rows rows          = selected(tool, false);
     const std::size_t total  = rows.rows.size();
-    Entries entries(output.empty() ? 0 : total);
+    std::vector<Item> items(output.empty() ? 0 : total);
     std::atomic<std::size_t> next{0}, done{0};
     std::atomic<int> compiled{0}, cached{0}, failed{0};
     const auto work = [&] {
         for(std::size_t at; (at = next++) < total;)
         {
-            const Selected& row = rows.rows[at];
+            const Selected& row  = rows.rows[at];
             const Kernel& kernel = *row.kernel;
-            const auto start    = std::chrono::steady_clock::now();
+            const auto start     = std::chrono::steady_clock::now();
             const Request request{kernel.name,
                                   kernel.arch,
                                   kernel.code,
@@ -126,7 +133,8 @@ int build(Tool& tool)
                 Library library = tool.arguments.force ? tool.obtainer.compile_anew(request)
                                                        : tool.obtainer.obtain(request);
                 if(library.made && library.path.empty() && output.empty())
-                    throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but not kept");
+                    throw Problem(kernel.name + " for " + kernel.arch +
+                                  " was compiled, but not kept");
                 ++(library.made ? compiled : cached);
                 const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
                 if(library.made || tool.settings.verbose)
@@ -137,7 +145,7 @@ int build(Tool& tool)
                     ++done;
                 std::fflush(stdout);
                 if(!output.empty())
-                    entries[at] = {wanted_of(row, library.bytes), std::move(library.bytes)};
+                    items[at] = packed(tool, row, std::move(library));
             }
             catch(const std::exception& error)
             {
@@ -148,7 +156,8 @@ int build(Tool& tool)
         }
     };
     const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-    const std::size_t jobs    = tool.arguments.jobs > 0 ? static_cast<std::size_t>(tool.arguments.jobs) : processors;
+    const std::size_t jobs =
+        tool.arguments.jobs > 0 ? static_cast<std::size_t>(tool.arguments.jobs) : processors;
     std::vector<std::thread> threads;
     for(std::size_t at = 0; at < std::min(jobs, total); ++at)
         threads.emplace_back(work);
@@ -160,7 +169,7 @@ int build(Tool& tool)
     if(failed > 0 || !rows.missing.empty())
         return 1;
     if(!output.empty())
-        write_pack(output, entries);
+        write_pack(output, items);
     return 0;
 }
 
@@ -169,34 +178,35 @@ int export_pack(Tool& tool)
     const std::string output = output_of(tool, true);
     const bool all           = tool.arguments.selection.empty();
     const Rows rows          = selected(tool, true);
-    Entries entries;
+    std::vector<Item> items;
     std::size_t absent = 0;
     for(const Selected& row : rows.rows)
     {
         if(Library found = tool.find(row))
-            entries.emplace_back(wanted_of(row, found.bytes), std::move(found.bytes));
+            items.push_back(packed(tool, row, std::move(found)));
         else if(!all)
         {
             ++absent;
-            say(row.kernel->name + " " + row.kernel->arch + " is in no cache or pack; qola-kernels build makes it");
+            say(row.kernel->name + " " + row.kernel->arch +
+                " is in no cache or pack; qola-kernels build makes it");
         }
     }
     if(absent > 0 || !rows.missing.empty())
         return 1;
-    if(entries.empty())
+    if(items.empty())
     {
         say("there is no kernel to be exported; qola-kernels build makes them");
         return 1;
     }
-    write_pack(output, entries);
-    print(std::to_string(entries.size()) + " kernels written to " + output);
+    write_pack(output, items);
+    print(std::to_string(items.size()) + " kernels written to " + output);
     return 0;
 }
 
 /// Checks what lies below a directory; says each finding and returns their number.
 int verify_directory(const std::string& root)
 {
-    int findings      = 0;
+    int findings       = 0;
     const auto finding = [&](const std::string& text) {
         ++findings;
         print(text);
@@ -204,14 +214,14 @@ int verify_directory(const std::string& root)
     if(const std::string why = distrust_of_root(root); !why.empty())
         finding(why);
     std::set<std::string> directories;
-    for(const Item& item : items_in(root))
+    for(const Found& item : files_in(root))
     {
         if(directories.insert(item.name).second)
             if(const std::string why = distrust(root + "/" + item.name); !why.empty())
                 finding(why);
-        if(item.kind == Item::unknown)
+        if(item.kind == Found::unknown)
             finding(item.path + " is none of qola's");
-        if(item.kind != Item::entry)
+        if(item.kind != Found::entry)
             continue;
         if(const std::string why = distrust(item.path); !why.empty())
         {
@@ -292,7 +302,7 @@ std::set<std::string> current_paths(Tool& tool)
     return paths;
 }
 
-std::string path_below(const std::string& root, const Item& item)
+std::string path_below(const std::string& root, const Found& item)
 {
     return item.path.substr(root.size() + 1);
 }
@@ -303,20 +313,21 @@ int clean(Tool& tool)
     const Selection& selection = arguments.selection;
     const std::string& root    = tool.settings.cache;
     if(selection.empty() && !arguments.stalled)
-        throw UsageError("clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
+        throw UsageError(
+            "clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
     if(root.empty())
         throw UsageError("clean: there is no cache; set QOLA_CACHE");
     const std::set<std::string> current =
         arguments.stalled ? current_paths(tool) : std::set<std::string>{};
-    const auto items = items_in(root);
+    const auto items = files_in(root);
     int removed = 0, failed = 0;
     std::set<std::string> directories;
-    for(const Item& item : items)
+    for(const Found& item : items)
     {
         const bool is_selected = selection.has(item.name, item.arch) && !selection.empty();
-        const bool is_stalled  = arguments.stalled && (item.kind == Item::leftover ||
-                                                      current.count(path_below(root, item)) == 0);
-        if(item.kind == Item::unknown || item.kind == Item::lock || !(is_selected || is_stalled))
+        const bool is_stalled  = arguments.stalled && (item.kind == Found::leftover ||
+                                                       current.count(path_below(root, item)) == 0);
+        if(item.kind == Found::unknown || item.kind == Found::lock || !(is_selected || is_stalled))
             continue;
         const std::string entry = root + "/" + entry_path({item.name, item.arch, item.key});
         // Somebody compiles it: what is there now is theirs.
@@ -329,14 +340,14 @@ int clean(Tool& tool)
             say("cannot remove " + item.path);
             continue;
         }
-        removed += item.kind == Item::entry;
+        removed += item.kind == Found::entry;
     }
     // A waiting process notices that its lock file is gone.
-    for(const Item& item : items)
-        if(item.kind == Item::lock && !FileLock::is_held(item.path) &&
+    for(const Found& item : items)
+        if(item.kind == Found::lock && !FileLock::is_held(item.path) &&
            !is_file(root + "/" + entry_path({item.name, item.arch, item.key})))
             unlink(item.path.c_str());
-    for(const Item& item : items)
+    for(const Found& item : items)
         if(directories.insert(item.name).second)
             rmdir((root + "/" + item.name).c_str());
     print(std::to_string(removed) + " removed");
@@ -351,20 +362,22 @@ int cache(Tool& tool)
     std::set<std::string> names;
     std::uint64_t bytes = 0, count = 0;
     for(const std::string& root : tool.settings.caches)
-        for(const Item& item : items_in(root))
+        for(const Found& item : files_in(root))
         {
             const Selection& selection = arguments.selection;
             struct stat status;
-            if(item.kind != Item::entry || lstat(item.path.c_str(), &status) != 0 ||
+            if(item.kind != Found::entry || lstat(item.path.c_str(), &status) != 0 ||
                (arguments.current && current.count(path_below(root, item)) == 0) ||
-               !(selection.empty() && selection.archs.empty() ? true : selection.has(item.name, item.arch)))
+               !(selection.empty() && selection.archs.empty()
+                     ? true
+                     : selection.has(item.name, item.arch)))
                 continue;
             names.insert(item.name + " " + item.arch);
             ++count;
             bytes += static_cast<std::uint64_t>(status.st_size);
             if(!arguments.list_format)
-                print(item.name + " " + item.arch + "  " + std::to_string(status.st_size) + " bytes  " +
-                      item.path);
+                print(item.name + " " + item.arch + "  " + std::to_string(status.st_size) +
+                      " bytes  " + item.path);
         }
     const std::string list = join({names.begin(), names.end()}, "\n") + (names.empty() ? "" : "\n");
     if(arguments.list_format)
@@ -401,14 +414,14 @@ int pack(Tool& tool)
     if(arguments.index.empty() || !arguments.identity_of_index)
         throw UsageError("pack: expected --index and --identity-of-index");
     const Index index = index_of(read_file(arguments.index), arguments.index);
-    Entries entries;
+    std::vector<Item> items;
     std::set<long> rows;
     for(const std::string& operand : operands_of(arguments))
     {
         const std::size_t equals = operand.find('=');
         const auto row           = number(std::string_view(operand).substr(0, equals),
-                                0,
-                                static_cast<long>(index.kernels.size()) - 1);
+                                          0,
+                                          static_cast<long>(index.kernels.size()) - 1);
         if(equals == std::string::npos || !row)
             throw UsageError("pack: expected ROW=FILE.so with a row from 0 to " +
                              std::to_string(index.kernels.size() - 1) + ", found " + operand);
@@ -417,9 +430,12 @@ int pack(Tool& tool)
         const Kernel& kernel = index.kernels[static_cast<std::size_t>(*row)];
         const Wanted wanted{
             kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index.identity)};
-        entries.emplace_back(wanted, entry_of(read_file(operand.substr(equals + 1)), wanted.key));
+        const std::string file = operand.substr(equals + 1);
+        items.push_back({wanted, read_file(file).size() + kTrailerBytes, [file, wanted] {
+                             return entry_of(read_file(file), wanted.key);
+                         }});
     }
-    write_pack(output, entries);
+    write_pack(output, items);
     return 0;
 }
 
@@ -430,8 +446,9 @@ int identity(Tool& tool)
     const std::string& path = tool.arguments.operands.front();
     const std::string found = identity_in(read_file(path));
     if(found.empty())
-        throw Problem(path + " has no line that begins with qola_identity; it is to be identity.hip after "
-                             "preprocessing");
+        throw Problem(path +
+                      " has no line that begins with qola_identity; it is to be identity.hip after "
+                      "preprocessing");
     print(found);
     return 0;
 }
@@ -442,7 +459,8 @@ Tool::Tool(const Arguments& arguments, Settings given, const std::string& progra
     : arguments(arguments),
       settings(std::move(given)),
       root(root_for(arguments, settings, program)),
-      store(settings, root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
+      store(settings,
+            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
       obtainer(settings, store, {})
 {
 }
@@ -457,7 +475,8 @@ const std::vector<Sources>& Tool::modules()
     for(const std::string& path : directories_in(root, index))
         modules_.push_back({path, read_index(path)});
     if(modules_.empty())
-        throw UsageError("no directory below " + root + " has a " + kIndexFile + "; --root names another");
+        throw UsageError("no directory below " + root + " has a " + kIndexFile +
+                         "; --root names another");
     return modules_;
 }
 

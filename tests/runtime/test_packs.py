@@ -72,7 +72,7 @@ def cut_table(content: bytes) -> bytes:
 
 
 def cut_entries(content: bytes) -> bytes:
-    return content[:-1]
+    return content[:-20]
 
 
 def no_pack(content: bytes) -> bytes:
