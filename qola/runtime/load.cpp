@@ -39,6 +39,9 @@ const qola_kernel_function* load(const Library& library, const std::string& name
     const bool in_memory   = library.path.empty();
     const std::string path = in_memory ? memory_file(library.bytes, name) : library.path;
     void* handle           = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Removed since it was read, as `qola-kernels clean` does.
+    if(handle == nullptr && !is_file(path))
+        handle = dlopen(memory_file(library.bytes, name).c_str(), RTLD_NOW | RTLD_LOCAL);
     if(handle == nullptr)
     {
         const char* error = dlerror();

@@ -62,6 +62,28 @@ void publish(const std::string& bytes,
     flush_directory(directory_of(entry));
 }
 
+/// The lock of an entry, in the directory of its kernel. Throws Problem where the root is not to be
+/// trusted or cannot be written to.
+std::unique_ptr<FileLock>
+locked(const std::string& root, const Wanted& wanted, int wait, const std::string& what)
+{
+    const std::string path = root + "/" + entry_path(wanted) + ".lock";
+    for(int attempt = 1;; ++attempt)
+        try
+        {
+            prepare(root, wanted.name);
+            return std::make_unique<FileLock>(path, wait, [&](const std::string& owner) {
+                say("waiting for " + what + ", which " + owner + " compiles");
+            });
+        }
+        catch(const SystemError& error)
+        {
+            // `qola-kernels clean` removes directories that are empty.
+            if(error.code != ENOENT || attempt == 3)
+                throw;
+        }
+}
+
 Library not_kept(std::string bytes, const std::string& why)
 {
     say_once_of("not kept", "kernels compiled now are not kept: " + why);
@@ -172,22 +194,15 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     std::unique_ptr<FileLock> lock;
     try
     {
-        prepare(root, work.wanted.name);
+        lock = locked(root, work.wanted, settings_.wait, work.what);
+    }
+    catch(const LockBusy&)
+    {
+        throw;
     }
     catch(const Problem& problem)
     {
         return in_private(work, problem.what());
-    }
-    try
-    {
-        lock = std::make_unique<FileLock>(
-            entry + ".lock", settings_.wait, [&](const std::string& owner) {
-                say("waiting for " + work.what + ", which " + owner + " compiles");
-            });
-    }
-    catch(const SystemError& error)
-    {
-        return in_private(work, error.what());
     }
     // Whoever held the lock was to make just this.
     if(!anew)

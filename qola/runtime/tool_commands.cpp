@@ -307,6 +307,52 @@ std::string path_below(const std::string& root, const Found& item)
     return item.path.substr(root.size() + 1);
 }
 
+/// What lies in a cache of one key.
+struct Group
+{
+    std::vector<Found> files;
+    bool has_entry = false;
+};
+
+/// Removes files of one key that `is_wanted` says, unless they are being compiled; returns the
+/// number of entries among them. Throws Problem.
+int remove_files(const std::string& entry,
+                 const Group& group,
+                 const std::function<bool(const Found&)>& is_wanted)
+{
+    const std::string lock_path = entry + ".lock";
+    // Who waits for a lock file that is gone notices.
+    std::unique_ptr<FileLock> lock;
+    try
+    {
+        lock = std::make_unique<FileLock>(lock_path, 0, [](const std::string&) {});
+    }
+    catch(const LockBusy&)
+    {
+        // Somebody compiles it: what is there now is theirs.
+        return 0;
+    }
+    int removed    = 0;
+    bool has_entry = group.has_entry;
+    for(const Found& file : group.files)
+    {
+        if(file.kind == Found::lock || !is_wanted(file))
+            continue;
+        remove_tree(file.path);
+        struct stat status;
+        if(lstat(file.path.c_str(), &status) == 0)
+            throw Problem("cannot remove " + file.path);
+        if(file.kind == Found::entry)
+        {
+            ++removed;
+            has_entry = false;
+        }
+    }
+    if(!has_entry)
+        unlink(lock_path.c_str());
+    return removed;
+}
+
 int clean(Tool& tool)
 {
     const Arguments& arguments = tool.arguments;
@@ -319,37 +365,41 @@ int clean(Tool& tool)
         throw UsageError("clean: there is no cache; set QOLA_CACHE");
     const std::set<std::string> current =
         arguments.stalled ? current_paths(tool) : std::set<std::string>{};
-    const auto items = files_in(root);
-    int removed = 0, failed = 0;
+    const auto is_wanted = [&](const Found& file) {
+        return selection.has(file.name, file.arch) ||
+               (arguments.stalled &&
+                (file.kind == Found::leftover || current.count(path_below(root, file)) == 0));
+    };
+    std::map<std::string, Group> groups;
     std::set<std::string> directories;
-    for(const Found& item : items)
+    for(Found& file : files_in(root))
     {
-        const bool is_selected = selection.has(item.name, item.arch) && !selection.empty();
-        const bool is_stalled  = arguments.stalled && (item.kind == Found::leftover ||
-                                                       current.count(path_below(root, item)) == 0);
-        if(item.kind == Found::unknown || item.kind == Found::lock || !(is_selected || is_stalled))
+        directories.insert(root + "/" + file.name);
+        if(file.kind == Found::unknown)
             continue;
-        const std::string entry = root + "/" + entry_path({item.name, item.arch, item.key});
-        // Somebody compiles it: what is there now is theirs.
-        if(FileLock::is_held(entry + ".lock"))
+        Group& group = groups[root + "/" + entry_path({file.name, file.arch, file.key})];
+        group.has_entry |= file.kind == Found::entry;
+        group.files.push_back(std::move(file));
+    }
+    int removed = 0, failed = 0;
+    for(const auto& [entry, group] : groups)
+    {
+        const auto& files = group.files;
+        // The lock file of an entry that is gone is nothing but that.
+        if(group.has_entry && std::none_of(files.begin(), files.end(), is_wanted))
             continue;
-        remove_tree(item.path);
-        if(is_file(item.path) || is_directory(item.path))
+        try
+        {
+            removed += remove_files(entry, group, is_wanted);
+        }
+        catch(const Problem& problem)
         {
             ++failed;
-            say("cannot remove " + item.path);
-            continue;
+            say(problem.what());
         }
-        removed += item.kind == Found::entry;
     }
-    // A waiting process notices that its lock file is gone.
-    for(const Found& item : items)
-        if(item.kind == Found::lock && !FileLock::is_held(item.path) &&
-           !is_file(root + "/" + entry_path({item.name, item.arch, item.key})))
-            unlink(item.path.c_str());
-    for(const Found& item : items)
-        if(directories.insert(item.name).second)
-            rmdir((root + "/" + item.name).c_str());
+    for(const std::string& directory : directories)
+        rmdir(directory.c_str());
     print(std::to_string(removed) + " removed");
     return failed == 0 ? 0 : 1;
 }
