@@ -12,7 +12,8 @@
 namespace qola_runtime {
 namespace {
 
-std::string first_fault(const std::string& root, const Wanted& wanted, int fd, const std::string& path)
+std::string
+first_fault(const std::string& root, const Wanted& wanted, int fd, const std::string& path)
 {
     if(const std::string why = distrust_of_root(root); !why.empty())
         return why;
@@ -83,16 +84,17 @@ void prepare(const std::string& root, const std::string& name)
     const std::string directory = root + "/" + name;
     const Modes modes           = modes_below(root);
     if(mkdir(directory.c_str(), modes.directory) == 0)
+        // The umask has no say.
         chmod(directory.c_str(), modes.directory);
-    else if(!is_directory(directory))
-        throw SystemError("mkdir " + directory, errno);
+    else if(const int code = errno; !is_directory(directory))
+        throw SystemError("mkdir " + directory, code);
     if(const std::string why = distrust(directory); !why.empty())
         throw Problem(why);
 }
 
-Item item_of(const std::string& root, const std::string& name, const std::string& file)
+Found file_of_name(const std::string& root, const std::string& name, const std::string& file)
 {
-    Item item{Item::unknown, root + "/" + name + "/" + file, name, {}, {}};
+    Found item{Found::unknown, root + "/" + name + "/" + file, name, {}, {}};
     const std::size_t end  = file.find(".so");
     const std::size_t dash = file.rfind('-', end);
     if(end == std::string::npos || dash == std::string::npos || end - dash - 1 != 32)
@@ -101,17 +103,17 @@ Item item_of(const std::string& root, const std::string& name, const std::string
     item.key               = file.substr(dash + 1, 32);
     const std::string rest = file.substr(end + 3);
     if(rest.empty())
-        item.kind = Item::entry;
+        item.kind = Found::entry;
     else if(rest == ".lock")
-        item.kind = Item::lock;
+        item.kind = Found::lock;
     else if(starts_with(rest, ".tmp."))
-        item.kind = Item::leftover;
+        item.kind = Found::leftover;
     return item;
 }
 
-std::vector<Item> items_in(const std::string& root)
+std::vector<Found> files_in(const std::string& root)
 {
-    std::vector<Item> items;
+    std::vector<Found> items;
     for(const std::string& name : names_in(root))
     {
         struct stat status;
@@ -119,7 +121,7 @@ std::vector<Item> items_in(const std::string& root)
         if(lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
             continue;
         for(const std::string& file : names_in(directory))
-            items.push_back(item_of(root, name, file));
+            items.push_back(file_of_name(root, name, file));
     }
     return items;
 }

@@ -38,7 +38,7 @@ Modes modes_below(const std::string& root);
 void prepare(const std::string& root, const std::string& name);
 
 /// A file or directory below a root, as its name tells.
-struct Item
+struct Found
 {
     enum Kind
     {
@@ -55,10 +55,10 @@ struct Item
 };
 
 /// All that is below a root, sorted.
-std::vector<Item> items_in(const std::string& root);
+std::vector<Found> files_in(const std::string& root);
 
 /// What a file name in a kernel's directory tells.
-Item item_of(const std::string& root, const std::string& name, const std::string& file);
+Found file_of_name(const std::string& root, const std::string& name, const std::string& file);
 
 } // namespace qola_runtime
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kShownLines = 20;
 
-const std::vector<std::string>& flags_at(const std::map<std::string, std::vector<std::string>>& flags,
-                                         const std::string& name)
+const std::vector<std::string>&
+flags_at(const std::map<std::string, std::vector<std::string>>& flags, const std::string& name)
 {
     static const std::vector<std::string> none;
     const auto found = flags.find(name);
@@ -35,7 +35,8 @@ bool is_full(const std::string& directory, const std::string& log)
         return true;
     struct statvfs status;
     return statvfs(directory.c_str(), &status) == 0 &&
-           (status.f_bavail * status.f_frsize < (1u << 20) || (status.f_files > 0 && status.f_favail < 8));
+           (status.f_bavail * status.f_frsize < (1u << 20) ||
+            (status.f_files > 0 && status.f_favail < 8));
 }
 
 std::string log_in(const std::string& path)
@@ -70,8 +71,16 @@ std::vector<std::string> compile_command(const Compiler& compiler,
         for(const std::string& dir : headers->second.dirs)
             add({"-isystem", dir});
     // Whatever the driver would link by itself is named here: hipcc and clang++ differ in it.
-    add({"-include", kernel.source_path(), kernel.entry_path(), "-shared", "-no-hip-rt", "-fuse-ld=lld",
-         "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-Bsymbolic"});
+    add({"-include",
+         kernel.source_path(),
+         kernel.entry_path(),
+         "-shared",
+         "-no-hip-rt",
+         "-fuse-ld=lld",
+         "-Wl,--gc-sections",
+         "-Wl,-z,defs",
+         // Of the kernels of another AITER in the process, none takes the place of this.
+         "-Wl,-Bsymbolic"});
     if(!hip.empty())
         // The flags say that all inputs are HIP.
         add({"-x", "none", hip});
@@ -87,11 +96,12 @@ std::string compile(const Compile& compile, const std::string& directory)
 {
     const std::string what   = compile.kernel.name + " for " + compile.kernel.arch;
     const std::string output = directory + "/kernel.so", log = directory + "/log";
-    const Command command{compile_command(compile.compiler, compile.index, compile.kernel, compile.hip, output),
-                          compiler_environment(directory),
-                          compile.root,
-                          log,
-                          compile.timeout};
+    const Command command{
+        compile_command(compile.compiler, compile.index, compile.kernel, compile.hip, output),
+        compiler_environment(directory),
+        compile.root,
+        log,
+        compile.timeout};
     const auto start = std::chrono::steady_clock::now();
     bool slow        = false;
     Ended ended;
@@ -113,7 +123,8 @@ std::string compile(const Compile& compile, const std::string& directory)
         const std::string printed = log_in(log);
         throw CompileError("compiling " + what + " failed: " + ended.text(compile.timeout) +
                                "; the command is, in " + compile.root + ":\n" +
-                               join(command.arguments, " ") + "\n" + last_lines(printed, kShownLines),
+                               join(command.arguments, " ") + "\n" +
+                               last_lines(printed, kShownLines),
                            !ended.timed_out && is_full(directory, printed));
     }
     if(slow || compile.verbose)

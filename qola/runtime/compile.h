@@ -11,8 +11,8 @@
 
 namespace qola_runtime {
 
-/// The command that makes a kernel library, to be run in the root of the sources. `hip` is the path of
-/// HIP's runtime; where it is empty, it is looked for below `prefix`/lib.
+/// The command that makes a kernel library, to be run in the root of the sources. `hip` is the path
+/// of HIP's runtime; where it is empty, it is looked for below `prefix`/lib.
 std::vector<std::string> compile_command(const Compiler& compiler,
                                          const Index& index,
                                          const Kernel& kernel,

@@ -55,7 +55,8 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     const std::string output = directory.path + "/identity.txt";
     const std::string log    = directory.path + "/log";
     write_file(source, identity_source(), 0600);
-    Command run_it{command, compiler_environment(directory.path), directory.path, log, kIdentitySeconds};
+    Command run_it{
+        command, compiler_environment(directory.path), directory.path, log, kIdentitySeconds};
     for(const char* argument : {"-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o"})
         run_it.arguments.emplace_back(argument);
     run_it.arguments.push_back(output);

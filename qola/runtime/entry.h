@@ -1,4 +1,5 @@
-// An entry: a kernel library as it lies in a cache or a pack, with a trailer that names and guards it.
+// An entry: a kernel library as it lies in a cache or a pack, with a trailer that names and guards
+// it.
 #ifndef QOLA_RUNTIME_ENTRY_H
 #define QOLA_RUNTIME_ENTRY_H
 
@@ -28,8 +29,8 @@ constexpr std::size_t kTrailerBytes = 80;
 /// An entry: a kernel library's bytes and their trailer.
 std::string entry_of(std::string_view library, std::string_view key);
 
-/// What is wrong with an entry, as the end of a sentence that begins with its name; empty where it is
-/// whole. With an empty key any is right.
+/// What is wrong with an entry, as the end of a sentence that begins with its name; empty where it
+/// is whole. With an empty key any is right.
 std::string fault_of_entry(std::string_view bytes, std::string_view key);
 
 /// The key in the trailer of a whole entry.

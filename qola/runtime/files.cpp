@@ -104,6 +104,13 @@ void write_all(int fd, std::string_view bytes, const std::string& path)
 
 void write_file(const std::string& path, std::string_view bytes, mode_t mode)
 {
+    write_file_by(path, mode, [&](const auto& write) { write(bytes); });
+}
+
+void write_file_by(const std::string& path,
+                   mode_t mode,
+                   const std::function<void(const std::function<void(std::string_view)>&)>& fill)
+{
     static std::atomic<unsigned> count{0};
     const std::string temporary =
         path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
@@ -112,7 +119,7 @@ void write_file(const std::string& path, std::string_view bytes, mode_t mode)
         const Fd fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
         if(!fd)
             throw SystemError("create " + temporary, errno);
-        write_all(fd.get(), bytes, temporary);
+        fill([&](std::string_view bytes) { write_all(fd.get(), bytes, temporary); });
         // The umask has no say.
         fchmod(fd.get(), mode);
         flush(fd.get(), temporary);

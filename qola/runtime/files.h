@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,8 @@ class TemporaryDirectory
 /// Opens a file, always with O_CLOEXEC; an empty Fd and errno where that fails.
 Fd open_file(const std::string& path, int flags, mode_t mode = 0600);
 
-/// The bytes of an open file from an offset on; fewer than `size` where it ends. Throws SystemError.
+/// The bytes of an open file from an offset on; fewer than `size` where it ends. Throws
+/// SystemError.
 std::string read_at(int fd, std::uint64_t offset, std::size_t size, const std::string& path);
 
 /// All bytes of an open regular file. Throws SystemError.
@@ -60,6 +62,11 @@ void write_all(int fd, std::string_view bytes, const std::string& path);
 
 /// Writes a file that takes its name once it is whole and on the disk. Throws SystemError.
 void write_file(const std::string& path, std::string_view bytes, mode_t mode);
+
+/// The same, of what `fill` gives to the function that it is called with.
+void write_file_by(const std::string& path,
+                   mode_t mode,
+                   const std::function<void(const std::function<void(std::string_view)>&)>& fill);
 
 /// Flushes what was written to a file or directory. Throws SystemError.
 void flush(int fd, const std::string& path);

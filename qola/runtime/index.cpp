@@ -111,7 +111,8 @@ void check_sources(const std::string& root, const Index& index, const Kernel& ke
     const auto entry   = index.entries.find(kernel.entry);
     const auto headers = index.headers.find(kernel.headers);
     if(entry == index.entries.end())
-        throw Problem(root + "/" + kIndexFile + " has no entry " + kernel.entry + " of " + kernel.name);
+        throw Problem(root + "/" + kIndexFile + " has no entry " + kernel.entry + " of " +
+                      kernel.name);
     check_file(root, kernel.source_path(), kernel.source);
     check_file(root, kernel.entry_path(), entry->second);
     // A set without a directory and a file has no line.

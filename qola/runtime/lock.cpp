@@ -91,16 +91,17 @@ FileLock::FileLock(const std::string& path,
         }
         if(!is_busy(errno))
         {
-            say_once("no locks in " + directory_of(directory_of(path)) + " (" +
-                     SystemError("fcntl", errno).what() +
-                     "): processes may compile the same kernel at the same time");
+            say_once_of("no locks",
+                        "no locks in " + directory_of(directory_of(path)) + " (" +
+                            SystemError("fcntl", errno).what() +
+                            "): processes may compile the same kernel at the same time");
             fd_ = Fd();
             return;
         }
         const auto waited = Clock::now() - start;
         if(waited >= std::chrono::seconds(wait))
-            throw Problem("waited " + std::to_string(wait) + " s for " + path + ", held by " +
-                          owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT");
+            throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " +
+                           owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT");
         if(!said && waited >= std::chrono::seconds(2))
         {
             said = true;
@@ -119,17 +120,6 @@ FileLock::~FileLock()
     // Before it is closed: a child of another thread's fork may have the same open file.
     if(fd_)
         lock(fd_.get(), F_UNLCK);
-}
-
-bool FileLock::is_held(const std::string& path)
-{
-    const Fd fd = open_file(path, O_RDWR | O_NOFOLLOW);
-    if(!fd)
-        return false;
-    struct flock range = {};
-    range.l_type       = F_WRLCK;
-    range.l_whence     = SEEK_SET;
-    return fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
 } // namespace qola_runtime

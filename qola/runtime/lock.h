@@ -9,22 +9,29 @@
 
 namespace qola_runtime {
 
-/// Holds a lock file locked. It is a lock of the open file (F_OFD_SETLK): the kernel drops it when the
-/// owner dies, however it does; it keeps threads of one process apart, too; and file servers know it.
+/// Somebody else holds a lock for longer than one waits.
+class LockBusy : public Problem
+{
+    public:
+    using Problem::Problem;
+};
+
+/// Holds a lock file locked. It is a lock of the open file (F_OFD_SETLK): the kernel drops it when
+/// the owner dies, however it does; it keeps threads of one process apart, too; and file servers
+/// know it.
 class FileLock
 {
     public:
-    /// Waits for the lock at most `wait` seconds, and then throws Problem that names lock and owner.
-    /// `waiting` is called once with the owner, after two seconds. Throws SystemError where the file
-    /// cannot be made; where there is no locking, that is said once and nothing is held: a lock
-    /// spares work, it keeps nothing right.
-    FileLock(const std::string& path, int wait, const std::function<void(const std::string&)>& waiting);
+    /// Waits for the lock at most `wait` seconds, and then throws LockBusy that names lock and
+    /// owner. `waiting` is called once with the owner, after two seconds. Throws SystemError where
+    /// the file cannot be made; where there is no locking, that is said once and nothing is held: a
+    /// lock spares work, it keeps nothing right.
+    FileLock(const std::string& path,
+             int wait,
+             const std::function<void(const std::string&)>& waiting);
     ~FileLock();
     FileLock(const FileLock&)            = delete;
     FileLock& operator=(const FileLock&) = delete;
-
-    /// Whether some other owner holds a lock file.
-    static bool is_held(const std::string& path);
 
     private:
     Fd fd_;

@@ -25,12 +25,6 @@ struct Obtainer::Work
 
 namespace {
 
-bool is_place_s_fault(int code)
-{
-    return code == EROFS || code == EACCES || code == EPERM || code == ENOSPC || code == EDQUOT ||
-           code == EFBIG || code == ENOTDIR || code == ENAMETOOLONG || code == ENOENT;
-}
-
 /// Directory for one compile beside the entry that it makes.
 std::string make_work_directory(const std::string& entry)
 {
@@ -55,6 +49,47 @@ void remove_leftovers(const std::string& entry)
             remove_tree(directory + "/" + name);
 }
 
+/// Gives an entry its name, once it is whole and on the disk.
+void publish(const std::string& bytes,
+             const std::string& temporary,
+             const std::string& entry,
+             mode_t mode)
+{
+    write_file(temporary, bytes, mode);
+    if(read_file(temporary) != bytes)
+        throw SystemError("read back " + temporary, EIO);
+    move_over(temporary, entry);
+    flush_directory(directory_of(entry));
+}
+
+/// The lock of an entry, in the directory of its kernel. Throws Problem where the root is not to be
+/// trusted or cannot be written to.
+std::unique_ptr<FileLock>
+locked(const std::string& root, const Wanted& wanted, int wait, const std::string& what)
+{
+    const std::string path = root + "/" + entry_path(wanted) + ".lock";
+    for(int attempt = 1;; ++attempt)
+        try
+        {
+            prepare(root, wanted.name);
+            return std::make_unique<FileLock>(path, wait, [&](const std::string& owner) {
+                say("waiting for " + what + ", which " + owner + " compiles");
+            });
+        }
+        catch(const SystemError& error)
+        {
+            // `qola-kernels clean` removes directories that are empty.
+            if(error.code != ENOENT || attempt == 3)
+                throw;
+        }
+}
+
+Library not_kept(std::string bytes, const std::string& why)
+{
+    say_once_of("not kept", "kernels compiled now are not kept: " + why);
+    return {{}, std::move(bytes), "compiled, not kept", true};
+}
+
 /// Where the kernel would be, and the command that would put it there.
 std::string where_to_get(const Wanted& wanted)
 {
@@ -66,7 +101,10 @@ std::string where_to_get(const Wanted& wanted)
 } // namespace
 
 Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
-    : settings_(settings), store_(store), hip_(std::move(hip)), compilers_(settings)
+    : settings_(settings),
+      store_(store),
+      hip_(std::move(hip)),
+      compilers_(settings)
 {
 }
 
@@ -77,9 +115,10 @@ Library Obtainer::obtain(const Request& request)
     if(Library found = store_.find(wanted))
         return found;
     if(!settings_.compile)
-        throw Problem(request.name + " for " + request.arch +
-                      " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
-                      where_to_get(wanted));
+        throw Problem(
+            request.name + " for " + request.arch +
+            " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
+            where_to_get(wanted));
     return compiled(request, false);
 }
 
@@ -118,8 +157,8 @@ Library Obtainer::compiled(const Request& request, bool anew)
     }
 
     if(request.root.empty())
-        throw Problem(what + ": its sources are not there to be compiled, and " + where_to_get(built) +
-                      "; QOLA_ROOT names the directory that has them");
+        throw Problem(what + ": its sources are not there to be compiled, and " +
+                      where_to_get(built) + "; QOLA_ROOT names the directory that has them");
     try
     {
         const std::shared_ptr<const Index> index = index_of(request);
@@ -155,35 +194,32 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     std::unique_ptr<FileLock> lock;
     try
     {
-        prepare(root, work.wanted.name);
+        lock = locked(root, work.wanted, settings_.wait, work.what);
+    }
+    catch(const LockBusy&)
+    {
+        throw;
     }
     catch(const Problem& problem)
     {
         return in_private(work, problem.what());
-    }
-    try
-    {
-        lock = std::make_unique<FileLock>(
-            entry + ".lock", settings_.wait, [&](const std::string& owner) {
-                say("waiting for " + work.what + ", which " + owner + " compiles");
-            });
-    }
-    catch(const SystemError& error)
-    {
-        return in_private(work, error.what());
     }
     // Whoever held the lock was to make just this.
     if(!anew)
         if(Library found = store_.find(work.wanted))
             return found;
     remove_leftovers(entry);
+    std::string bytes;
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        const std::string bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
-        write_file(directory.path + "/entry.so", bytes, modes_below(root).file);
-        move_over(directory.path + "/entry.so", entry);
-        flush_directory(directory_of(entry));
+        bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
+        publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
+        // As the next process will find it.
+        Looked looked = look_up(root, work.wanted);
+        if(!looked.found)
+            throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
+        return {looked.path, std::move(looked.bytes), "compiled", true};
     }
     catch(const CompileError& error)
     {
@@ -193,24 +229,20 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     }
     catch(const SystemError& error)
     {
-        if(!is_place_s_fault(error.code))
-            throw;
-        return in_private(work, error.what());
+        if(bytes.empty())
+            return in_private(work, error.what());
+        return not_kept(std::move(bytes), error.what());
     }
-    Looked looked = look_up(root, work.wanted);
-    if(!looked.found)
-        return in_private(work, looked.fault.empty() ? entry + " was removed" : looked.fault);
-    return {looked.path, std::move(looked.bytes), "compiled", true};
 }
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
 {
-    say_once("kernels compiled now are not kept: " + why);
     std::string path = settings_.temporary + "/qola-XXXXXX";
     if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
+        throw Problem(std::string(SystemError("mkdtemp " + path, errno).what()) +
+                      ", and in the cache it cannot be either: " + why);
     const TemporaryDirectory directory(path);
-    return {{}, entry_of(compile(work.compile, path), work.wanted.key), "compiled, not kept", true};
+    return not_kept(entry_of(compile(work.compile, path), work.wanted.key), why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

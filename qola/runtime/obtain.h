@@ -32,7 +32,8 @@ class Obtainer
     /// `hip`: path of HIP's runtime to link to, or empty.
     Obtainer(const Settings& settings, Store& store, std::string hip);
 
-    /// Returns a kernel library. Throws Problem where it cannot be had: with all that is to be said.
+    /// Returns a kernel library. Throws Problem where it cannot be had: with all that is to be
+    /// said.
     Library obtain(const Request& request);
 
     /// Compiles a kernel although it may be there.

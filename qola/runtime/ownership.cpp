@@ -37,7 +37,8 @@ std::string distrust(const std::string& path, const struct stat& status, uid_t u
     if(S_ISLNK(status.st_mode))
         return path + " is a symbolic link; remove it";
     if(status.st_uid != user && status.st_uid != 0)
-        return path + " is another user's " + facts(status) + "; chown " + std::to_string(user) + " " + path;
+        return path + " is another user's " + facts(status) + "; chown " + std::to_string(user) +
+               " " + path;
     if((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return path + " is writable by others " + facts(status) + "; chmod go-w " + path;
     return {};

@@ -73,7 +73,8 @@ Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY 
                           number_at(row, 40, 8)};
         if(place.offset > size || place.size > size - place.offset)
             throw damaged(path,
-                          "the entry of " + place.name + " goes beyond its " + std::to_string(size) + " bytes");
+                          "the entry of " + place.name + " goes beyond its " +
+                              std::to_string(size) + " bytes");
         places_.emplace(hex_of_bytes(row.substr(0, 32)), place);
     }
 }
@@ -90,33 +91,42 @@ std::string Pack::find(const std::string& key) const
     return bytes;
 }
 
-std::string render_pack(const std::vector<std::pair<Wanted, std::string>>& entries)
+void write_pack_file(const std::string& path, const std::vector<Item>& items)
 {
-    std::map<std::string, const std::pair<Wanted, std::string>*> sorted;
-    for(const auto& entry : entries)
-        sorted.emplace(entry.first.key, &entry);
+    std::map<std::string, const Item*> sorted;
+    for(const Item& item : items)
+        sorted.emplace(item.wanted.key, &item);
     std::string labels;
-    for(const auto& [key, entry] : sorted)
-        labels += entry->first.name + "\t" + entry->first.arch + "\n";
+    for(const auto& [key, item] : sorted)
+        labels += item->wanted.name + "\t" + item->wanted.arch + "\n";
 
-    std::string pack(kMagic);
-    pack += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);
+    std::string table(kMagic);
+    table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);
     std::uint64_t offset =
         aligned(kHeaderBytes + sorted.size() * kRowBytes + labels.size() + kDigestBytes);
-    for(const auto& [key, entry] : sorted)
+    for(const auto& [key, item] : sorted)
     {
-        const std::uint64_t size = entry->second.size();
-        pack += bytes_of_hex(key) + number_bytes(offset, 8) + number_bytes(size, 8);
-        offset = aligned(offset + size);
+        table += bytes_of_hex(key) + number_bytes(offset, 8) + number_bytes(item->size, 8);
+        offset = aligned(offset + item->size);
     }
-    pack += labels;
-    pack += bytes_of_hex(sha256(pack));
-    for(const auto& [key, entry] : sorted)
-    {
-        pack.resize(aligned(pack.size()));
-        pack += entry->second;
-    }
-    return pack;
+    table += labels;
+    table += bytes_of_hex(sha256(table));
+
+    write_file_by(path, 0644, [&](const std::function<void(std::string_view)>& write) {
+        const auto write_aligned = [&](std::string_view bytes) {
+            write(bytes);
+            write(std::string(aligned(bytes.size()) - bytes.size(), '\0'));
+        };
+        write_aligned(table);
+        for(const auto& [key, item] : sorted)
+        {
+            const std::string bytes = item->read();
+            if(bytes.size() != item->size)
+                throw Problem(item->wanted.name + " for " + item->wanted.arch +
+                              " changed while it was packed");
+            write_aligned(bytes);
+        }
+    });
 }
 
 } // namespace qola_runtime

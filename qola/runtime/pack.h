@@ -14,6 +14,7 @@
 #include "files.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,8 +50,18 @@ class Pack
     std::map<std::string, Place> places_;
 };
 
-/// The bytes of a pack: the same for the same entries, in whatever order they come.
-std::string render_pack(const std::vector<std::pair<Wanted, std::string>>& entries);
+/// An entry on its way into a pack. A library has thousands: their bytes are not held, but read
+/// when their turn comes.
+struct Item
+{
+    Wanted wanted;
+    std::uint64_t size;
+    std::function<std::string()> read;
+};
+
+/// Writes a pack: the same bytes for the same entries, in whatever order they come. The file
+/// appears whole or not at all. Throws Problem.
+void write_pack_file(const std::string& path, const std::vector<Item>& items);
 
 } // namespace qola_runtime
 

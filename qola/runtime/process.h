@@ -29,9 +29,9 @@ struct Ended
     std::string text(int timeout) const;
 };
 
-/// Runs a program to its end, with all that it starts in a process group of its own, which is killed
-/// at the timeout and when this process dies. `slow` is called once, after two seconds. Throws
-/// SystemError where it cannot be started.
+/// Runs a program to its end, with all that it starts in a process group of its own, which is
+/// killed at the timeout and when this process dies. `slow` is called once, after two seconds.
+/// Throws SystemError where it cannot be started.
 Ended run(const Command& command, const std::function<void()>& slow = {});
 
 } // namespace qola_runtime

@@ -10,7 +10,8 @@
 namespace qola_runtime {
 
 SystemError::SystemError(const std::string& what, int code)
-    : Problem(what + ": " + std::strerror(code)), code(code)
+    : Problem(what + ": " + std::strerror(code)),
+      code(code)
 {
 }
 
@@ -26,14 +27,16 @@ void say(const std::string& text)
     }
 }
 
-void say_once(const std::string& text)
+void say_once(const std::string& text) { say_once_of(text, text); }
+
+void say_once_of(const std::string& kind, const std::string& text)
 {
     // Never freed: kernels may be asked for while the process ends.
     static std::mutex& mutex           = *new std::mutex;
     static std::set<std::string>& said = *new std::set<std::string>;
     {
         const std::lock_guard<std::mutex> lock(mutex);
-        if(!said.insert(text).second)
+        if(!said.insert(kind).second)
             return;
     }
     say(text);

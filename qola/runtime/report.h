@@ -7,8 +7,8 @@
 
 namespace qola_runtime {
 
-/// A kernel cannot be had, or a command cannot be carried out. The message is for people: what, where,
-/// and what to do.
+/// A kernel cannot be had, or a command cannot be carried out. The message is for people: what,
+/// where, and what to do.
 class Problem : public std::runtime_error
 {
     public:
@@ -29,6 +29,9 @@ void say(const std::string& text);
 
 /// The same, but each text once in a process.
 void say_once(const std::string& text);
+
+/// The same, but once in a process for all texts of a kind.
+void say_once_of(const std::string& kind, const std::string& text);
 
 } // namespace qola_runtime
 

@@ -31,7 +31,8 @@ std::string file_of(const void* address)
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// Directory of the module's sources beside the library; that of the link, then of what it leads to.
+/// Directory of the module's sources beside the library; that of the link, then of what it leads
+/// to.
 std::string root_beside()
 {
     const std::string library = absolute(file_of(reinterpret_cast<const void*>(&resolve)));
@@ -115,8 +116,8 @@ class Runtime
             loaded[row].store(slot.functions, std::memory_order_release);
             const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
             if(settings_.verbose)
-                say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin + ", " +
-                    duration(took.count()));
+                say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin +
+                    ", " + duration(took.count()));
         }
         catch(const std::exception& error)
         {
@@ -135,9 +136,8 @@ class Runtime
             const Fd fd = open_file(settings_.record, O_WRONLY | O_CREAT | O_APPEND, 0644);
             if(!fd)
                 throw SystemError("open " + settings_.record, errno);
-            write_all(fd.get(),
-                      std::string(wanted.name) + " " + wanted.arch + "\n",
-                      settings_.record);
+            write_all(
+                fd.get(), std::string(wanted.name) + " " + wanted.arch + "\n", settings_.record);
         }
         catch(const Problem& problem)
         {
@@ -173,9 +173,9 @@ void check(hipError_t error, const char* call)
 /// Arch of the current device, such as "gfx950". Its properties take the runtime a millisecond.
 std::string arch_of_current_device()
 {
-    static std::mutex& mutex                  = *new std::mutex;
+    static std::mutex& mutex                 = *new std::mutex;
     static std::map<int, std::string>& known = *new std::map<int, std::string>;
-    int device                                = 0;
+    int device                               = 0;
     check(hipGetDevice(&device), "hipGetDevice");
     const std::lock_guard<std::mutex> lock(mutex);
     std::string& arch = known[device];
@@ -195,8 +195,8 @@ unsigned row_for_current_device(unsigned row, unsigned count)
     for(unsigned at = row; at < row + count; ++at)
         if(arch == module.rows[at].arch)
             return at;
-    const std::string what = std::string(module.rows[row].name) + " is not there for " + arch +
-                             ", the current device";
+    const std::string what =
+        std::string(module.rows[row].name) + " is not there for " + arch + ", the current device";
     say_once(what);
     throw StatusError(QOLA_STATUS_NO_ARCH, what);
 }

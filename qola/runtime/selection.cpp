@@ -48,10 +48,12 @@ ListLine list_line(std::string_view line)
     if(words.empty())
         return {};
     if(words.size() > 2)
-        throw Problem("expected a kernel's name and perhaps an arch, found \"" + std::string(line) + "\"");
+        throw Problem("expected a kernel's name and perhaps an arch, found \"" + std::string(line) +
+                      "\"");
     const std::string file = base_name(words[0]);
     const std::size_t dot  = file.find('.');
-    const std::string stem = file.substr(0, dot), rest = dot == std::string::npos ? "" : file.substr(dot);
+    const std::string stem = file.substr(0, dot),
+                      rest = dot == std::string::npos ? "" : file.substr(dot);
     ListLine result{ListLine::kernel, stem, words.size() > 1 ? words[1] : ""};
     if(is_entry_stem(stem) && file != words[0])
     {

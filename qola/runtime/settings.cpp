@@ -43,12 +43,15 @@ class Reader
         if(const auto found = number(given, least, 1000000))
             value = static_cast<int>(*found);
         else
-            refuse(name, given, "a whole number of seconds from " + std::to_string(least) + " to 1000000");
+            refuse(name,
+                   given,
+                   "a whole number of seconds from " + std::to_string(least) + " to 1000000");
     }
 
     void refuse(const char* name, const std::string& value, const std::string& right)
     {
-        settings_.errors.push_back(std::string(name) + "=" + value + " is not right: expected " + right);
+        settings_.errors.push_back(std::string(name) + "=" + value + " is not right: expected " +
+                                   right);
     }
 
     private:
@@ -110,16 +113,17 @@ void read_places(Reader& reader, Settings& settings)
             settings.notes.push_back("CK_JIT_MANIFEST is deprecated, use QOLA_ROOT");
         }
         else
-            settings.notes.push_back("CK_JIT_MANIFEST=" + manifest +
-                                     " is ignored: qola has an index of its own, kernels.index; use QOLA_ROOT");
+            settings.notes.push_back(
+                "CK_JIT_MANIFEST=" + manifest +
+                " is ignored: qola has an index of its own, kernels.index; use QOLA_ROOT");
     }
 }
 
 void read_compilers(Reader& reader, Settings& settings)
 {
-    settings.path     = reader.text("PATH");
-    settings.rocm     = reader.text("ROCM_PATH");
-    settings.compiler = split(reader.text("QOLA_COMPILER"), " \t\n");
+    settings.path         = reader.text("PATH");
+    settings.rocm         = reader.text("ROCM_PATH");
+    settings.compiler     = split(reader.text("QOLA_COMPILER"), " \t\n");
     const std::string hip = reader.text("HIP_PATH");
     if(!settings.rocm.empty())
         settings.compilers.push_back(settings.rocm + "/llvm/bin/clang++");
@@ -152,8 +156,9 @@ Settings settings_of(const Variable& variable)
             reader.refuse("QOLA_VERBOSE", own, "0 or 1");
     }
     else // Any level of ck-jit's is all that there is here.
-        settings.verbose = number(reader.text("QOLA_VERBOSE", {"CK_JIT_VERBOSE"}), 0, 0) == std::nullopt &&
-                           !reader.text("CK_JIT_VERBOSE").empty();
+        settings.verbose =
+            number(reader.text("QOLA_VERBOSE", {"CK_JIT_VERBOSE"}), 0, 0) == std::nullopt &&
+            !reader.text("CK_JIT_VERBOSE").empty();
     settings.temporary = reader.text("TMPDIR");
     if(settings.temporary.empty())
         settings.temporary = "/tmp";
@@ -166,7 +171,8 @@ const Settings& settings()
         auto* found = new Settings(settings_of([](const char* name) { return std::getenv(name); }));
         // What is meant is the directory of now, whatever the process changes to later.
         const auto fix = [](std::string& path) { path = path.empty() ? path : absolute(path); };
-        for(std::string* path : {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})
+        for(std::string* path :
+            {&found->cache, &found->root, &found->module_root, &found->temporary, &found->record})
             fix(*path);
         for(auto* paths : {&found->caches, &found->packs})
             std::for_each(paths->begin(), paths->end(), fix);
@@ -182,7 +188,7 @@ std::vector<std::string> environment_of_child(const std::vector<std::string>& wi
     for(char** at = environ; at != nullptr && *at != nullptr; ++at)
     {
         const std::string line = *at;
-        const auto is_of       = [&](const std::string& name) { return starts_with(line, name + "="); };
+        const auto is_of = [&](const std::string& name) { return starts_with(line, name + "="); };
         const auto is_replaced = [&](const std::string& other) {
             return is_of(other.substr(0, other.find('=')));
         };

@@ -11,23 +11,23 @@ namespace qola_runtime {
 /// The environment, checked.
 struct Settings
 {
-    bool compile = true;               ///< QOLA_LAZY, NVTE_CK_JIT: whether a miss is compiled
-    std::string cache;                 ///< root that is written to; empty where there is none
-    std::vector<std::string> caches;   ///< QOLA_CACHE: roots that are read, `cache` among them
-    std::vector<std::string> packs;    ///< QOLA_PACKS: files and directories
-    std::string root;                  ///< QOLA_ROOT: has a directory of sources for each module
-    std::string module_root;           ///< CK_JIT_MANIFEST: a directory of sources, for any module
-    std::vector<std::string> compiler; ///< QOLA_COMPILER: program and first arguments
+    bool compile = true;                ///< QOLA_LAZY, NVTE_CK_JIT: whether a miss is compiled
+    std::string cache;                  ///< root that is written to; empty where there is none
+    std::vector<std::string> caches;    ///< QOLA_CACHE: roots that are read, `cache` among them
+    std::vector<std::string> packs;     ///< QOLA_PACKS: files and directories
+    std::string root;                   ///< QOLA_ROOT: has a directory of sources for each module
+    std::string module_root;            ///< CK_JIT_MANIFEST: a directory of sources, for any module
+    std::vector<std::string> compiler;  ///< QOLA_COMPILER: program and first arguments
     std::vector<std::string> compilers; ///< programs to look for where that is not set
-    std::string rocm;                  ///< ROCM_PATH
-    std::string path;                  ///< PATH
-    std::string temporary;             ///< TMPDIR, else /tmp
-    std::string record;                ///< QOLA_RECORD: file; empty for none
-    bool verbose        = false;       ///< QOLA_VERBOSE
-    int wait            = 900;         ///< QOLA_WAIT: seconds to wait for another process's compile
-    int compile_timeout = 1800;        ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
-    std::vector<std::string> errors;   ///< what is wrong, a line each: nothing else holds then
-    std::vector<std::string> notes;    ///< what is deprecated, a line each
+    std::string rocm;                   ///< ROCM_PATH
+    std::string path;                   ///< PATH
+    std::string temporary;              ///< TMPDIR, else /tmp
+    std::string record;                 ///< QOLA_RECORD: file; empty for none
+    bool verbose        = false;        ///< QOLA_VERBOSE
+    int wait            = 900;       ///< QOLA_WAIT: seconds to wait for another process's compile
+    int compile_timeout = 1800;      ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
+    std::vector<std::string> errors; ///< what is wrong, a line each: nothing else holds then
+    std::vector<std::string> notes;  ///< what is deprecated, a line each
 };
 
 /// Returns the value of a variable, null where it is not set.

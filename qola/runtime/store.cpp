@@ -18,7 +18,8 @@ Library found_in(const std::string& root, const Wanted& wanted, const std::strin
 } // namespace
 
 Store::Store(const Settings& settings, std::vector<std::string> beside)
-    : settings_(settings), beside_(std::move(beside))
+    : settings_(settings),
+      beside_(std::move(beside))
 {
 }
 

@@ -31,8 +31,8 @@ class Store
     /// `beside`: packs that come with the library, looked at last.
     Store(const Settings& settings, std::vector<std::string> beside);
 
-    /// Looks for a kernel; an empty library where there is none. What is damaged or not to be trusted
-    /// is said once and passed over.
+    /// Looks for a kernel; an empty library where there is none. What is damaged or not to be
+    /// trusted is said once and passed over.
     Library find(const Wanted& wanted);
 
     /// In the cache roots alone, or the packs alone.

@@ -258,8 +258,9 @@ Arguments arguments_of(const std::vector<std::string>& given)
                 throw UsageError("unknown option " + words.word);
             const Usage& usage = command->second;
             const bool known   = usage.selects && read_selection(arguments, option, words);
-            if(!known && (std::string(usage.options).find(" " + option + " ") == std::string::npos ||
-                          !read_option(arguments, option, words)))
+            if(!known &&
+               (std::string(usage.options).find(" " + option + " ") == std::string::npos ||
+                !read_option(arguments, option, words)))
                 throw UsageError(arguments.command + ": unknown option " + words.word);
             words.check();
         }

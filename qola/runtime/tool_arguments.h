@@ -35,7 +35,8 @@ struct Arguments
     std::vector<std::string> operands; ///< of verify, pack and identity
 };
 
-/// Reads a command line without the program's name. Lists are read, too. Throws UsageError, Problem.
+/// Reads a command line without the program's name. Lists are read, too. Throws UsageError,
+/// Problem.
 Arguments arguments_of(const std::vector<std::string>& words);
 
 /// How a command is used; of the program where that is empty or unknown.

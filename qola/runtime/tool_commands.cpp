@@ -38,7 +38,8 @@ bool has_modules(const std::string& path)
     return !directories_in(path, std::string("/") + kIndexFile).empty();
 }
 
-std::string root_for(const Arguments& arguments, const Settings& settings, const std::string& program)
+std::string
+root_for(const Arguments& arguments, const Settings& settings, const std::string& program)
 {
     if(!arguments.root.empty())
         return absolute(arguments.root);
@@ -65,7 +66,8 @@ Rows selected(Tool& tool, bool all_by_default)
     if(selection.empty())
     {
         if(!all_by_default)
-            throw UsageError(tool.arguments.command + ": no kernel is selected; --all is all of them");
+            throw UsageError(tool.arguments.command +
+                             ": no kernel is selected; --all is all of them");
         selection.all = true;
     }
     Rows rows = rows_of(tool.modules(), selection);
@@ -97,9 +99,14 @@ std::string output_of(const Tool& tool, bool needed)
     return tool.arguments.output.empty() ? "" : absolute(tool.arguments.output);
 }
 
-Wanted wanted_of(const Selected& row, const std::string& bytes)
+/// A library on its way into a pack. What lies in a cache or pack is read again when it is written.
+Item packed(Tool& tool, const Selected& row, Library library)
 {
-    return {row.kernel->name, row.kernel->arch, key_in(bytes)};
+    const Wanted wanted{row.kernel->name, row.kernel->arch, key_in(library.bytes)};
+    const std::uint64_t size = library.bytes.size();
+    if(library.made && library.path.empty())
+        return {wanted, size, [bytes = std::move(library.bytes)] { return bytes; }};
+    return {wanted, size, [&tool, wanted] { return tool.store.find(wanted).bytes; }};
 }
 
 int build(Tool& tool)
@@ -107,15 +114,15 @@ int build(Tool& tool)
     const std::string output = output_of(tool, false);
     const Rows rows          = selected(tool, false);
     const std::size_t total  = rows.rows.size();
-    Entries entries(output.empty() ? 0 : total);
+    std::vector<Item> items(output.empty() ? 0 : total);
     std::atomic<std::size_t> next{0}, done{0};
     std::atomic<int> compiled{0}, cached{0}, failed{0};
     const auto work = [&] {
         for(std::size_t at; (at = next++) < total;)
         {
-            const Selected& row = rows.rows[at];
+            const Selected& row  = rows.rows[at];
             const Kernel& kernel = *row.kernel;
-            const auto start    = std::chrono::steady_clock::now();
+            const auto start     = std::chrono::steady_clock::now();
             const Request request{kernel.name,
                                   kernel.arch,
                                   kernel.code,
@@ -127,7 +134,8 @@ int build(Tool& tool)
                 Library library = tool.arguments.force ? tool.obtainer.compile_anew(request)
                                                        : tool.obtainer.obtain(request);
                 if(library.made && library.path.empty() && output.empty())
-                    throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but not kept");
+                    throw Problem(kernel.name + " for " + kernel.arch +
+                                  " was compiled, but not kept");
                 ++(library.made ? compiled : cached);
                 const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
                 if(library.made || tool.settings.verbose)
@@ -138,7 +146,7 @@ int build(Tool& tool)
                     ++done;
                 std::fflush(stdout);
                 if(!output.empty())
-                    entries[at] = {wanted_of(row, library.bytes), std::move(library.bytes)};
+                    items[at] = packed(tool, row, std::move(library));
             }
             catch(const std::exception& error)
             {
@@ -149,7 +157,8 @@ int build(Tool& tool)
         }
     };
     const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-    const std::size_t jobs    = tool.arguments.jobs > 0 ? static_cast<std::size_t>(tool.arguments.jobs) : processors;
+    const std::size_t jobs =
+        tool.arguments.jobs > 0 ? static_cast<std::size_t>(tool.arguments.jobs) : processors;
     std::vector<std::thread> threads;
     for(std::size_t at = 0; at < std::min(jobs, total); ++at)
         threads.emplace_back(work);
@@ -161,7 +170,7 @@ int build(Tool& tool)
     if(failed > 0 || !rows.missing.empty())
         return 1;
     if(!output.empty())
-        write_pack(output, entries);
+        write_pack(output, items);
     return 0;
 }
 
@@ -170,34 +179,35 @@ int export_pack(Tool& tool)
     const std::string output = output_of(tool, true);
     const bool all           = tool.arguments.selection.empty();
     const Rows rows          = selected(tool, true);
-    Entries entries;
+    std::vector<Item> items;
     std::size_t absent = 0;
     for(const Selected& row : rows.rows)
     {
         if(Library found = tool.find(row))
-            entries.emplace_back(wanted_of(row, found.bytes), std::move(found.bytes));
+            items.push_back(packed(tool, row, std::move(found)));
         else if(!all)
         {
             ++absent;
-            say(row.kernel->name + " " + row.kernel->arch + " is in no cache or pack; qola-kernels build makes it");
+            say(row.kernel->name + " " + row.kernel->arch +
+                " is in no cache or pack; qola-kernels build makes it");
         }
     }
     if(absent > 0 || !rows.missing.empty())
         return 1;
-    if(entries.empty())
+    if(items.empty())
     {
         say("there is no kernel to be exported; qola-kernels build makes them");
         return 1;
     }
-    write_pack(output, entries);
-    print(std::to_string(entries.size()) + " kernels written to " + output);
+    write_pack(output, items);
+    print(std::to_string(items.size()) + " kernels written to " + output);
     return 0;
 }
 
 /// Checks what lies below a directory; says each finding and returns their number.
 int verify_directory(const std::string& root)
 {
-    int findings      = 0;
+    int findings       = 0;
     const auto finding = [&](const std::string& text) {
         ++findings;
         print(text);
@@ -205,14 +215,14 @@ int verify_directory(const std::string& root)
     if(const std::string why = distrust_of_root(root); !why.empty())
         finding(why);
     std::set<std::string> directories;
-    for(const Item& item : items_in(root))
+    for(const Found& item : files_in(root))
     {
         if(directories.insert(item.name).second)
             if(const std::string why = distrust(root + "/" + item.name); !why.empty())
                 finding(why);
-        if(item.kind == Item::unknown)
+        if(item.kind == Found::unknown)
             finding(item.path + " is none of qola's");
-        if(item.kind != Item::entry)
+        if(item.kind != Found::entry)
             continue;
         if(const std::string why = distrust(item.path); !why.empty())
         {
@@ -293,9 +303,55 @@ std::set<std::string> current_paths(Tool& tool)
     return paths;
 }
 
-std::string path_below(const std::string& root, const Item& item)
+std::string path_below(const std::string& root, const Found& item)
 {
     return item.path.substr(root.size() + 1);
+}
+
+/// What lies in a cache of one key.
+struct Group
+{
+    std::vector<Found> files;
+    bool has_entry = false;
+};
+
+/// Removes files of one key that `is_wanted` says, unless they are being compiled; returns the
+/// number of entries among them. Throws Problem.
+int remove_files(const std::string& entry,
+                 const Group& group,
+                 const std::function<bool(const Found&)>& is_wanted)
+{
+    const std::string lock_path = entry + ".lock";
+    // Who waits for a lock file that is gone notices.
+    std::unique_ptr<FileLock> lock;
+    try
+    {
+        lock = std::make_unique<FileLock>(lock_path, 0, [](const std::string&) {});
+    }
+    catch(const LockBusy&)
+    {
+        // Somebody compiles it: what is there now is theirs.
+        return 0;
+    }
+    int removed    = 0;
+    bool has_entry = group.has_entry;
+    for(const Found& file : group.files)
+    {
+        if(file.kind == Found::lock || !is_wanted(file))
+            continue;
+        remove_tree(file.path);
+        struct stat status;
+        if(lstat(file.path.c_str(), &status) == 0)
+            throw Problem("cannot remove " + file.path);
+        if(file.kind == Found::entry)
+        {
+            ++removed;
+            has_entry = false;
+        }
+    }
+    if(!has_entry)
+        unlink(lock_path.c_str());
+    return removed;
 }
 
 int clean(Tool& tool)
@@ -304,42 +360,47 @@ int clean(Tool& tool)
     const Selection& selection = arguments.selection;
     const std::string& root    = tool.settings.cache;
     if(selection.empty() && !arguments.stalled)
-        throw UsageError("clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
+        throw UsageError(
+            "clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
     if(root.empty())
         throw UsageError("clean: there is no cache; set QOLA_CACHE");
     const std::set<std::string> current =
         arguments.stalled ? current_paths(tool) : std::set<std::string>{};
-    const auto items = items_in(root);
-    int removed = 0, failed = 0;
+    const auto is_wanted = [&](const Found& file) {
+        return selection.has(file.name, file.arch) ||
+               (arguments.stalled &&
+                (file.kind == Found::leftover || current.count(path_below(root, file)) == 0));
+    };
+    std::map<std::string, Group> groups;
     std::set<std::string> directories;
-    for(const Item& item : items)
+    for(Found& file : files_in(root))
     {
-        const bool is_selected = selection.has(item.name, item.arch) && !selection.empty();
-        const bool is_stalled  = arguments.stalled && (item.kind == Item::leftover ||
-                                                      current.count(path_below(root, item)) == 0);
-        if(item.kind == Item::unknown || item.kind == Item::lock || !(is_selected || is_stalled))
+        directories.insert(root + "/" + file.name);
+        if(file.kind == Found::unknown)
             continue;
-        const std::string entry = root + "/" + entry_path({item.name, item.arch, item.key});
-        // Somebody compiles it: what is there now is theirs.
-        if(FileLock::is_held(entry + ".lock"))
+        Group& group = groups[root + "/" + entry_path({file.name, file.arch, file.key})];
+        group.has_entry |= file.kind == Found::entry;
+        group.files.push_back(std::move(file));
+    }
+    int removed = 0, failed = 0;
+    for(const auto& [entry, group] : groups)
+    {
+        const auto& files = group.files;
+        // The lock file of an entry that is gone is nothing but that.
+        if(group.has_entry && std::none_of(files.begin(), files.end(), is_wanted))
             continue;
-        remove_tree(item.path);
-        if(is_file(item.path) || is_directory(item.path))
+        try
+        {
+            removed += remove_files(entry, group, is_wanted);
+        }
+        catch(const Problem& problem)
         {
             ++failed;
-            say("cannot remove " + item.path);
-            continue;
+            say(problem.what());
         }
-        removed += item.kind == Item::entry;
     }
-    // A waiting process notices that its lock file is gone.
-    for(const Item& item : items)
-        if(item.kind == Item::lock && !FileLock::is_held(item.path) &&
-           !is_file(root + "/" + entry_path({item.name, item.arch, item.key})))
-            unlink(item.path.c_str());
-    for(const Item& item : items)
-        if(directories.insert(item.name).second)
-            rmdir((root + "/" + item.name).c_str());
+    for(const std::string& directory : directories)
+        rmdir(directory.c_str());
     print(std::to_string(removed) + " removed");
     return failed == 0 ? 0 : 1;
 }
@@ -352,20 +413,22 @@ int cache(Tool& tool)
     std::set<std::string> names;
     std::uint64_t bytes = 0, count = 0;
     for(const std::string& root : tool.settings.caches)
-        for(const Item& item : items_in(root))
+        for(const Found& item : files_in(root))
         {
             const Selection& selection = arguments.selection;
             struct stat status;
-            if(item.kind != Item::entry || lstat(item.path.c_str(), &status) != 0 ||
+            if(item.kind != Found::entry || lstat(item.path.c_str(), &status) != 0 ||
                (arguments.current && current.count(path_below(root, item)) == 0) ||
-               !(selection.empty() && selection.archs.empty() ? true : selection.has(item.name, item.arch)))
+               !(selection.empty() && selection.archs.empty()
+                     ? true
+                     : selection.has(item.name, item.arch)))
                 continue;
             names.insert(item.name + " " + item.arch);
             ++count;
             bytes += static_cast<std::uint64_t>(status.st_size);
             if(!arguments.list_format)
-                print(item.name + " " + item.arch + "  " + std::to_string(status.st_size) + " bytes  " +
-                      item.path);
+                print(item.name + " " + item.arch + "  " + std::to_string(status.st_size) +
+                      " bytes  " + item.path);
         }
     const std::string list = join({names.begin(), names.end()}, "\n") + (names.empty() ? "" : "\n");
     if(arguments.list_format)
@@ -410,7 +473,7 @@ int pack(Tool& tool)
     const Arguments& arguments = tool.arguments;
     const std::string output   = output_of(tool, true);
     std::optional<Index> index;
-    Entries entries;
+    std::vector<Item> items;
     std::set<std::string> named;
     for(const std::string& operand : operands_of(arguments))
     {
@@ -427,9 +490,12 @@ int pack(Tool& tool)
             kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index->identity)};
         if(!named.insert(wanted.key).second)
             throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
-        entries.emplace_back(wanted, entry_of(read_file(operand.substr(equals + 1)), wanted.key));
+        const std::string file = operand.substr(equals + 1);
+        items.push_back({wanted, read_file(file).size() + kTrailerBytes, [file, wanted] {
+                             return entry_of(read_file(file), wanted.key);
+                         }});
     }
-    write_pack(output, entries);
+    write_pack(output, items);
     return 0;
 }
 
@@ -440,8 +506,9 @@ int identity(Tool& tool)
     const std::string& path = tool.arguments.operands.front();
     const std::string found = identity_in(read_file(path));
     if(found.empty())
-        throw Problem(path + " has no line that begins with qola_identity; it is to be identity.hip after "
-                             "preprocessing");
+        throw Problem(path +
+                      " has no line that begins with qola_identity; it is to be identity.hip after "
+                      "preprocessing");
     print(found);
     return 0;
 }
@@ -452,7 +519,8 @@ Tool::Tool(const Arguments& arguments, Settings given, const std::string& progra
     : arguments(arguments),
       settings(std::move(given)),
       root(root_for(arguments, settings, program)),
-      store(settings, root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
+      store(settings,
+            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
       obtainer(settings, store, {})
 {
 }
@@ -467,7 +535,8 @@ const std::vector<Sources>& Tool::modules()
     for(const std::string& path : directories_in(root, index))
         modules_.push_back({path, read_index(path)});
     if(modules_.empty())
-        throw UsageError("no directory below " + root + " has a " + kIndexFile + "; --root names another");
+        throw UsageError("no directory below " + root + " has a " + kIndexFile +
+                         "; --root names another");
     return modules_;
 }
 

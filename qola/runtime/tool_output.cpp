@@ -1,29 +1,28 @@
 #include "tool_output.h"
 
 #include "files.h"
-#include "pack.h"
 #include "text.h"
 
 #include <unistd.h>
 
 namespace qola_runtime {
 
-void write_pack(const std::string& output, const Entries& entries)
+void write_pack(const std::string& output, const std::vector<Item>& items)
 {
     if(ends_with(output, ".qpack"))
     {
-        write_file(output, render_pack(entries), 0644);
+        write_pack_file(output, items);
         return;
     }
     std::vector<std::string> written;
     try
     {
-        for(const auto& [wanted, bytes] : entries)
+        for(const Item& item : items)
         {
-            const std::string path = output + "/" + entry_path(wanted);
+            const std::string path = output + "/" + entry_path(item.wanted);
             make_directories(directory_of(path), 0755);
             const bool is_new = !is_file(path);
-            write_file(path, bytes, 0644);
+            write_file(path, item.read(), 0644);
             if(is_new)
                 written.push_back(path);
         }

@@ -87,11 +87,7 @@ def consumer_test(name, bundle, library, directions, namespace = None, tests = [
         name = "test_" + program,
         size = "small",
         srcs = files + [
-            "assembly.py",
-            "predict.py",
-            "problem.py",
-            "run_consumer.py",
-            "table.py",
+            ":python",
             "//tests/fake_hip:python",
             "//tests/library:symbols",
             "//tests/python:pytest_main",

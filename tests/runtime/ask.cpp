@@ -36,7 +36,7 @@ void ask(const std::string& what, int times)
             const qola_kernel_function* functions = qola_lazy::functions(row, count);
             const std::chrono::duration<double, std::milli> took =
                 std::chrono::steady_clock::now() - start;
-            using Launch = int (*)();
+            using Launch       = int (*)();
             const char* launch = std::getenv("ASK_LAUNCH");
             const int value    = launch ? reinterpret_cast<Launch>(functions[0])() : 0;
             answer             = "ok " + std::to_string(took.count()) + " " + std::to_string(value);

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from qola.digest import sha256_of_text
 from qola.lazy.index import FILE, Headers, Index, Kernel, code_digests, render_index
+from tests.runtime.sdk import compiler_of
 
 ARCH = "gfx942"
 MODULE = "libtoy"
@@ -21,11 +22,13 @@ MODULE = "libtoy"
 SCALE, FILL, BROKEN = "toy_scale", "toy_fill", "toy_broken"
 """Kernel instances; the last does not compile."""
 
+# Of HIP just what a launch needs: <hip/hip_runtime.h> takes the compiler three seconds.
 _SOURCE = """\
-#include <hip/hip_runtime.h>
+#include <hip/hip_runtime_api.h>
 #include "{name}.h"
+extern "C" hipError_t __hipPushCallConfiguration(dim3, dim3, size_t, hipStream_t);
 namespace {{
-__global__ void kernel(float* data) {{ data[threadIdx.x] *= VALUE; }}
+__attribute__((global)) void kernel(float* data) {{ *data *= VALUE; }}
 }}
 int launch()
 {{
@@ -40,6 +43,8 @@ QOLA_KERNEL_BEGIN
 QOLA_KERNEL_FUNCTION(launch)
 QOLA_KERNEL_END
 """
+
+_FLAGS = ("-x", "hip", "-std=c++20", "-O1", "-nogpuinc", "-nogpulib")
 
 VALUES = {SCALE: 7, FILL: 9}
 """What each kernel's function returns when it was launched."""
@@ -66,17 +71,7 @@ class Tools:
     @property
     def compiler(self) -> list[str]:
         """The command of the SDK's compiler."""
-        sdk = self.sdk
-        return [
-            f"{sdk}/bin/clang++",
-            "-no-canonical-prefixes",
-            f"--sysroot={sdk}/sysroot",
-            "--start-no-unused-arguments",
-            f"--rocm-path={sdk}/rocm",
-            f"-L{sdk}/rocm/lib",
-            "--end-no-unused-arguments",
-            f"-resource-dir={sdk}/resource",
-        ]
+        return compiler_of(self.sdk)
 
 
 def tools() -> Tools:
@@ -141,7 +136,7 @@ class Toy:
             module=MODULE,
             root=f"../share/qola/toys/{MODULE}",
             identity=self.identity,
-            flags=("-x", "hip", "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden"),
+            flags=(*_FLAGS, "-fPIC", "-fvisibility=hidden"),
             arch_flags={"gfx950": ("-DFOR_950",)},
             package_flags={"toys": ("-DTOYS",)},
             headers={
@@ -167,6 +162,16 @@ class Toy:
         index = self.index
         pairs = zip(index.kernels, code_digests(index), strict=True)
         return {kernel.name: code for kernel, code in pairs if kernel.arch == self.archs[0]}
+
+    def entry(self, kernel: str, identity: str = "", arch: str = ARCH) -> Path:
+        """Where a kernel lies in the cache."""
+        key = self.key(kernel, identity)
+        return self.cache / kernel / f"{arch}-{key[:32]}.so"
+
+    def key(self, kernel: str, identity: str = "") -> str:
+        """A kernel's key for the first arch."""
+        parts = ("qola kernel key", self.codes()[kernel], self.archs[0], identity or self.identity)
+        return sha256_of_text("".join(f"{part}\n" for part in parts))
 
     def write(self) -> None:
         """Write sources, index, and the table of the program."""
@@ -199,13 +204,17 @@ class Toy:
 
     def compiler(self, before: str = "") -> str:
         """A compiler that logs its compiles of kernels, and does `before` (shell) for each."""
-        path = self.path / "clang++"
-        path.write_text(
+        text = (
             "#!/bin/bash\n"
             f'case " $* " in *" -shared "*) echo "$$ $*" >> {self.log}; {before or ":"};; esac\n'
             f'exec {shlex.join(self.tools.compiler)} "$@"\n'
         )
-        path.chmod(0o755)
+        path = self.path / f"compiler-{sha256_of_text(text)[:8]}"
+        if not path.exists():
+            # Never written to while somebody runs it.
+            path.with_suffix(".new").write_text(text)
+            path.with_suffix(".new").chmod(0o755)
+            path.with_suffix(".new").rename(path)
         return str(path)
 
     def environment(self, **settings: str) -> dict[str, str]:
@@ -230,12 +239,13 @@ class Toy:
         return [(k.name, k.arch) for k in self.index.kernels].index((kernel, arch))
 
     def start(
-        self, *kernels: str, threads: int = 1, times: int = 1, **settings: str
+        self, *kernels: str, threads: str = "1", times: str = "1", **settings: str
     ) -> subprocess.Popen[str]:
         """Start the program that asks for kernels."""
-        rows = [str(self.row(kernel)) for kernel in kernels]
         return subprocess.Popen(
-            [self.path / "lib/ask", str(threads), str(times), *rows],
+            self.command(
+                *(str(self.row(kernel)) for kernel in kernels), threads=threads, times=times
+            ),
             env=self.environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -243,9 +253,13 @@ class Toy:
             cwd="/",
         )
 
-    def ask(self, *kernels: str, threads: int = 1, times: int = 1, **settings: str) -> Answer:
+    def command(self, *rows: str, threads: str = "1", times: str = "1") -> list[str]:
+        """The program that asks, and what for."""
+        return [str(self.path / "lib/ask"), threads, times, *rows]
+
+    def ask(self, *kernels: str, **settings: str) -> Answer:
         """Ask for kernels and wait for the answer."""
-        return finish(self.start(*kernels, threads=threads, times=times, **settings))
+        return finish(self.start(*kernels, **settings))
 
     def tool(
         self, *arguments: str | Path, stdin: str = "", **settings: str

@@ -1,6 +1,6 @@
-// The table of kernels of `ask`, read from the file ASK_TABLE: a test makes many, and qola/lazy/index.py's
-// own is C++ to be compiled into a library. First line: name, root, identity and digest of the index,
-// between tabs; then name, arch and code of each kernel.
+// The table of kernels of `ask`, read from the file ASK_TABLE: a test makes many, and
+// qola/lazy/index.py's own is C++ to be compiled into a library. First line: name, root, identity
+// and digest of the index, between tabs; then name, arch and code of each kernel.
 #include "qola_lazy.h"
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ Module read()
 
 } // namespace
 
-const Module module = read();
+const Module module                                 = read();
 std::atomic<const qola_kernel_function*> loaded[64] = {};
 
 } // namespace qola_lazy

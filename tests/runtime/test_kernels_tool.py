@@ -1,0 +1,267 @@
+"""qola-kernels: each command, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.lazy import ARCH, BROKEN, FILL, SCALE, VALUES, Toy
+
+COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack", "identity")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(toy: Toy, command: str) -> None:
+    """Prevents: a command that cannot be learnt from the tool itself."""
+    result = toy.tool(command, "--help")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"usage: qola-kernels {command} ")
+    assert f"\n  {command} " in toy.tool("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "no command"),
+        (["frobnicate"], "unknown command frobnicate"),
+        (["--frobnicate", "list"], "unknown option --frobnicate"),
+        (["list", "--jobs", "2"], "list: unknown option --jobs"),
+        (["list", "--format", "json"], "--format: expected human or list, found json"),
+        (["list", "--format"], "--format needs a value"),
+        (["list", "--all=1"], "--all has no value, found 1"),
+        (["build"], "build: no kernel is selected"),
+        (["build", "--jobs", "0", "--all"], "--jobs: expected a number from 1 to 4096, found 0"),
+        (["export", SCALE], "export: --output is missing"),
+        (["clean"], "clean: nothing is selected"),
+        (["pack", "--output", "x.qpack", "a:b=c"], "pack: expected a kernels.index before a:b=c"),
+        (["identity"], "identity: expected one FILE"),
+        (["--root", "/nowhere", "list"], "no directory below /nowhere has a kernels.index"),
+    ],
+)
+def test_usage(toy: Toy, arguments: list[str], why: str) -> None:
+    """Prevents: a wrong command line that does something."""
+    result = toy.tool(*arguments)
+    assert result.returncode == 2
+    assert why in result.stderr
+    assert not toy.cache.exists()
+
+
+def test_list(warm: Toy) -> None:
+    """Prevents: a list that does not tell what is there, or hides a name that is not."""
+    result = warm.tool("list")
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == [
+        f"{SCALE} {ARCH}  cache {warm.entry(SCALE)}",
+        f"{FILL} {ARCH}  cache {warm.entry(FILL)}",
+        f"{BROKEN} {ARCH}  not there yet",
+    ]
+    result = warm.tool("list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
+    assert "there is no kernel toy_nobody below" in result.stderr
+    assert warm.tool("list", "--arch", "gfx950").stdout == ""
+
+
+def test_selection(toy: Toy) -> None:
+    """Prevents: a line of somebody's list that is misread, or taken for a kernel."""
+    digits = "0123456789abcdef0123456789abcdef"
+    lines = [
+        "# a comment",
+        "",
+        f"{SCALE}  # the first",
+        f"some/where/{SCALE}.cpp",
+        f"{SCALE}.so.01234567",
+        f"{SCALE}.so.x1Y2z3",
+        f"{FILL}/{ARCH}-{digits}.so",
+        f"{FILL}/{ARCH}-{digits}.so.tmp.12.0",
+    ]
+    result = toy.tool("list", "--format", "list", "--list", "-", stdin="\n".join(lines))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
+    assert "2 lines were names of temporary files" in result.stderr
+    (toy.path / "record").write_text(f"{SCALE} {ARCH}\n{FILL} gfx000\n")
+    result = toy.tool("list", "--format=blob-list", "--record", "record")
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [f"{SCALE} {ARCH}"]
+    assert f"there is no kernel {FILL} gfx000 below" in result.stderr
+    result = toy.tool("list", "--format", "list", "--blob", SCALE, "--blob-list", "-", stdin=FILL)
+    assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
+    result = toy.tool("list", "--list", "-", stdin="one two three")
+    assert result.returncode == 1
+    assert "-:1: expected a kernel's name and perhaps an arch" in result.stderr
+    assert toy.tool("list", "--list", "/nowhere").returncode == 1
+
+
+def test_build(toy: Toy) -> None:
+    """Prevents: a build that compiles what is there, or hides what failed."""
+    result = toy.tool("build", "--jobs", "2", SCALE, FILL)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "2 compiled, 0 cached, 0 failed"
+    assert toy.ask(SCALE, QOLA_LAZY="never").values == [str(VALUES[SCALE])]
+    result = toy.tool("build", SCALE, FILL, QOLA_LAZY="never")
+    assert result.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
+    assert toy.compiles() == 2
+    result = toy.tool("build", "--all")
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "0 compiled, 2 cached, 1 failed"
+    assert "this kernel is broken on purpose" in result.stderr
+    result = toy.tool("build", SCALE, "toy_nobody")
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "0 compiled, 1 cached, 0 failed, 1 unknown"
+    compiles = toy.compiles()
+    result = toy.tool("build", "--force", SCALE)
+    assert result.stdout.splitlines()[-1] == "1 compiled, 0 cached, 0 failed"
+    assert toy.compiles() == compiles + 1
+    assert toy.leftovers() == []
+
+
+def test_build_into_a_pack(toy: Toy) -> None:
+    """Prevents: a pack that lacks what was asked for."""
+    result = toy.tool("build", SCALE, FILL, "--output", "x.qpack")
+    assert result.returncode == 0, result.stderr
+    result = toy.tool("build", SCALE, BROKEN, "--output", "y.qpack")
+    assert result.returncode == 1
+    assert not (toy.path / "y.qpack").exists()
+    settings = {"QOLA_PACKS": f"{toy.path}/x.qpack", "QOLA_CACHE": "/proc/qola"}
+    assert toy.ask(SCALE, FILL, QOLA_LAZY="never", **settings).values == [
+        str(VALUES[SCALE]),
+        str(VALUES[FILL]),
+    ]
+
+
+def test_build_that_cannot_keep(toy: Toy) -> None:
+    """Prevents: a build that succeeds and leaves nothing."""
+    result = toy.tool("--cache-dir", "/proc/qola", "build", SCALE)
+    assert result.returncode == 1
+    assert "was compiled, but not kept" in result.stderr
+
+
+def test_export(warm: Toy) -> None:
+    """Prevents: a pack that is written although something is missing."""
+    for arguments, code in (
+        ([SCALE, BROKEN], 1),
+        ([SCALE, "toy_nobody"], 1),
+        (["--all"], 1),
+        ([SCALE], 0),
+        ([], 0),
+    ):
+        result = warm.tool("export", "--output", "x.qpack", *arguments)
+        assert result.returncode == code, result.stderr
+        assert (warm.path / "x.qpack").exists() == (code == 0)
+        (warm.path / "x.qpack").unlink(missing_ok=True)
+    assert warm.compiles() == 0
+    result = warm.tool("--cache-dir", "empty", "export", "--output", "x.qpack")
+    assert result.returncode == 1
+    assert list(warm.path.glob("x.qpack*")) == []
+
+
+def test_verify(warm: Toy) -> None:
+    """Prevents: damage that is found only when a kernel is asked for."""
+    clean = warm.tool("verify")
+    assert (clean.returncode, clean.stdout) == (0, "")
+    content = bytearray(warm.entry(SCALE).read_bytes())
+    content[100] ^= 1
+    warm.entry(SCALE).write_bytes(content)
+    warm.entry(FILL).rename(warm.cache / FILL / f"{ARCH}-{'0' * 32}.so")
+    (warm.cache / FILL / "notes.txt").write_text("")
+    (warm.cache / FILL).chmod(0o775)
+    result = warm.tool("verify")
+    assert result.returncode == 1
+    assert len(result.stdout.splitlines()) == 4
+    for finding in (
+        f"{warm.entry(SCALE)} is damaged",
+        f"{'0' * 32}.so has the key {warm.key(FILL)}, which is not that of its name",
+        "notes.txt is none of qola's",
+        f"{warm.cache / FILL} is writable by others (mode 0775",
+    ):
+        assert finding in result.stdout
+    assert warm.tool("verify", "/nowhere.qpack").returncode == 1
+
+
+def test_clean(warm: Toy) -> None:
+    """Prevents: a cache that only grows, or is emptied by mistake."""
+    result = warm.tool("clean", "--stalled")
+    assert (result.returncode, result.stdout) == (0, "0 removed\n")
+    leftover = Path(f"{warm.entry(SCALE)}.tmp.1.0")
+    leftover.mkdir()
+    stranger = warm.cache / "toy_gone" / f"{ARCH}-{'1' * 32}.so"
+    stranger.parent.mkdir()
+    stranger.write_bytes(warm.entry(FILL).read_bytes())
+    Path(f"{stranger}.lock").write_text("")
+    result = warm.tool("clean", "--stalled")
+    assert result.stdout == "1 removed\n"
+    assert warm.entry(SCALE).exists()
+    assert not leftover.exists()
+    assert not stranger.parent.exists()
+    result = warm.tool("clean", SCALE)
+    assert result.stdout == "1 removed\n"
+    assert not warm.entry(SCALE).parent.exists()
+    result = warm.tool("clean", "--all")
+    assert result.stdout == "1 removed\n"
+    assert list(warm.cache.iterdir()) == []
+
+
+def test_clean_stale_kernels(warm: Toy) -> None:
+    """Prevents: kernels of an older library that stay for good."""
+    stale = warm.entry(FILL)
+    warm.headers[FILL] = "#define VALUE 90\n"
+    warm.write()
+    assert warm.tool("cache", "--current", "--format", "list").stdout == f"{SCALE} {ARCH}\n"
+    assert warm.tool("clean", "--stalled").stdout == "1 removed\n"
+    assert not stale.exists()
+    assert warm.entry(SCALE).exists()
+
+
+def test_kernels_of_the_compiler_at_hand_are_current(warm: Toy) -> None:
+    """Prevents: kernels that were compiled here being taken for stale."""
+    own = warm.identity
+    warm.identity = "some other compiler"
+    warm.write()
+    assert warm.tool("clean", "--stalled").stdout == "0 removed\n"
+    assert f"{SCALE} {ARCH}  cache {warm.entry(SCALE, own)}" in warm.tool("list").stdout
+    assert warm.tool("clean", "--stalled", QOLA_COMPILER="false").stdout == "2 removed\n"
+
+
+def test_cache(warm: Toy) -> None:
+    """Prevents: a list of the cache that another machine cannot build from."""
+    result = warm.tool("cache")
+    assert result.returncode == 0
+    size = sum(path.stat().st_size for path in warm.entries())
+    assert result.stdout.splitlines()[-1] == f"2 kernels, {size} bytes"
+    listed = warm.tool("cache", "--format", "list", "--write-list", "list.txt")
+    assert listed.stdout.splitlines() == [f"{FILL} {ARCH}", f"{SCALE} {ARCH}"]
+    assert (warm.path / "list.txt").read_text() == listed.stdout
+    assert warm.tool("cache", "--write-blob-list", "old.txt").returncode == 0
+    assert (warm.path / "old.txt").read_text() == listed.stdout
+    built = warm.tool("build", "--list", "list.txt")
+    assert built.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
+
+
+def test_root(toy: Toy) -> None:
+    """Prevents: a tool that finds the sources of another bundle, or none."""
+    other = toy.path / "share/qola/others"
+    (other / "libother").mkdir(parents=True)
+    index = (toy.root / "kernels.index").read_text()
+    (other / "libother/kernels.index").write_text(index)
+    assert toy.tool("list").returncode == 2
+    assert toy.tool("list", QOLA_ROOT=str(other)).returncode == 0
+    assert toy.tool("--root", str(other), "list").returncode == 0
+    (other / "libother/kernels.index").write_text(
+        index.replace("qola-kernels\t1", "qola-kernels\t2")
+    )
+    result = toy.tool("--root", str(other), "list")
+    assert result.returncode == 1
+    assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
+
+
+def test_identity(toy: Toy) -> None:
+    """Prevents: an identity that differs by blanks or quotes between build and runtime."""
+    text = '\n# 1 "x"\nqola_identity "Clang 1.2  (x)"  7 2\t53 "abc" 2022\n'
+    (toy.path / "text").write_text(text)
+    result = toy.tool("identity", "text")
+    assert (result.returncode, result.stdout) == (0, "Clang 1.2 (x) 7 2 53 abc 2022\n")
+    (toy.path / "text").write_text("nothing\n")
+    assert toy.tool("identity", "text").returncode == 1
+    # What the runtime asks its compiler is what the build system asks its own.
+    assert "is not the one the library was built with" not in toy.ask(BROKEN).errors

@@ -1,0 +1,162 @@
+"""Packs of both forms: found, loaded, or passed over where they are damaged."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.lazy import ARCH, BROKEN, FILL, MODULE, SCALE, UNAVAILABLE, VALUES, Toy
+
+SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+
+
+@pytest.fixture
+def packed(warm: Toy) -> Toy:
+    """A module without a cache; its two kernels are in kernels.qpack and the directory pack."""
+    for output in ("kernels.qpack", "pack"):
+        result = warm.tool("export", "--output", output)
+        assert result.returncode == 0, result.stderr
+    shutil.rmtree(warm.cache)
+    return warm
+
+
+@pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
+def test_kernels_of_a_pack(packed: Toy, form: str) -> None:
+    """Prevents: a pack that is not read, or needs a compiler or a cache to be."""
+    settings = {"QOLA_PACKS": str(packed.path / form), "QOLA_VERBOSE": "1", "QOLA_LAZY": "never"}
+    answer = packed.ask(SCALE, FILL, BROKEN, threads="3", **settings)
+    assert sorted(answer.values) == sorted([SCALED, FILLED, UNAVAILABLE] * 3)
+    assert f"{SCALE} for {ARCH}: pack {packed.path / form}" in answer.errors
+    assert packed.compiles() == 0
+    assert not packed.cache.exists()
+
+
+@pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
+def test_pack_beside_the_library(packed: Toy, form: str) -> None:
+    """Prevents: a bundle whose packs have to be named to be found."""
+    packs = packed.root.parent / "packs"
+    if form == "pack":
+        (packed.path / form).rename(packs)
+    else:
+        packs.mkdir()
+        (packed.path / form).rename(packs / "any.qpack")
+    assert packed.ask(SCALE, FILL, QOLA_LAZY="never").values == [SCALED, FILLED]
+
+
+def test_packs_in_order(packed: Toy) -> None:
+    """Prevents: a pack that hides another one, or a missing one that ends the search."""
+    other = packed.path / "other"
+    (other / FILL).mkdir(parents=True)
+    shutil.move(packed.path / "pack" / FILL / packed.entry(FILL).name, other / FILL)
+    packs = f"{packed.path}/nowhere.qpack:{packed.path}/pack:{other}"
+    answer = packed.ask(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
+    assert answer.values == [SCALED, FILLED]
+    assert answer.errors == f"qola: QOLA_PACKS: there is no {packed.path}/nowhere.qpack\n"
+
+
+def test_same_bytes(packed: Toy) -> None:
+    """Prevents: packs that differ each time they are made."""
+    settings = {"QOLA_PACKS": str(packed.path / "pack")}
+    for names, output in (((SCALE, FILL), "a.qpack"), ((FILL, SCALE), "b.qpack")):
+        assert packed.tool("export", *names, "--output", output, **settings).returncode == 0
+    content = (packed.path / "kernels.qpack").read_bytes()
+    assert (packed.path / "a.qpack").read_bytes() == content
+    assert (packed.path / "b.qpack").read_bytes() == content
+
+
+def cut_table(content: bytes) -> bytes:
+    return content[:40]
+
+
+def cut_entries(content: bytes) -> bytes:
+    return content[:-20]
+
+
+def no_pack(content: bytes) -> bytes:
+    return b"PK" + content
+
+
+def empty(content: bytes) -> bytes:
+    return b""
+
+
+def flipped_table(content: bytes) -> bytes:
+    return content[:20] + bytes([content[20] ^ 1]) + content[21:]
+
+
+def huge_count(content: bytes) -> bytes:
+    return content[:8] + b"\xff" * 8 + content[16:]
+
+
+@pytest.mark.parametrize(
+    "damage", [cut_table, cut_entries, no_pack, empty, flipped_table, huge_count]
+)
+def test_damaged_pack(packed: Toy, damage: Callable[[bytes], bytes]) -> None:
+    """Prevents: a damaged pack that crashes a process, or costs it a kernel."""
+    pack = packed.path / "kernels.qpack"
+    pack.write_bytes(damage(pack.read_bytes()))
+    answer = packed.ask(SCALE, FILL, QOLA_PACKS=str(pack))
+    assert answer.values == [SCALED, FILLED]
+    assert packed.compiles() == 2
+    assert answer.errors.count(f"{pack} is no whole pack: ") == 1
+    verified = packed.tool("verify", pack)
+    assert verified.returncode == 1
+    assert f"{pack} is no whole pack: " in verified.stdout
+
+
+def test_damaged_entry_of_a_pack(packed: Toy) -> None:
+    """Prevents: a kernel whose bytes were damaged in the pack."""
+    pack = packed.path / "kernels.qpack"
+    content = bytearray(pack.read_bytes())
+    content[-2000] ^= 1
+    pack.write_bytes(content)
+    answer = packed.ask(SCALE, FILL, QOLA_PACKS=str(pack))
+    assert answer.values == [SCALED, FILLED]
+    assert packed.compiles() == 1
+    assert answer.errors.count(" is damaged: its bytes have the digest ") == 1
+
+
+@pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
+def test_writable_pack(packed: Toy, form: str) -> None:
+    """Prevents: kernels from a pack that anybody can write to."""
+    path = packed.path / form
+    path.chmod(0o777)
+    settings = {"QOLA_PACKS": str(path)}
+    never = packed.ask(SCALE, QOLA_LAZY="never", **settings)
+    assert never.values == [UNAVAILABLE]
+    assert f"{path} is writable by others (mode 0777, owner " in never.errors
+    assert packed.tool("verify", path).returncode == 1
+
+
+def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:
+    """Prevents: a pack of a build system's that the library does not find its kernels in."""
+    plain: dict[str, Path] = {}
+    for name in (SCALE, FILL):
+        plain[name] = tmp_path / f"{name}.so"
+        (entry,) = (packed.path / "pack" / name).glob("*.so")
+        plain[name].write_bytes(entry.read_bytes()[:-80])
+    index = str(packed.root / "kernels.index")
+    named = [index, *(f"{name}:{ARCH}={path}" for name, path in plain.items())]
+    (tmp_path / "named").write_text("".join(f"{operand}\n" for operand in named))
+    assert packed.tool("pack", "--output", "x.qpack", *named).returncode == 0
+    assert packed.tool("pack", "--output", "y", f"@{tmp_path}/named").returncode == 0
+    expected = (packed.path / "kernels.qpack").read_bytes()
+    assert (packed.path / "x.qpack").read_bytes() == expected
+    files = {
+        name: {path.relative_to(packed.path / name): path.read_bytes() for path in found}
+        for name in ("pack", "y")
+        for found in [list((packed.path / name).glob("*/*"))]
+    }
+    assert files["pack"] == files["y"]
+    for wrong, why in (
+        ([f"{SCALE}:gfx90a=x.so"], f"the index of {MODULE} has no {SCALE}:gfx90a"),
+        ([named[1], named[1]], "is given twice"),
+    ):
+        result = packed.tool("pack", "--output", "z.qpack", index, *wrong)
+        assert (result.returncode, why in result.stderr) == (2, True)
+    missing = f"{SCALE}:{ARCH}=/nowhere.so"
+    assert packed.tool("pack", "--output", "z.qpack", index, missing).returncode == 1
+    assert not (packed.path / "z.qpack").exists()
