@@ -1,4 +1,4 @@
-"""What the bundle rules run: ``build`` makes a bundle's directory, ``archive`` packs one."""
+"""What the bundle rules run: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
+from qola.bundle.wheel import write_wheel
 from qola.errors import QolaError
 
 
@@ -23,11 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     archiver.add_argument("--directory", required=True, type=Path, help="what to pack")
     archiver.add_argument("--prefix", required=True, help="the one directory in the tar file")
     archiver.add_argument("--output", required=True, type=Path, help="tar file to write")
+    wheel = commands.add_parser("wheel", help="pack a directory as a Python wheel")
+    wheel.add_argument("--directory", required=True, type=Path, help="what to pack")
+    wheel.add_argument("--output", required=True, type=Path, help="wheel to write, by its name")
     args = parser.parse_args(argv)
     if args.command == "archive":
         pack(args.directory, args.output, args.prefix)
         return 0
     try:
+        if args.command == "wheel":
+            write_wheel(args.directory, args.output)
+            return 0
         build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
     except QolaError as error:
         print(error, file=sys.stderr)

@@ -52,6 +52,7 @@ def consumer_program(name, bundle, namespace, directions):
     rocm_files(
         name = name + ".file",
         srcs = [name],
+        visibility = ["//tests:__subpackages__"],
     )
 
 def consumer_test(name, bundle, library, directions, namespace = None, tests = [], restricted = []):
@@ -81,6 +82,7 @@ def consumer_test(name, bundle, library, directions, namespace = None, tests = [
         name = program + ".plan",
         srcs = [library],
         output_group = "plan",
+        visibility = ["//tests:__subpackages__"],
     )
     files = ["test_consumer_table.py"] + tests
     py_test(

@@ -1,0 +1,120 @@
+"""Packs a bundle as a Python wheel, so that pip brings libraries to where Python finds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZIP_STORED, ZipInfo
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from wheel.wheelfile import WheelFile
+
+from qola import __version__
+from qola.errors import BundleError, Finding
+
+_INIT = '''\
+"""Libraries of AMD GPU attention kernels, a bundle of qola: see manifest.json beside this file."""
+
+from pathlib import Path
+
+__version__ = {version!r}
+
+
+def path() -> Path:
+    """Return the bundle's directory, which has lib/, include/ and manifest.json."""
+    return Path(__file__).resolve().parent
+'''
+_MAIN = '''\
+"""python -m {package} --path: prints the bundle's directory, for builds that link its libraries."""
+
+import argparse
+
+from {package} import __version__, path
+
+parser = argparse.ArgumentParser(prog="python -m {package}", description=__doc__)
+parser.add_argument("--path", action="store_true", help="print the directory; the default")
+parser.add_argument("--version", action="version", version=__version__)
+parser.parse_args()
+print(path())
+'''
+_METADATA = """\
+Metadata-Version: 2.1
+Name: {name}
+Version: {version}
+Summary: AMD GPU attention kernels as libraries, built by qola
+License: MIT
+Requires-Python: >=3.8
+"""
+_WHEEL = """\
+Wheel-Version: 1.0
+Generator: qola {qola}
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+#: A zip file's earliest time; a wheel states no other, so that its bytes depend on contents alone.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def write_wheel(directory: Path, output: Path) -> None:
+    """Write a bundle's directory as a wheel.
+
+    Stored, not compressed: deflate's bytes differ from one zlib to the next.
+
+    Args:
+        directory: the bundle; symlinks are followed.
+        output: the file to write. Its name says what the Python package and its version are, and
+            for which platform it is: qola_te-1.2.3-py3-none-linux_x86_64.whl.
+
+    Raises:
+        BundleError: the name is none that Python takes for a wheel's.
+    """
+    package, version, tag = _parts(output.name)
+    info = f"{package}-{version}.dist-info"
+    texts = {
+        f"{package}/__init__.py": _INIT.format(version=version),
+        f"{package}/__main__.py": _MAIN.format(package=package),
+        f"{info}/METADATA": _METADATA.format(name=canonicalize_name(package), version=version),
+        f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
+    }
+    with WheelFile(str(output), "w", ZIP_STORED) as wheel:
+        for name, path in _files(directory):
+            wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
+        for name, text in texts.items():
+            wheel.writestr(_entry(name), text)
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """Return package, version and tag of a wheel's file name."""
+    try:
+        parse_wheel_filename(name)
+        package, version, tag = name.removesuffix(".whl").split("-", 2)
+    except ValueError as error:
+        raise BundleError(
+            Finding(
+                name,
+                str(error),
+                "a wheel's name, such as qola_te-1.2.3-py3-none-linux_x86_64.whl: a package with "
+                "small letters, digits and _, and a version as Python writes it",
+                "set package and version of the qola_wheel",
+            )
+        ) from None
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", package):
+        raise BundleError(
+            Finding(name, f'the package "{package}"', "small letters, digits and _: qola_te")
+        )
+    return package, version, tag
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(directory).as_posix(), path
+
+
+def _entry(name: str) -> ZipInfo:
+    entry = ZipInfo(name, date_time=_TIME)
+    program = name.split("/")[1:2] == ["bin"] or name.endswith(".so")
+    entry.external_attr = (0o100755 if program else 0o100644) << 16
+    entry.compress_type = ZIP_STORED
+    return entry
