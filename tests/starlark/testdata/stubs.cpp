@@ -1,0 +1,1 @@
+// Stands for the kernel instances in the lazy library; never compiled.
