@@ -98,7 +98,7 @@ class BundleInputs:
         lists = {
             key: tuple(data.pop(key)) for key in ("archs", "headers", "configs", "license_files")
         }
-        lazy = data.pop("lazy")
+        lazy = data.pop("lazy", None)
         if lazy:
             lazy = LazyInput(**{**lazy, "packs": tuple(lazy["packs"])})
         return BundleInputs(**{**data, **lists, "libraries": libraries, "lazy": lazy})

@@ -59,12 +59,15 @@ def _run(ctx, info, unit, output, mnemonic, progress_message, arguments, executa
     return output
 
 def compile_device(ctx, info, unit):
-    """The device pass; returns the code object.
+    """The device pass.
 
     Args:
       ctx: context of the rule.
       info: HipPassInfo of the arch.
       unit: the hip_unit.
+
+    Returns:
+      File, the code object.
     """
     code_object = ctx.actions.declare_file("{}.{}.co".format(unit.cuid, info.arch))
     args = _command(ctx, info, unit)
@@ -81,7 +84,7 @@ def compile_device(ctx, info, unit):
     )
 
 def compile_host(ctx, info, unit, object, code_objects, host_pass, compress = False):
-    """The host pass, which embeds the code objects; returns the object.
+    """The host pass, which embeds the code objects.
 
     Args:
       ctx: context of the rule.
@@ -91,6 +94,9 @@ def compile_host(ctx, info, unit, object, code_objects, host_pass, compress = Fa
       code_objects: dict from arch to File.
       host_pass: executable File, host_pass.sh.
       compress: whether to compress the code objects.
+
+    Returns:
+      `object`.
     """
     bundle = ctx.actions.args()
     bundle.add(info.bundler)
@@ -120,7 +126,7 @@ def compile_host(ctx, info, unit, object, code_objects, host_pass, compress = Fa
     )
 
 def compile_whole(ctx, info, unit, object, compress = False):
-    """All passes in one command; returns the object.
+    """All passes in one command.
 
     Args:
       ctx: context of the rule.
@@ -128,6 +134,9 @@ def compile_whole(ctx, info, unit, object, compress = False):
       unit: the hip_unit.
       object: File to write.
       compress: whether to compress the code objects.
+
+    Returns:
+      `object`.
     """
     args = _command(ctx, info, unit)
     if compress:

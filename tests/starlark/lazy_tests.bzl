@@ -47,7 +47,7 @@ def _unknown_kernel_test_impl(ctx):
     env = analysistest.begin(ctx)
     for part in [
         "no such kernel instance",
-        "place:    //tests/starlark:pack_of_nothing: kernels",
+        "//tests/starlark:pack_of_nothing: kernels",
         "found:    kernel_unknown",
         "libmodule_kernels",
     ]:
