@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
-from qola.bundle.wheel import write_wheel
+from qola.bundle.wheel import EPOCH, write_wheel
 from qola.errors import QolaError
 
 
@@ -33,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         if args.command == "wheel":
+            # The library gives this time to the list of files that it adds.
+            os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
             write_wheel(args.directory, args.output)
             return 0
         build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)

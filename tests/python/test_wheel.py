@@ -1,0 +1,95 @@
+"""A bundle as a Python wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from wheel.wheelfile import WheelFile
+
+from qola.bundle.__main__ import main
+from qola.bundle.wheel import write_wheel
+from qola.errors import BundleError
+
+NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A directory with a file of each kind."""
+    path = tmp_path / "bundle"
+    for name in ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "manifest.json"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+    return path
+
+
+def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a build that cannot ask where libraries and headers are."""
+    write_wheel(bundle, tmp_path / NAME)
+    site = tmp_path / "site"
+    with WheelFile(str(tmp_path / NAME)) as wheel:
+        # Reading checks each file against RECORD.
+        wheel.extractall(site)
+    command = [sys.executable, "-m", "qola_ns"]
+    for arguments in ([], ["--path"]):
+        path = subprocess.run(
+            [*command, *arguments], cwd=site, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        assert path == str(site / "qola_ns")
+    assert (Path(path) / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
+    version = subprocess.run(
+        [*command, "--version"], cwd=site, capture_output=True, text=True, check=True
+    )
+    assert version.stdout == "1.2.3\n"
+
+
+def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a wheel that pip refuses, or a program in it that does not run."""
+    write_wheel(bundle, tmp_path / NAME)
+    with ZipFile(tmp_path / NAME) as wheel:
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in wheel.infolist()}
+        metadata = wheel.read("qola_ns-1.2.3.dist-info/METADATA").decode()
+        tags = wheel.read("qola_ns-1.2.3.dist-info/WHEEL").decode()
+    programs = {"qola_ns/bin/qola-kernels", "qola_ns/lib/ns_libmha_fwd.so"}
+    assert {name for name, mode in modes.items() if mode == 0o755} == programs
+    assert "Name: qola-ns\nVersion: 1.2.3\n" in metadata
+    assert "Root-Is-Purelib: false\nTag: py3-none-linux_x86_64\n" in tags
+    assert "qola_ns-1.2.3.dist-info/RECORD" in modes
+
+
+def test_the_same_bundle_gives_the_same_bytes(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a wheel whose digest depends on the time or the machine."""
+    (tmp_path / "again").mkdir()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1600000000")
+    command = ["wheel", "--directory", str(bundle), "--output"]
+    assert main([*command, str(tmp_path / NAME)]) == 0
+    (bundle / "include/a.h").touch()
+    monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
+    assert main([*command, str(tmp_path / "again" / NAME)]) == 0
+    assert (tmp_path / NAME).read_bytes() == (tmp_path / "again" / NAME).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("qola_ns-yesterday-py3-none-linux_x86_64.whl", "yesterday"),
+        ("qola-ns.tar", "qola-ns.tar"),
+        ("Qola_ns-1.0-py3-none-linux_x86_64.whl", 'the package "Qola_ns"'),
+    ],
+)
+def test_a_name_that_python_does_not_take(
+    name: str, why: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a wheel that is made and that pip then refuses."""
+    with pytest.raises(BundleError, match=why):
+        write_wheel(bundle, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    assert main(["wheel", "--directory", str(bundle), "--output", str(tmp_path / name)]) == 8
+    assert why in capsys.readouterr().err
