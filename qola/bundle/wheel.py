@@ -53,8 +53,8 @@ Root-Is-Purelib: false
 Tag: {tag}
 """
 EPOCH = 315532800
-"""A zip file's earliest time, 1980-01-01, in Unix seconds. A wheel states no other, so that its bytes
-depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPOCH to it."""
+"""A zip file's earliest time, 1980-01-01, in Unix seconds. A wheel states no other, so that its
+bytes depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPOCH to it."""
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 
