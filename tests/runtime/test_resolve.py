@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import re
 import resource
 import shutil
@@ -24,6 +25,7 @@ from tests.runtime.lazy import (
     SCALE,
     UNAVAILABLE,
     VALUES,
+    Answer,
     Toy,
     finish,
     kill,
@@ -124,6 +126,34 @@ def test_lock_removed_while_waiting(toy: Toy) -> None:
         assert finish(waiting).values == [SCALED]
     finally:
         kill(owner)
+
+
+def test_killed_and_cleaned(toy: Toy) -> None:
+    """Prevents: kernels that are lost where processes are killed and caches are emptied."""
+    choice = random.Random(1)
+    running: list[tuple[subprocess.Popen[str], float]] = []
+    answers: list[Answer] = []
+    end = time.monotonic() + 8
+    while running or time.monotonic() < end:
+        while len(running) < 6 and time.monotonic() < end:
+            killed_in = choice.choice([choice.random(), 1000.0])
+            running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
+        if choice.random() < 0.2:
+            assert toy.tool("clean", "--all").returncode == 0
+        for process, killed_at in list(running):
+            if process.poll() is not None:
+                answers.append(finish(process))
+            elif time.monotonic() > killed_at:
+                kill(process)
+            else:
+                continue
+            running.remove((process, killed_at))
+        time.sleep(0.02)
+    assert answers
+    assert {tuple(answer.values) for answer in answers} == {(SCALED, FILLED)}
+    wait_for(lambda: not processes_with(str(toy.path)))
+    verified = toy.tool("verify")
+    assert (verified.returncode, verified.stdout) == (0, "")
 
 
 def test_compile_timeout(toy: Toy) -> None:
