@@ -21,7 +21,9 @@ def main() -> int:
     if scratch := os.environ.get("TEST_TMPDIR"):
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")
-    return int(pytest.main(["-p", "no:cacheprovider", "-q", "-rs", "--strict-markers", *options, *files]))
+    return int(
+        pytest.main(["-p", "no:cacheprovider", "-q", "-rs", "--strict-markers", *options, *files])
+    )
 
 
 if __name__ == "__main__":
