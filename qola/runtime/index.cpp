@@ -79,6 +79,8 @@ class Parser
 void check_file(const std::string& root, const std::string& file, const std::string& expected)
 {
     const std::string path = root + "/" + file;
+    if(!is_file(path))
+        throw Problem(path + " is missing; install the library's sources again");
     if(const std::string found = sha256(read_file(path)); found != expected)
         throw Problem(path + " is not the file of the index: its digest is " + found +
                       ", expected " + expected + "; install the library's sources again");

@@ -1,8 +1,10 @@
 #include "load.h"
 
 #include "files.h"
+#include "settings.h"
 
 #include <cerrno>
+#include <cstdlib>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -21,32 +23,50 @@ std::string hint_for(const std::string& path)
     return {};
 }
 
-/// A file in memory. It stays open: glibc knows what it loaded by name, and would take what comes
-/// to have the same number for the same library.
+/// A file in memory; none where the system forbids them. It stays open: glibc knows what it loaded
+/// by name, and would take what comes to have the same number for the same library.
 std::string memory_file(const std::string& bytes, const std::string& name)
 {
-    Fd fd(memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC));
+    constexpr unsigned kExecutable = 0x10; // MFD_EXEC, of Linux 6.3
+    const std::string label        = name.substr(0, 200);
+    Fd fd(memfd_create(label.c_str(), MFD_CLOEXEC | kExecutable));
+    if(!fd && errno == EINVAL)
+        fd = Fd(memfd_create(label.c_str(), MFD_CLOEXEC));
     if(!fd)
-        throw SystemError("memfd_create", errno);
+        return {};
     write_all(fd.get(), bytes, "memory file of " + name);
     return "/proc/self/fd/" + std::to_string(fd.release());
+}
+
+/// Loads bytes, from memory or from a file that is there just for that.
+void* load_bytes(const std::string& bytes, const std::string& name)
+{
+    if(const std::string path = memory_file(bytes, name); !path.empty())
+        if(void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+            return handle;
+    std::string path = settings().temporary + "/qola-XXXXXX";
+    if(mkdtemp(&path[0]) == nullptr)
+        throw SystemError("mkdtemp " + path, errno);
+    const TemporaryDirectory directory(path);
+    write_file(path + "/kernel.so", bytes, 0600);
+    return dlopen((path + "/kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 } // namespace
 
 const qola_kernel_function* load(const Library& library, const std::string& name)
 {
-    const bool in_memory   = library.path.empty();
-    const std::string path = in_memory ? memory_file(library.bytes, name) : library.path;
-    void* handle           = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // Removed since it was read, as `qola-kernels clean` does.
-    if(handle == nullptr && !is_file(path))
-        handle = dlopen(memory_file(library.bytes, name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const bool in_memory = library.path.empty();
+    void* handle = in_memory ? nullptr : dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Or removed since it was read, as `qola-kernels clean` does.
+    if(in_memory || (handle == nullptr && !is_file(library.path)))
+        handle = load_bytes(library.bytes, name);
     if(handle == nullptr)
     {
         const char* error = dlerror();
-        throw Problem(name + " cannot be loaded (" + library.origin + "): " +
-                      (error ? error : "unknown error") + (in_memory ? "" : hint_for(path)));
+        throw Problem(name + " cannot be loaded (" + library.origin +
+                      "): " + (error ? error : "unknown error") +
+                      (in_memory ? "" : hint_for(library.path)));
     }
     const auto* table = static_cast<const qola_kernel_table*>(dlsym(handle, "qola_kernel"));
     if(table == nullptr)

@@ -207,7 +207,7 @@ class Toy:
         text = (
             "#!/bin/bash\n"
             f'case " $* " in *" -shared "*) echo "$$ $*" >> {self.log}; {before or ":"};; esac\n'
-            f'exec {shlex.join(self.tools.compiler)} "$@"\n'
+            f'exec {shlex.join(self.tools.compiler)} -isystem {self.tools.sdk}/rocm/include "$@"\n'
         )
         path = self.path / f"compiler-{sha256_of_text(text)[:8]}"
         if not path.exists():

@@ -18,8 +18,5 @@ def compiler_of(sdk: Path) -> list[str]:
         f"--rocm-path={sdk}/rocm",
         f"-L{sdk}/rocm/lib",
         "--end-no-unused-arguments",
-        # For kernels that do without HIP's device library, and so without the driver's own -I.
-        "-isystem",
-        f"{sdk}/rocm/include",
         f"-resource-dir={sdk}/resource",
     ]

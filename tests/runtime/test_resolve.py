@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import re
 import resource
 import shutil
@@ -24,10 +25,12 @@ from tests.runtime.lazy import (
     SCALE,
     UNAVAILABLE,
     VALUES,
+    Answer,
     Toy,
     finish,
     kill,
     processes_with,
+    run,
 )
 
 SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
@@ -126,6 +129,34 @@ def test_lock_removed_while_waiting(toy: Toy) -> None:
         kill(owner)
 
 
+def test_killed_and_cleaned(toy: Toy) -> None:
+    """Prevents: kernels that are lost where processes are killed and caches are emptied."""
+    choice = random.Random(1)
+    running: list[tuple[subprocess.Popen[str], float]] = []
+    answers: list[Answer] = []
+    end = time.monotonic() + 8
+    while running or time.monotonic() < end:
+        while len(running) < 6 and time.monotonic() < end:
+            killed_in = choice.choice([choice.random(), 1000.0])
+            running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
+        if choice.random() < 0.2:
+            assert toy.tool("clean", "--all").returncode == 0
+        for process, killed_at in list(running):
+            if process.poll() is not None:
+                answers.append(finish(process))
+            elif time.monotonic() > killed_at:
+                kill(process)
+            else:
+                continue
+            running.remove((process, killed_at))
+        time.sleep(0.02)
+    assert answers
+    assert {tuple(answer.values) for answer in answers} == {(SCALED, FILLED)}
+    wait_for(lambda: not processes_with(str(toy.path)))
+    verified = toy.tool("verify")
+    assert (verified.returncode, verified.stdout) == (0, "")
+
+
 def test_compile_timeout(toy: Toy) -> None:
     """Prevents: a compiler that hangs and takes the process with it."""
     slow = toy.compiler("sleep 1234.5 & wait")
@@ -180,6 +211,64 @@ def test_environment_of_the_compiler(toy: Toy) -> None:
     assert preload == ""
     assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
     assert directory == str(toy.root)
+
+
+def preloaded(toy: Toy, source: str) -> str:
+    """A library that takes the place of a function of the C library's."""
+    (toy.path / "shim.c").write_text(source)
+    shim = str(toy.path / "shim.so")
+    options = ["-x", "c", "-shared", "-fPIC", "-fuse-ld=lld", "-o", shim]
+    run([*toy.tools.compiler, *options, str(toy.path / "shim.c")])
+    return shim
+
+
+def test_without_locks(toy: Toy) -> None:
+    """Prevents: a file system without locks on which no kernel can be had."""
+    shim = preloaded(
+        toy,
+        """\
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    long value = va_arg(rest, long);
+    va_end(rest);
+    if(command >= 36 && command <= 38)
+        return errno = ENOLCK, -1;
+    return syscall(SYS_fcntl, fd, command, value);
+}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+""",
+    )
+    running = [toy.start(SCALE, FILL, LD_PRELOAD=shim) for _ in range(3)]
+    answers = [finish(process) for process in running]
+    assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
+    assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
+    assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
+    assert toy.tool("verify").returncode == 0
+
+
+def test_without_memory_files(toy: Toy) -> None:
+    """Prevents: a system that forbids memory files and so gets no kernel of a pack."""
+    shim = preloaded(
+        toy,
+        """\
+#include <errno.h>
+int memfd_create(const char* name, unsigned flags)
+{
+    (void)name;
+    (void)flags;
+    return errno = EACCES, -1;
+}
+""",
+    )
+    answer = toy.ask(SCALE, FILL, LD_PRELOAD=shim, QOLA_CACHE="/proc/qola")
+    assert answer.values == [SCALED, FILLED]
+    assert toy.leftovers() == []
 
 
 def put(path: Path, content: bytes) -> None:
