@@ -63,6 +63,23 @@ def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
     assert "external/" not in text
 
 
+def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
+    """Prevents: lazy libraries, packs or wheels that only qola's own repository can have."""
+    consumer.run("build", "--nobuild", "//:left_wheel")
+    consumer.run("build", "--output_groups=root", "//:left_libmha_fwd_lazy")
+    root = consumer.workspace / "bazel-bin/share/qola/left/libmha_fwd"
+    rows = [line.split("\t") for line in (root / "kernels.index").read_text().splitlines()]
+    kernels = [row for row in rows if row[0] == "kernel"]
+    assert 1 <= len(kernels) <= 4
+    for _, name, arch, package, *_ in kernels:
+        assert arch == "gfx950"
+        assert (root / f"src/{package}/{name}.cpp").is_file()
+    for row in rows:
+        if row[0] == "header":
+            assert (root / row[2]).is_file()
+    assert "external/" not in (root / "kernels.index").read_text()
+
+
 def test_another_repository_compiles_nothing(
     consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
