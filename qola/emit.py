@@ -90,6 +90,9 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                     "bundle_files": _string(":bundle_files"),
                     **_code_objects(plan["archs"], module, aiter),
                     "copts": _list(module["copts"], 4),
+                    "dispatch": _inline(
+                        sorted({s["name"] for s in module["sources"] if s["role"] == "dispatch"})
+                    ),
                     "entry_source": _string(_ENTRY_LABEL.format(entry=module["entry_source"])),
                     "export_list": _string(f"{name}.exports"),
                     "file": _string(module["library"]),

@@ -11,6 +11,13 @@ DEBUG_FLAGS = select({
     "//conditions:default": [],
 })
 
+# For sources without device code: half of the compile is spared.
+HOST_ONLY = [
+    "--offload-host-only",
+    # Half of AITER's flags are for device code.
+    "-Wno-unused-command-line-argument",
+]
+
 _COMPRESS_FLAGS = select({
     Label("//rules/private:compress_enabled"): ["--offload-compress"],
     "//conditions:default": [],

@@ -2,16 +2,10 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
+load(":hip_library.bzl", "HOST_ONLY")
 load(":kernel_libraries.bzl", "kernel_libraries")
 load(":lazy_sources.bzl", "lazy_sources")
 load(":linked_module.bzl", "linked_module")
-
-# Of the device a lazy library has nothing but the code of assembly kernels.
-_HOST_ONLY = [
-    "--offload-host-only",
-    # Half of AITER's flags are for device code.
-    "-Wno-unused-command-line-argument",
-]
 
 def _host_library(name, srcs, **kwargs):
     cc_library(
@@ -61,13 +55,13 @@ def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan,
     _host_library(
         name = lazy + ".table",
         srcs = [lazy + ".sources"],
-        copts = _HOST_ONLY,
+        copts = HOST_ONLY,
         deps = [Label("//qola/runtime:lazy")],
     )
     _host_library(
         name = lazy + ".stubs",
         srcs = stubs,
-        copts = _HOST_ONLY + copts,
+        copts = HOST_ONLY + copts,
         deps = kernel_headers + [Label("//qola/runtime:lazy")],
     )
     linked_module(

@@ -4,7 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":archs.bzl", "by_archs")
 load(":embedded_code_objects.bzl", "embedded_code_objects")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":hip_library.bzl", "hip_library")
+load(":hip_library.bzl", "HOST_ONLY", "hip_library")
 load(":lazy_library.bzl", "lazy_library")
 load(":linked_module.bzl", "linked_module")
 
@@ -12,7 +12,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, stubs = [], kernel_headers = [], place = "", tree = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], place = "", tree = None):
     """Declares a module's shared library, and its lazy form.
 
     Expands to a hip_library per source and set of archs, embedded_code_objects
@@ -39,6 +39,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         (v3) kernels serve in this manifest; None without such kernels.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
+      dispatch: names of those sources that are generated dispatch, which has no
+        device code.
       stubs: C++ files that stand for the kernel instances in the lazy library.
       kernel_headers: labels of header_sets with what the kernel instances
         include.
@@ -63,7 +65,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 name = _source_target(name, archs, on, source),
                 src = src,
                 archs = on,
-                copts = copts,
+                copts = copts + (HOST_ONLY if source in dispatch else []),
                 fixed_archs = True,
                 deps = own_deps,
             )

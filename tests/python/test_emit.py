@@ -12,6 +12,8 @@ import pytest
 from qola import __version__, emit
 from qola.schema import SUPPORTED_ARCHS
 
+BOTH = ["gfx942", "gfx950"]
+
 PLAN: dict[str, Any] = {
     "name": "small",
     "namespace": "ns",
@@ -52,10 +54,20 @@ PLAN: dict[str, Any] = {
                 {"key": "hsa/gfx950/a.co", "file": "csrc/a.co", "arch": "gfx950"},
             ],
             "sources": [
-                {"name": "api", "file": "m/dispatch/api.cpp", "archs": ["gfx942", "gfx950"]},
-                {"name": "api", "file": "m/dispatch_gfx942/api.cpp", "archs": ["gfx942"]},
-                {"name": "api", "file": "m/dispatch_gfx950/api.cpp", "archs": ["gfx950"]},
-                {"name": "own", "file": "m/sources/own.cpp", "archs": []},
+                {"name": "api", "role": "dispatch", "file": "m/dispatch/api.cpp", "archs": BOTH},
+                {
+                    "name": "api",
+                    "role": "dispatch",
+                    "file": "m/dispatch_gfx942/api.cpp",
+                    "archs": ["gfx942"],
+                },
+                {
+                    "name": "api",
+                    "role": "dispatch",
+                    "file": "m/dispatch_gfx950/api.cpp",
+                    "archs": ["gfx950"],
+                },
+                {"name": "own", "role": "entry", "file": "m/sources/own.cpp", "archs": []},
             ],
             "stubs": [{"name": "fwd", "file": "m/stubs/fwd.cpp"}],
         }
@@ -112,6 +124,7 @@ module_library(
         }},
     }},
     copts = [],
+    dispatch = ["api"],
     entry_source = "@qola//qola/cpp_itfs:mha_fwd.cpp",
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
