@@ -25,8 +25,8 @@ flags_at(const std::map<std::string, std::vector<std::string>>& flags, const std
     return found == flags.end() ? none : found->second;
 }
 
-/// What is wrong with the directory of a compile that failed; empty for nothing. The log of a compile
-/// whose files did not fit may be empty.
+/// What is wrong with the directory of a compile that failed; empty for nothing. The log of one whose
+/// files did not fit may be empty.
 std::string fault_of_place(const std::string& directory, const std::string& log)
 {
     if(!is_directory(directory))
