@@ -80,8 +80,6 @@ class Tools:
             f"--rocm-path={sdk}/rocm",
             f"-L{sdk}/rocm/lib",
             "--end-no-unused-arguments",
-            "-isystem",
-            f"{sdk}/rocm/include",
             f"-resource-dir={sdk}/resource",
         ]
 
