@@ -25,18 +25,24 @@ flags_at(const std::map<std::string, std::vector<std::string>>& flags, const std
     return found == flags.end() ? none : found->second;
 }
 
-/// Whether a compile failed because its files did not fit. The log of one that did may be empty.
-bool is_full(const std::string& directory, const std::string& log)
+/// What is wrong with the directory of a compile that failed; empty for nothing. The log of one whose
+/// files did not fit may be empty.
+std::string fault_of_place(const std::string& directory, const std::string& log)
 {
+    if(!is_directory(directory))
+        return directory + " was removed during the compile";
+    const std::string full = "no room for the compile in " + directory;
     for(const int code : {ENOSPC, EDQUOT, EFBIG, EROFS})
         if(log.find(std::strerror(code)) != std::string::npos)
-            return true;
+            return full;
     if(log.find(strsignal(SIGXFSZ)) != std::string::npos)
-        return true;
+        return full;
     struct statvfs status;
-    return statvfs(directory.c_str(), &status) == 0 &&
-           (status.f_bavail * status.f_frsize < (1u << 20) ||
-            (status.f_files > 0 && status.f_favail < 8));
+    if(statvfs(directory.c_str(), &status) == 0 &&
+       (status.f_bavail * status.f_frsize < (1u << 20) ||
+        (status.f_files > 0 && status.f_favail < 8)))
+        return full;
+    return {};
 }
 
 std::string log_in(const std::string& path)
@@ -115,7 +121,7 @@ std::string compile(const Compile& compile, const std::string& directory)
     catch(const SystemError& error)
     {
         throw CompileError("compiling " + what + ": " + error.what(),
-                           error.code == ENOSPC || error.code == EDQUOT || error.code == EROFS);
+                           fault_of_place(directory, error.what()));
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if(!ended.well())
@@ -125,7 +131,7 @@ std::string compile(const Compile& compile, const std::string& directory)
                                "; the command is, in " + compile.root + ":\n" +
                                join(command.arguments, " ") + "\n" +
                                last_lines(printed, kShownLines),
-                           !ended.timed_out && is_full(directory, printed));
+                           ended.timed_out ? std::string{} : fault_of_place(directory, printed));
     }
     if(slow || compile.verbose)
         say("compiled " + what + " in " + duration(took.count()));
@@ -135,7 +141,8 @@ std::string compile(const Compile& compile, const std::string& directory)
     }
     catch(const SystemError& error)
     {
-        throw CompileError("compiling " + what + ": " + error.what(), false);
+        throw CompileError("compiling " + what + ": " + error.what(),
+                           fault_of_place(directory, {}));
     }
 }
 

@@ -19,12 +19,13 @@ std::vector<std::string> compile_command(const Compiler& compiler,
                                          const std::string& hip,
                                          const std::string& output);
 
-/// A compile failed. `no_space`: for want of room, so that another place may do.
+/// A compile failed. `place`: what is wrong with the directory it was done in, so that another may do;
+/// empty where that is not to blame.
 class CompileError : public Problem
 {
     public:
-    CompileError(const std::string& what, bool no_space) : Problem(what), no_space(no_space) {}
-    const bool no_space;
+    CompileError(const std::string& what, const std::string& place) : Problem(what), place(place) {}
+    const std::string place;
 };
 
 /// A compile to be done.

@@ -72,13 +72,17 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     return identity;
 }
 
-/// The installation that a program .../llvm/bin/clang++ or .../bin/hipcc is of.
+/// The installation of ROCm that a program is of: PREFIX/bin/hipcc, PREFIX/llvm/bin/clang++ or, where
+/// the links lead, PREFIX/lib/llvm/bin/clang++.
 std::string prefix_of(const std::string& program, const Settings& settings)
 {
     if(!settings.rocm.empty())
         return settings.rocm;
-    const std::string above = directory_of(directory_of(real_path(program)));
-    return ends_with(above, "/llvm") ? directory_of(above) : above;
+    std::string prefix = directory_of(directory_of(real_path(program)));
+    for(const char* part : {"/llvm", "/lib"})
+        if(ends_with(prefix, part))
+            prefix = directory_of(prefix);
+    return prefix;
 }
 
 } // namespace

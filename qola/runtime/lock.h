@@ -33,6 +33,9 @@ class FileLock
     FileLock(const FileLock&)            = delete;
     FileLock& operator=(const FileLock&) = delete;
 
+    /// Whether the lock is held; false where there is no locking.
+    bool held() const { return static_cast<bool>(fd_); }
+
     private:
     Fd fd_;
 };

@@ -3,14 +3,13 @@
 #include "compile.h"
 #include "files.h"
 #include "lock.h"
-#include "ownership.h"
-#include "sha256.h"
+#include "text.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <tuple>
 
+#include <signal.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -40,13 +39,22 @@ std::string make_work_directory(const std::string& entry)
     }
 }
 
-/// Removes what compiles of this key left behind; the caller holds its lock.
+/// Removes what compiles of this key left behind; the caller holds its lock. Should somebody have
+/// removed the lock file of a compile that goes on, that one is spared.
 void remove_leftovers(const std::string& entry)
 {
     const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
     for(const std::string& name : names_in(directory))
-        if(name.compare(0, start.size(), start) == 0)
+    {
+        if(!starts_with(name, start))
+            continue;
+        const auto owner = number(
+            name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
+        const bool lives = owner && *owner != getpid() &&
+                           (kill(static_cast<pid_t>(*owner), 0) == 0 || errno == EPERM);
+        if(!lives)
             remove_tree(directory + "/" + name);
+    }
 }
 
 /// Gives an entry its name, once it is whole and on the disk.
@@ -208,7 +216,8 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     if(!anew)
         if(Library found = store_.find(work.wanted))
             return found;
-    remove_leftovers(entry);
+    if(lock->held())
+        remove_leftovers(entry);
     std::string bytes;
     try
     {
@@ -223,9 +232,9 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     }
     catch(const CompileError& error)
     {
-        if(!error.no_space)
+        if(error.place.empty())
             throw;
-        return in_private(work, "no room for the compile in " + root);
+        return in_private(work, error.place);
     }
     catch(const SystemError& error)
     {

@@ -138,6 +138,8 @@ void read_compilers(Reader& reader, Settings& settings)
             settings.compilers.push_back(directory + "/" + name);
 }
 
+bool is_none(const std::string& level) { return level.empty() || level == "0"; }
+
 } // namespace
 
 Settings settings_of(const Variable& variable)
@@ -156,9 +158,7 @@ Settings settings_of(const Variable& variable)
             reader.refuse("QOLA_VERBOSE", own, "0 or 1");
     }
     else // Any level of ck-jit's is all that there is here.
-        settings.verbose =
-            number(reader.text("QOLA_VERBOSE", {"CK_JIT_VERBOSE"}), 0, 0) == std::nullopt &&
-            !reader.text("CK_JIT_VERBOSE").empty();
+        settings.verbose = !is_none(reader.text("QOLA_VERBOSE", {"CK_JIT_VERBOSE"}));
     settings.temporary = reader.text("TMPDIR");
     if(settings.temporary.empty())
         settings.temporary = "/tmp";

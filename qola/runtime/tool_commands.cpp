@@ -339,6 +339,9 @@ int remove_files(const std::string& entry,
     {
         if(file.kind == Found::lock || !is_wanted(file))
             continue;
+        // Without locks it may be of a compile that goes on.
+        if(file.kind == Found::leftover && !lock->held())
+            continue;
         remove_tree(file.path);
         struct stat status;
         if(lstat(file.path.c_str(), &status) == 0)

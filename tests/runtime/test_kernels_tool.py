@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,24 @@ def test_build(toy: Toy) -> None:
     assert result.stdout.splitlines()[-1] == "1 compiled, 0 cached, 0 failed"
     assert toy.compiles() == compiles + 1
     assert toy.leftovers() == []
+
+
+@pytest.mark.parametrize("program", ["bin/hipcc", "llvm/bin/clang++", "bin/amdclang++"])
+def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
+    """Prevents: a tool that does not find the HIP runtime of the compiler it found."""
+    rocm = toy.path / "rocm"
+    (rocm / "lib/llvm/bin").mkdir(parents=True)
+    (rocm / "bin").mkdir()
+    # As ROCm is laid out.
+    (rocm / "llvm").symlink_to("lib/llvm")
+    (rocm / "bin/amdclang++").symlink_to("../lib/llvm/bin/clang++")
+    shutil.copy(toy.compiler(), rocm / "lib/llvm/bin/clang++")
+    shutil.copy(toy.compiler(), rocm / "bin/hipcc")
+    result = toy.tool("build", BROKEN, QOLA_COMPILER=str(rocm / program))
+    assert result.returncode == 1
+    assert f" -L{rocm}/lib -lamdhip64 " in result.stderr
+    result = toy.tool("build", BROKEN, QOLA_COMPILER=str(rocm / program), ROCM_PATH="/other")
+    assert " -L/other/lib -lamdhip64 " in result.stderr
 
 
 def test_build_into_a_pack(toy: Toy) -> None:

@@ -1,0 +1,179 @@
+"""Processes and threads that want the same kernels, and some that are killed."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.runtime.lazy import (
+    ARCH,
+    FILL,
+    SCALE,
+    UNAVAILABLE,
+    VALUES,
+    Answer,
+    Toy,
+    finish,
+    kill,
+    preloaded,
+    processes_with,
+    wait_for,
+)
+
+SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+
+
+def test_processes_compile_once(toy: Toy) -> None:
+    """Prevents: a machine whose ranks all compile the same kernel."""
+    running = [toy.start(SCALE) for _ in range(16)]
+    answers = [finish(process) for process in running]
+    assert [answer.values for answer in answers] == [[SCALED]] * 16
+    assert toy.compiles() == 1
+    assert toy.leftovers() == []
+
+
+def test_threads_compile_once(toy: Toy) -> None:
+    """Prevents: threads that compile or load the same kernel side by side."""
+    answer = toy.ask(SCALE, threads="8", times="3")
+    assert answer.values == [SCALED] * 24
+    assert toy.compiles() == 1
+
+
+def test_owner_killed(toy: Toy) -> None:
+    """Prevents: a killed process that blocks all others, or leaves its compiler running."""
+    slow = toy.compiler("sleep 1234.5 & wait")
+    owner = toy.start(SCALE, QOLA_COMPILER=slow)
+    wait_for(toy.compiles)
+    wait_for(lambda: processes_with("sleep 1234.5"))
+    waiting = toy.start(SCALE, QOLA_COMPILER=toy.compiler())
+    time.sleep(0.3)
+    kill(owner)
+    assert finish(waiting).values == [SCALED]
+    wait_for(lambda: not processes_with("sleep 1234.5"))
+    assert not processes_with(str(toy.path))
+    assert toy.compiles() == 2
+    assert toy.leftovers() == []
+
+
+def test_wait_ends(toy: Toy) -> None:
+    """Prevents: a process that waits forever for another one's compile."""
+    owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
+    wait_for(toy.compiles)
+    try:
+        answer = toy.ask(SCALE, QOLA_COMPILER=toy.compiler(), QOLA_WAIT="1")
+    finally:
+        kill(owner)
+    assert answer.values == [UNAVAILABLE]
+    assert (
+        f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
+    )
+    assert "QOLA_WAIT" in answer.errors
+
+
+def test_lock_removed_while_waiting(toy: Toy) -> None:
+    """Prevents: a process that waits for a lock file that nobody else can see any more."""
+    owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
+    wait_for(toy.compiles)
+    waiting = toy.start(SCALE, QOLA_COMPILER=toy.compiler())
+    time.sleep(0.3)
+    Path(f"{toy.entry(SCALE)}.lock").unlink()
+    try:
+        assert finish(waiting).values == [SCALED]
+    finally:
+        kill(owner)
+
+
+def test_killed_and_cleaned(toy: Toy) -> None:
+    """Prevents: kernels that are lost where processes are killed and caches are emptied."""
+    choice = random.Random(1)
+    running: list[tuple[subprocess.Popen[str], float]] = []
+    answers: list[Answer] = []
+    end = time.monotonic() + 8
+    while running or time.monotonic() < end:
+        while len(running) < 6 and time.monotonic() < end:
+            killed_in = choice.choice([choice.random(), 1000.0])
+            running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
+        if choice.random() < 0.2:
+            assert toy.tool("clean", "--all").returncode == 0
+        for process, killed_at in list(running):
+            if process.poll() is not None:
+                answers.append(finish(process))
+            elif time.monotonic() > killed_at:
+                kill(process)
+            else:
+                continue
+            running.remove((process, killed_at))
+        time.sleep(0.02)
+    assert answers
+    assert {tuple(answer.values) for answer in answers} == {(SCALED, FILLED)}
+    wait_for(lambda: not processes_with(str(toy.path)))
+    verified = toy.tool("verify")
+    assert (verified.returncode, verified.stdout) == (0, "")
+
+
+def test_compile_timeout(toy: Toy) -> None:
+    """Prevents: a compiler that hangs and takes the process with it."""
+    slow = toy.compiler("sleep 1234.5 & wait")
+    answer = toy.ask(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
+    assert answer.values == [UNAVAILABLE]
+    assert "no end within 1 s (QOLA_COMPILE_TIMEOUT)" in answer.errors
+    wait_for(lambda: not processes_with("sleep 1234.5"))
+    assert toy.leftovers() == []
+
+
+def test_progress_is_told(toy: Toy) -> None:
+    """Prevents: a process that seems to hang while a compiler runs."""
+    owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3"))
+    wait_for(toy.compiles)
+    waiting = finish(toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 3")))
+    told = finish(owner).errors
+    assert f"qola: compiling {SCALE} for {ARCH} ...\n" in told
+    assert re.search(rf"qola: compiled {SCALE} for {ARCH} in [0-9.]+ s\n", told)
+    assert f"qola: waiting for {SCALE} for {ARCH}, which process {owner.pid} on" in waiting.errors
+
+
+def test_signals_of_the_process(toy: Toy) -> None:
+    """Prevents: a process that ignores its children's end, and so waits for it forever."""
+    process = subprocess.run(
+        toy.command(str(toy.row(SCALE))),
+        env=toy.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert process.stdout.split()[-1] == SCALED
+
+
+def test_without_locks(toy: Toy) -> None:
+    """Prevents: a file system without locks on which no kernel can be had."""
+    shim = preloaded(
+        toy,
+        """\
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    long value = va_arg(rest, long);
+    va_end(rest);
+    if(command >= 36 && command <= 38)
+        return errno = ENOLCK, -1;
+    return syscall(SYS_fcntl, fd, command, value);
+}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+""",
+    )
+    running = [toy.start(SCALE, FILL, LD_PRELOAD=shim) for _ in range(3)]
+    answers = [finish(process) for process in running]
+    assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
+    assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
+    assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
+    assert toy.tool("verify").returncode == 0
