@@ -55,7 +55,7 @@ def add_commands(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="where to install lib/, include/ and manifest.json",
+        help="where to install lib/, include/, manifest.json and more",
     )
     _add_aiter(build)
     build.add_argument(
@@ -75,6 +75,13 @@ def add_commands(commands: Any) -> None:
         "--mode",
         choices=BUILD_MODES,
         help="instead of [build].mode; a module's own mode wins (default: pybind)",
+    )
+    build.add_argument(
+        "--lazy",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="libraries that load each kernel when it is first called, with all that compiles it "
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
     )
     build.add_argument(
         "--keep-going",
@@ -185,6 +192,7 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         keep_going=args.keep_going,
         jobs=args.jobs,
         bazel_args=args.bazel_arg,
+        lazy=args.lazy,
         progress=lambda text: console.note(f"qola: {text}"),
     )
     print_result(result, console)
