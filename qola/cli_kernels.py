@@ -407,6 +407,8 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         raise KernelsError(
             Finding("--output", args.output, f"a file whose name ends in {SUFFIX}"),
         )
+    output = around.directory.absolute() / args.output
+    _check_place(output, args.output)
     selection = _selection(args, around)
     if selection.empty:
         raise KernelsError(
@@ -427,7 +429,7 @@ def _build(args: argparse.Namespace, around: Around) -> int:
     result = build_pack(
         request_of_build(args, around),
         selection,
-        around.directory.absolute() / args.output,
+        output,
         options,
         around.environ,
         lambda text: console.note(f"qola: {text}"),
@@ -439,3 +441,12 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         return EXIT_FAILED_MODULES
     console.line(f"{len(result.rows)} kernels written to {args.output}")
     return 0
+
+
+def _check_place(output: Path, given: str) -> None:
+    """Find out that a pack cannot be written before hours are spent on it."""
+    above = next(path for path in output.parents if path.exists())
+    if output.is_dir() or not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise KernelsError(
+            Finding("--output", given, "a file in a directory that can be written to"),
+        )

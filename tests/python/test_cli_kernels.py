@@ -180,6 +180,7 @@ def test_no_bundle(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("build --manifest m.toml --output a.qpack", "no kernel"),
         ("build --manifest m.toml --output a.qpack a.so.abc123", "no kernel"),
         ("build --manifest m.toml --output a --all", "a file whose name ends in .qpack"),
+        ("build --manifest m.toml --output m.toml/a.qpack --all", "that can be written to"),
     ],
 )
 def test_what_a_manifest_cannot_do(
