@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
 from qola import workspace
-from qola.aiter_source import AiterRequest, AiterSource, checkout, choose, use_as_is
+from qola.aiter_source import checkout
 from qola.attention import ATTENTION
 from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, FailedAction, TargetResult
-from qola.bazel_run import BuildOptions, build, find_bazel
-from qola.choices import (
-    DEFAULT_REMOTE,
-    cache_directory,
-    choose_archs,
-    choose_modules,
-    choose_patches,
+from qola.bazel_run import BuildOptions, build
+from qola.build_setup import (
+    BuildRequest,
+    Progress,
+    Setup,
+    aiter_request,
+    default_aiter_root,
+    locked,
+    set_up,
 )
+from qola.choices import DEFAULT_REMOTE, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
+from qola.emit import lazy_place
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -37,19 +39,16 @@ from qola.errors import (
     ToolchainError,
 )
 from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
-from qola.manifest import Manifest, ModuleSpec, load
+from qola.manifest import load
 from qola.manifest_types import BuildMode
-from qola.native import native_archs
 from qola.plan import from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
 
-Progress = Callable[[str], None]
-
 _SHOWN_FAILURES = 3
 """Different errors of a module that are shown; the targets of others are counted."""
 
-_PLAN = "plan"
+PLAN = "plan"
 """Output group of a qola_library with plan.json."""
 
 _SBOM = "sbom.spdx.json"
@@ -78,6 +77,7 @@ def build_kernels(
     keep_going: bool = True,
     jobs: int | None = None,
     bazel_args: Sequence[str] = (),
+    lazy: bool | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
 ) -> BuildResult:
@@ -101,7 +101,10 @@ def build_kernels(
         keep_going: go on with other kernels and modules when one fails.
         jobs: actions at a time.
         bazel_args: further arguments of bazel build.
-        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME; by default the process's.
+        lazy: whether the attention libraries are lazy ones (docs/lazy.md), with share/qola/ and
+            bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
+        environ: the environment: GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL, XDG_CACHE_HOME; by default the
+            process's.
         progress: called with a line when a long step begins.
 
     Returns:
@@ -114,67 +117,49 @@ def build_kernels(
         OSError: `output_dir` cannot be written to.
     """
     environ = os.environ if environ is None else environ
-    ruleset = ruleset_root()
-    bazel = find_bazel(environ, ruleset)
-    file = Path(manifest_path).absolute()
-    manifest = load(file, display=Path(manifest_path).as_posix())
-    modules = choose_modules(manifest, groups or ())
-    chosen_archs = choose_archs(archs or (), manifest, environ.get("GPU_ARCHS", ""), native_archs)
-    request = _request(
-        manifest, file.parent, ruleset, aiter_root, aiter_commit, aiter_remote, patches_dir
+    wants_lazy = choose_lazy(lazy, environ, progress)
+    request = BuildRequest(
+        manifest_path=manifest_path,
+        aiter_root=aiter_root,
+        archs=archs,
+        build_mode=build_mode,
+        aiter_commit=aiter_commit,
+        patches_dir=patches_dir,
+        skip_checkout=skip_checkout,
+        groups=groups,
+        aiter_remote=aiter_remote,
     )
-    cache = cache_directory(environ)
-    if skip_checkout:
-        aiter = use_as_is(request.root or default_aiter_root(environ))
-    else:
-        aiter = choose(request, progress)
-    made = workspace.Workspace(
-        name=workspace.repository_name(file),
-        manifest=file.read_text(encoding="utf-8"),
-        # All of them, so that builds of different groups have one workspace in common.
-        modules=tuple(module.name for module in manifest.modules),
-        ruleset=ruleset,
-        aiter=aiter,
-        archs=chosen_archs,
-        mode=None if build_mode == manifest.mode else build_mode,
-        # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
-        override_aiter_commit=skip_checkout
-        or manifest.patches_dir is not None
-        or (request.commit_asked and manifest.aiter_commit not in (None, request.commit)),
-        disk_cache=cache / "disk",
-    )
-    directory = workspace.directory_of(cache, file, ruleset)
-    version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
+    setup = set_up(request, environ, progress)
+    manifest, directory = setup.manifest, setup.directory
     options = BuildOptions(
         keep_going=keep_going,
         jobs=jobs,
         subcommands=verbose,
-        more=(f"--output_groups=+{_PLAN}", *bazel_args),
+        more=(f"--output_groups=+{PLAN}", *bazel_args),
     )
-    with _locked(directory, progress):
-        workspace.write(directory, made.files(version, directory))
-        names = [module.name for module in modules]
-        progress(f"{manifest.file}: {', '.join(names)}, AITER {aiter.describe()}")
-        events = build(bazel, directory, workspace.targets(names), options, environ, note=progress)
-        results = _results(events, names)
+    with locked(directory, progress):
+        setup.write()
+        names = [module.name for module in setup.modules]
+        kind = "lazy libraries, " if wants_lazy else ""
+        progress(f"{manifest.file}: {kind}{', '.join(names)}, AITER {setup.aiter.describe()}")
+        labels = workspace.targets(names, wants_lazy)
+        events = build(setup.bazel, directory, labels, options, environ, note=progress)
+        results = results_of(events, dict(zip(names, labels, strict=True)))
         # Read before Bazel runs again: it then forgets what failing actions wrote.
         errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
         good = [name for name in names if name in ATTENTION and results[name].success]
         bundle = _Bundle()
         if good:
-            write_if_changed(directory / workspace.BUNDLE_FILE, made.bundle_file(good))
+            text = setup.made.bundle_file(good, wants_lazy)
+            write_if_changed(directory / workspace.BUNDLE_FILE, text)
             progress(f"{manifest.file}: bundle of {', '.join(good)}")
-            bundle = _bundle(build(bazel, directory, [workspace.BUNDLE], options, environ))
+            found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
+            bundle = _bundle(found)
         else:
             # One of an earlier build names libraries that this one does not have.
             (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
         return _install(
-            _Built(manifest, file, modules, aiter, chosen_archs),
-            events,
-            results,
-            errors,
-            bundle,
-            Path(output_dir).absolute(),
+            setup, wants_lazy, events, results, errors, bundle, Path(output_dir).absolute()
         )
 
 
@@ -220,73 +205,25 @@ def checkout_aiter(
         manifest = load(Path(manifest_path), display=Path(manifest_path).as_posix())
         folder = Path(manifest_path).absolute().parent
         choose_modules(manifest, groups or ())
-    request = _request(
+    request = aiter_request(
         manifest, folder, ruleset_root(), root, aiter_commit, aiter_remote, patches_dir
     )
     return str(checkout(request, root, progress))
 
 
-def default_aiter_root(environ: Mapping[str, str]) -> Path:
-    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name."""
-    return cache_directory(environ) / "aiter"
+def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, TargetResult]:
+    """Return what became of targets.
 
-
-def _request(
-    manifest: Manifest | None,
-    folder: Path,
-    ruleset: Path,
-    root: str | Path | None,
-    commit: str | None,
-    remote: str,
-    patches_dir: str | Path | None,
-) -> AiterRequest:
-    pin = json.loads((ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
-    asked = Path(patches_dir).absolute() if patches_dir else None
-    return AiterRequest(
-        root=Path(root).absolute() if root else None,
-        commit=commit or (manifest.aiter_commit if manifest else None),
-        commit_asked=bool(commit),
-        remote=remote,
-        patches_dir=choose_patches(asked, manifest, folder),
-        pin=pin,
-    )
-
-
-@contextmanager
-def _locked(directory: Path, progress: Progress) -> Iterator[None]:
-    """Keeps a second build of the same manifest waiting: they share a workspace."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another build of this manifest")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@dataclass(frozen=True)
-class _Built:
-    """What was built, of what."""
-
-    manifest: Manifest
-    file: Path
-    modules: tuple[ModuleSpec, ...]
-    aiter: AiterSource
-    archs: tuple[str, ...]
-
-
-def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetResult]:
-    """Returns each module's result.
+    Args:
+        events: what Bazel said.
+        labels: the targets by name.
 
     Raises:
         QolaError: not one was tried: Bazel could not make the plan or load the targets, or
             there is no compiler.
     """
     results = {
-        module: events.targets[label]
-        for module, label in zip(modules, workspace.targets(modules), strict=True)
-        if label in events.targets
+        name: events.targets[label] for name, label in labels.items() if label in events.targets
     }
     tried = any(result.success or result.failures for result in results.values())
     if not tried and events.exit_code:
@@ -297,7 +234,7 @@ def _results(events: EventReader, modules: Sequence[str]) -> dict[str, TargetRes
         if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
             raise _as_error([missing_rocm])
     untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
-    return {module: results.get(module, untried) for module in modules}
+    return {name: results.get(name, untried) for name in labels}
 
 
 def _as_error(messages: Sequence[str]) -> QolaError:
@@ -345,7 +282,8 @@ def _bundle(events: EventReader) -> _Bundle:
 
 
 def _install(
-    built: _Built,
+    setup: Setup,
+    lazy: bool,
     events: EventReader,
     results: Mapping[str, TargetResult],
     errors: Mapping[str, str],
@@ -364,9 +302,9 @@ def _install(
         # An earlier one would speak of other files than are there now.
         failed.append(_SBOM)
     known = {module["name"]: module for module in bundled["modules"]}
-    library_files = _library_files(built, results)
-    archs = bundled.get("archs") or built.archs or built.manifest.architectures
-    for module in built.modules:
+    library_files = _library_files(setup, results)
+    archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
+    for module in setup.modules:
         result = results[module.name]
         name = f"lib/{library_files[module.name]}"
         libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
@@ -391,22 +329,44 @@ def _install(
         )
     record = BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
-        aiter=built.aiter.describe(),
-        aiter_root=str(built.aiter.root) if built.aiter.root else None,
-        manifest_src=str(built.file),
+        aiter=setup.aiter.describe(),
+        aiter_root=str(setup.aiter.root) if setup.aiter.root else None,
+        manifest_src=str(setup.file),
         bundle_error=bundle.error,
+        lazy=lazy and any(module.name in ATTENTION for module in setup.modules),
         gpu_archs=";".join(archs) or NATIVE,
         modules=records,
         summary=summarize(records),
     )
     whole = cast(BuildResult, {**bundled, **record})
-    install(output, files, failed, whole)
+    install(output, files, failed, whole, _outdated(setup, records, lazy, bundle, output))
     return whole
 
 
-def _library_files(built: _Built, results: Mapping[str, TargetResult]) -> dict[str, str]:
+def _outdated(
+    setup: Setup, records: Sequence[ModuleRecord], lazy: bool, bundle: _Bundle, output: Path
+) -> list[str]:
+    """Returns directories and files of lazy libraries that hold nothing but what this build puts.
+
+    Where a module's lazy library was, its sources are those of another library now.
+    """
+    if lazy and not bundle.directory:
+        return []
+    namespace = setup.manifest.namespace
+    built = [record["name"] for record in records if record["success"]]
+    found = [lazy_place(namespace, name) for name in built if name in ATTENTION]
+    # Modules of other groups may be lazy still, and want the program.
+    indices = [
+        *output.glob("share/qola/*/kernels.index"),
+        *output.glob("share/qola/*/*/kernels.index"),
+    ]
+    left = {path.parent.relative_to(output).as_posix() for path in indices} - set(found)
+    return found if left else [*found, "bin/qola-kernels"]
+
+
+def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Returns the file name of each module's library, whether it was built or not."""
-    plans = [path for result in results.values() for path in result.outputs.get(_PLAN, ())]
+    plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
     planned: list[dict[str, Any]] = []
     if plans:
         plan = from_json(plans[0].read_text(encoding="utf-8"))
@@ -414,9 +374,9 @@ def _library_files(built: _Built, results: Mapping[str, TargetResult]) -> dict[s
     # Python finds a module by its own name, which has no namespace in front.
     assumed = {
         module.name: library_file(
-            built.manifest.namespace if module.name in ATTENTION else "", module.name
+            setup.manifest.namespace if module.name in ATTENTION else "", module.name
         )
-        for module in built.modules
+        for module in setup.modules
     }
     return {**assumed, **{module["name"]: module["library"] for module in planned}}
 

@@ -1,16 +1,35 @@
-"""ROCm/QoLA's precedence: which archs, patches and modules a build gets."""
+"""ROCm/QoLA's precedence: which archs, patches, modules and kind of libraries a build gets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from qola.archs import resolve, split
-from qola.errors import Finding, ManifestError
+from qola.errors import Finding, ManifestError, QolaError
 from qola.manifest_types import Manifest, ModuleSpec
 
 DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 """Where a commit of AITER comes from unless a remote is named."""
+
+
+CK_JIT = "NVTE_CK_JIT"
+
+_CK_JIT_VALUES = {
+    **dict.fromkeys(("0", "false", "off"), False),
+    # The choice is qola's own.
+    "auto": False,
+    **dict.fromkeys(("1", "true", "on"), True),
+}
+"""Whether libraries are lazy, by the variable's value in lower case."""
+
+
+class ChoiceError(QolaError):
+    """The environment says what it may not say."""
+
+    exit_code: ClassVar[int] = 2
+    default_title: ClassVar[str] = "what to build is not clear"
 
 
 def choose_archs(
@@ -85,6 +104,40 @@ def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpe
             )
         )
     return tuple(m for m in manifest.modules if not wanted or m.group in wanted)
+
+
+def choose_lazy(
+    asked: bool | None, environ: Mapping[str, str], note: Callable[[str], None]
+) -> bool:
+    """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
+
+    Args:
+        asked: what the command line says, None for nothing.
+        environ: the environment.
+        note: told when the variable decides, which is TransformerEngine's and old.
+
+    Raises:
+        ChoiceError: the variable has a value it may not have.
+    """
+    given = environ.get(CK_JIT, "")
+    if asked is not None or not given:
+        return bool(asked)
+    lazy = _CK_JIT_VALUES.get(given.lower())
+    if lazy is None:
+        full, on = (
+            ", ".join(value for value, is_lazy in _CK_JIT_VALUES.items() if is_lazy == wanted)
+            for wanted in (False, True)
+        )
+        raise ChoiceError(
+            Finding(
+                CK_JIT,
+                given,
+                f"{full} (libraries with their kernels inside) or {on} (lazy libraries)",
+                f"unset {CK_JIT}; qola build --lazy or --no-lazy says it",
+            )
+        )
+    note(f"{CK_JIT} is deprecated, use qola build --lazy or --no-lazy")
+    return lazy
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

@@ -14,20 +14,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from qola import __version__, cli_init, estimate, planner
-from qola.aiter import read_tree
-from qola.archs import split
+from qola import __version__, cli_init, cli_kernels, estimate, planner
 from qola.cli_build import add_commands
+from qola.cli_request import make_plan, request_of
 from qola.console import Console
 from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
-from qola.locate import find_tree
-from qola.manifest import load
-from qola.patch_pins import recorded_patches
 from qola.plan import Plan, to_json
-from qola.plan_request import manifest_patches
 from qola.query import KEY, QueryError, count, items_of, select
-from qola.repository import pinned_id
 from qola.schema import BUILD_MODES, FMHA_MODES, NATIVE, SUPPORTED_ARCHS
 from qola.tables import Table, align
 
@@ -116,6 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     explain.set_defaults(run=_explain)
     add_commands(commands)
+    cli_kernels.add_command(commands)
     cli_init.add_command(commands)
     return parser
 
@@ -223,7 +218,11 @@ def main(
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
-    args, rest = build_parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == [cli_kernels.COMMAND]:
+        # With a bundle, they are another program's.
+        return cli_kernels.parse(words[1:])
+    args, rest = build_parser().parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") and word != "-"]
     if unknown:
         args.parser.error(f"unknown option {' '.join(unknown)}")
@@ -255,31 +254,7 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
             ),
             "nothing to plan",
         )
-    loaded = load(around.directory / manifest, display=manifest.as_posix())
-    aiter = None if args.aiter is None else around.directory / args.aiter
-    tree = find_tree(aiter, around.environ)
-    return planner.Request(
-        name=args.name or manifest.stem,
-        manifest=loaded,
-        tree=read_tree(tree),
-        archs=split(args.arch),
-        default_archs=split([around.environ.get("GPU_ARCHS", "")]),
-        mode=args.build_mode,
-        rocm_version=args.rocm_version,
-        aiter_id=pinned_id(tree),
-        overridden=args.override_aiter_commit,
-        aiter_patches=recorded_patches(tree),
-        patches=manifest_patches(loaded, around.directory / manifest),
-    )
-
-
-def _make_plan(request: planner.Request, console: Console) -> Plan:
-    """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
-    with (
-        tempfile.TemporaryDirectory(prefix="qola-") as directory,
-        console.working() as progress,
-    ):
-        return planner.build_plan(request, Path(directory), progress=progress)
+    return request_of(manifest, args, around)
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -290,7 +265,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     measured = estimate.load_costs(costs) if args.estimate else None
     request = _request(args, around)
     _no_more_words(args)
-    plan = _make_plan(request, console)
+    plan = make_plan(request, console)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
     if args.json:
@@ -369,7 +344,7 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
         for field in ("module", "direction", "dtype", "hdim", "mode")
         if getattr(args, field)
     ]
-    plan = _make_plan(request, console)
+    plan = make_plan(request, console)
     items = items_of(plan)
     found = select(items, [*options, *args.words])
     if args.json:

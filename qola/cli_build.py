@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import qola
 from qola.archs import split
+from qola.build_setup import BuildRequest
 from qola.choices import DEFAULT_REMOTE
 from qola.console import Console
 from qola.install import BuildResult, ModuleRecord
@@ -55,42 +56,16 @@ def add_commands(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="where to install lib/, include/ and manifest.json",
+        help="where to install lib/, include/, manifest.json and more",
     )
-    _add_aiter(build)
+    add_build_options(build)
     build.add_argument(
-        "--skip-checkout",
-        action="store_true",
-        help="use the tree in --aiter-root as it is: no commit, no patches",
-    )
-    build.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help="instead of the manifest's; may be repeated, or a list with ; between; native is "
-        "this machine's GPU (default: the manifest's, $GPU_ARCHS, native)",
-    )
-    build.add_argument(
-        "--mode",
-        choices=BUILD_MODES,
-        help="instead of [build].mode; a module's own mode wins (default: pybind)",
-    )
-    build.add_argument(
-        "--keep-going",
+        "--lazy",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on with other kernels and modules when one fails (default)",
+        default=None,
+        help="libraries that load each kernel when it is first called, with all that compiles it "
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
     )
-    build.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
-    build.add_argument(
-        "--bazel-arg",
-        action="append",
-        default=[],
-        metavar="ARG",
-        help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
-    )
-    build.add_argument("-v", "--verbose", action="store_true", help="show every command")
     build.set_defaults(run=_build)
     checkout = _add(
         commands, "checkout", "prepare a patched AITER tree, and nothing else", _CHECKOUT_EXIT_CODES
@@ -116,6 +91,44 @@ def _add(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentP
     )
     parser.set_defaults(parser=parser, words=[], quiet=False)
     return parser
+
+
+def add_build_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that builds with Bazel takes."""
+    _add_aiter(parser)
+    parser.add_argument(
+        "--skip-checkout",
+        action="store_true",
+        help="use the tree in --aiter-root as it is: no commit, no patches",
+    )
+    parser.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help="instead of the manifest's; may be repeated, or a list with ; between; native is "
+        "this machine's GPU (default: the manifest's, $GPU_ARCHS, native)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=BUILD_MODES,
+        help="instead of [build].mode; a module's own mode wins (default: pybind)",
+    )
+    parser.add_argument(
+        "--keep-going",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on with other kernels and modules when one fails (default)",
+    )
+    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
+    parser.add_argument(
+        "--bazel-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every command")
 
 
 def _add_aiter(parser: argparse.ArgumentParser) -> None:
@@ -157,19 +170,33 @@ def _add_aiter(parser: argparse.ArgumentParser) -> None:
 
 def _paths(args: argparse.Namespace, around: Around) -> dict[str, Any]:
     """Return the arguments both functions have, with paths that do not depend on the directory."""
-
-    def place(path: Path | None) -> Path | None:
-        return None if path is None else around.directory / path
-
     return {
-        "manifest_path": place(args.manifest),
-        "aiter_root": place(args.aiter_root),
+        "manifest_path": _place(args.manifest, around),
+        "aiter_root": _place(args.aiter_root, around),
         "aiter_commit": args.aiter_commit,
         "aiter_remote": args.aiter_remote,
-        "patches_dir": place(args.patches_dir),
-        "groups": split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")]),
-        "environ": around.environ,
+        "patches_dir": _place(args.patches_dir, around),
+        "groups": groups_of(args, around),
     }
+
+
+def _place(path: Path | None, around: Around) -> Path | None:
+    return None if path is None else around.directory / path
+
+
+def groups_of(args: argparse.Namespace, around: Around) -> tuple[str, ...]:
+    """Return the groups of modules that are asked for, () for all."""
+    return split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")])
+
+
+def request_of_build(args: argparse.Namespace, around: Around) -> BuildRequest:
+    """Return what the options that `add_build_options` adds ask for."""
+    return BuildRequest(
+        **_paths(args, around),
+        archs=args.arch,
+        build_mode=args.mode,
+        skip_checkout=args.skip_checkout,
+    )
 
 
 def _build(args: argparse.Namespace, around: Around) -> int:
@@ -185,6 +212,8 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         keep_going=args.keep_going,
         jobs=args.jobs,
         bazel_args=args.bazel_arg,
+        lazy=args.lazy,
+        environ=around.environ,
         progress=lambda text: console.note(f"qola: {text}"),
     )
     print_result(result, console)
@@ -223,7 +252,9 @@ def _checkout(args: argparse.Namespace, around: Around) -> int:
     """``qola checkout``."""
     console = around.console
     path = qola.checkout_aiter(
-        **_paths(args, around), progress=lambda text: console.note(f"qola: {text}")
+        **_paths(args, around),
+        environ=around.environ,
+        progress=lambda text: console.note(f"qola: {text}"),
     )
     console.line(f"AITER ready at {path}")
     return 0

@@ -53,7 +53,7 @@ class BuildResult(TypedDict):
     """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and two more.
 
     `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
-    and SBOM with them, "" where they have.
+    and SBOM with them, "" where they have; `lazy` whether the attention libraries are lazy ones.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
     `gpu_archs` has the archs with ; between them.
@@ -64,6 +64,7 @@ class BuildResult(TypedDict):
     aiter_root: str | None
     manifest_src: str
     bundle_error: str
+    lazy: bool
     gpu_archs: str
     modules: list[ModuleRecord]
     summary: Summary
@@ -80,6 +81,7 @@ def install(
     files: Mapping[str, Path | str],
     failed: Iterable[str],
     record: BuildResult,
+    own: Iterable[str] = (),
 ) -> None:
     """Install files, then manifest.json.
 
@@ -92,6 +94,7 @@ def install(
         files: by path below it: a file to copy, or a text.
         failed: paths, below it, of libraries and other files that were not made.
         record: content of manifest.json.
+        own: paths, below it, of directories and files that keep nothing but `files`.
 
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
@@ -110,7 +113,27 @@ def install(
         for name in failed:
             if (output / name).exists():
                 os.replace(output / name, output / f"{name}{PREVIOUS}")
+        for name in own:
+            _remove_others(output, output / name, files)
         os.replace(aside / RECORD, output / RECORD)
+
+
+def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:
+    """Removes what is at or below a path and is none of the files; and directories left empty."""
+    # What is deepest comes first, so that a directory is empty when its turn comes.
+    for found in (*sorted(path.rglob("*"), reverse=True), path):
+        if found.is_dir() and not found.is_symlink():
+            _remove_if_empty(found)
+        elif found.relative_to(output).as_posix() not in kept:
+            found.unlink(missing_ok=True)
+    while path != output:
+        _remove_if_empty(path)
+        path = path.parent
+
+
+def _remove_if_empty(directory: Path) -> None:
+    if directory.is_dir() and not directory.is_symlink() and not any(directory.iterdir()):
+        directory.rmdir()
 
 
 def _write(path: Path, source: Path | str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qola import __version__, starlark
 from qola.aiter_source import AiterSource
+from qola.attention import ATTENTION
 from qola.digest import sha256_of_text, write_if_changed
 from qola.manifest_types import BuildMode
 
@@ -104,29 +105,47 @@ class Workspace:
         return "\n\n".join(calls) + "\n"
 
     def build_file(self) -> str:
-        """Return BUILD.bazel: one library per module."""
+        """Return BUILD.bazel: one library per module, and a lazy one where there is that form."""
+        # Both, so that lazy builds and others have one workspace in common.
+        names = [*self.modules]
+        names += [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
         libraries = [
             starlark.call(
                 "qola_library",
                 {
-                    "name": starlark.string(module),
-                    "library": starlark.string(f"@qola_{self.name}//:{module}"),
+                    "name": starlark.string(name),
+                    "library": starlark.string(f"@qola_{self.name}//:{name}"),
                     "visibility": starlark.inline_list(["//bundle:__pkg__"]),
                 },
             )
-            for module in self.modules
+            for name in names
         ]
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
     @staticmethod
-    def bundle_file(modules: Sequence[str]) -> str:
-        """Return BUNDLE_FILE: the bundle of these modules' libraries."""
-        labels = starlark.string_list(targets(modules), 4)
+    def bundle_file(modules: Sequence[str], lazy: bool = False) -> str:
+        """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones."""
+        labels = starlark.string_list(targets(modules, lazy), 4)
         call = starlark.call(
             "qola_bundle", {"name": starlark.string("bundle"), "libraries": labels}
         )
         return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "qola_bundle")', call]) + "\n"
+
+    def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
+        """Return PACK_FILE: the pack of these kernels of these modules.
+
+        Args:
+            modules: names of modules.
+            kernels: the kernels as kernel_pack takes them; none: all of the modules.
+        """
+        labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
+        arguments = {"name": starlark.string("pack")}
+        if kernels:
+            arguments["kernels"] = starlark.string_list(kernels, 4)
+        arguments["modules"] = starlark.string_list(labels, 4)
+        call = starlark.call("kernel_pack", arguments)
+        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', call]) + "\n"
 
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
@@ -140,6 +159,14 @@ BUNDLE_FILE = "bundle/BUILD.bazel"
 """Written once it is known which libraries there are."""
 
 BUNDLE = "//bundle:bundle"
+
+PACK_FILE = "pack/BUILD.bazel"
+"""Written once it is known which kernels there are."""
+
+PACK = "//pack:pack"
+
+_LAZY = "_lazy"
+"""What the name of a lazy library's target ends in."""
 
 
 def repository_name(manifest: Path) -> str:
@@ -172,6 +199,6 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
         write_if_changed(directory / name, text)
 
 
-def targets(modules: Sequence[str]) -> list[str]:
-    """Return the labels of the modules' libraries."""
-    return [f"//:{module}" for module in modules]
+def targets(modules: Sequence[str], lazy: bool = False) -> list[str]:
+    """Return the labels of the modules' libraries; of the lazy ones, where a module has one."""
+    return [f"//:{module}{_LAZY if lazy and module in ATTENTION else ''}" for module in modules]

@@ -5,12 +5,16 @@ load(":providers.bzl", "KernelLibrariesInfo")
 
 def _wanted(ctx):
     found = {}
+    known = {}
+    names = {name: None for name in ctx.attr.kernels}
     for target in ctx.attr.modules:
         info = target[KernelLibrariesInfo]
         for library in info.libraries:
-            if not ctx.attr.kernels or library.name in ctx.attr.kernels:
+            # By its name alone, and for one arch.
+            called = [library.name, library.name + ":" + library.arch]
+            if not names or [name for name in called if name in names]:
                 found.setdefault(info.index, []).append(library)
-    known = {library.name: None for libraries in found.values() for library in libraries}
+            known.update({name: None for name in called})
     unknown = [name for name in ctx.attr.kernels if name not in known]
     if unknown:
         fail("""
@@ -53,7 +57,9 @@ def _kernel_pack_impl(ctx):
 kernel_pack = rule(
     implementation = _kernel_pack_impl,
     attrs = {
-        "kernels": attr.string_list(doc = "Names of the kernel instances to pack; empty: all of the modules."),
+        "kernels": attr.string_list(
+            doc = "Names of the kernel instances to pack, for all archs, or <name>:<arch>; empty: all of the modules.",
+        ),
         "modules": attr.label_list(
             allow_empty = False,
             cfg = kernel_transition,

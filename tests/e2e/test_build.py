@@ -169,6 +169,37 @@ def test_second_build_does_nothing(user: User) -> None:
     assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
 
 
+def test_lazy_build_and_a_pack(user: User) -> None:
+    """Prevents: a lazy bundle that lacks what its program wants; packs that it does not know."""
+    cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
+    of_good = ("-m", "two.toml", "--group", "good", cache)
+    built = user.run("build", *of_good, "-o", "lazy", "--lazy")
+    assert built.returncode == 0, built.stderr
+    record = json.loads((user.directory / "lazy/manifest.json").read_text())
+    assert record["lazy"] is True
+    assert [module["library"] for module in record["modules"]] == ["lib/left_libmha_fwd.so"]
+    sbom_is_true(user.directory / "lazy")
+    listed = user.run("kernels", "list", "--bundle", "lazy", "--format", "list")
+    assert listed.returncode == 0, listed.stderr
+    first, *others = listed.stdout.splitlines()
+    absent = user.run(
+        "kernels", "build", *of_good, "--output", "x.qpack", "nobody", first.split()[0]
+    )
+    assert absent.returncode == 1
+    assert "no kernel nobody" in absent.stderr
+    assert not (user.directory / "x.qpack").exists()
+    (user.directory / "wanted").write_text(f"{first}\n")
+    packs = "lazy/share/qola/left/packs"
+    pack = (*of_good, "--output", f"{packs}/x.qpack", "--list", "wanted")
+    packed = user.run("kernels", "build", *pack)
+    assert packed.returncode == 0, packed.stderr
+    assert packed.stdout == f"1 kernels written to {packs}/x.qpack\n"
+    # The program finds by key what Bazel has compiled.
+    states = user.run("kernels", "list", "--bundle", "lazy").stdout.splitlines()
+    assert states[0].startswith(f"{first}  pack ")
+    assert [line.split("  ")[1] for line in states[1:]] == ["not there yet"] * len(others)
+
+
 def test_errors_before_anything_is_built(user: User) -> None:
     """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
     before = (user.directory / "out/manifest.json").read_text()

@@ -9,8 +9,10 @@ import pytest
 
 from qola.archs import split
 from qola.choices import (
+    ChoiceError,
     cache_directory,
     choose_archs,
+    choose_lazy,
     choose_modules,
     choose_patches,
 )
@@ -157,3 +159,41 @@ def test_cache_directory() -> None:
     assert cache_directory({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/qola")
     assert cache_directory({"XDG_CACHE_HOME": "x", "HOME": "/h"}) == Path("/h/.cache/qola")
     assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/qola")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (("0", "false", "off", "auto", "OFF", "False", "Auto"), False),
+        (("1", "true", "on", "True", "ON"), True),
+    ],
+)
+def test_lazy_by_the_old_variable(values: tuple[str, ...], expected: bool) -> None:
+    """Prevents: a value of NVTE_CK_JIT with another meaning than its users know; no word of it."""
+    for value in values:
+        notes: list[str] = []
+        assert choose_lazy(None, {"NVTE_CK_JIT": value}, notes.append) is expected
+        assert notes == ["NVTE_CK_JIT is deprecated, use qola build --lazy or --no-lazy"]
+
+
+def test_lazy_by_option() -> None:
+    """Prevents: the environment winning over the command line; a note where nothing is old."""
+    notes: list[str] = []
+    for asked in (False, True):
+        for value in ("", "0", "1", "auto", "maybe"):
+            assert choose_lazy(asked, {"NVTE_CK_JIT": value}, notes.append) is asked
+    for environ in ({}, {"NVTE_CK_JIT": ""}):
+        assert choose_lazy(None, environ, notes.append) is False
+    assert notes == []
+
+
+@pytest.mark.parametrize("value", ["2", "yes", " 1", "lazy"])
+def test_lazy_by_no_value(value: str) -> None:
+    """Prevents: a misspelt value taken for the default; an error that does not list the values."""
+    with pytest.raises(ChoiceError) as caught:
+        choose_lazy(None, {"NVTE_CK_JIT": value}, lambda _: None)
+    assert caught.value.exit_code == 2
+    text = str(caught.value)
+    assert "error: NVTE_CK_JIT" in text
+    assert "0, false, off, auto (libraries" in text
+    assert "1, true, on (lazy" in text

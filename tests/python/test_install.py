@@ -31,6 +31,7 @@ def record(output: Path, **built: bool) -> BuildResult:
         aiter_root=None,
         manifest_src="/m.toml",
         bundle_error="",
+        lazy=False,
         gpu_archs="gfx942;gfx950",
         modules=modules,
         summary=summarize(modules),
@@ -104,3 +105,26 @@ def test_a_mapped_library_stays_whole(tmp_path: Path) -> None:
         files = {"lib/te_fwd.so": library(tmp_path, "new and longer")}
         install(output, files, [], record(output, fwd=True))
         assert opened.read() == "old"
+
+
+def test_sources_of_an_earlier_library_go(tmp_path: Path) -> None:
+    """Prevents: kernels compiled with headers of another AITER; packs of the user's own lost."""
+    output = tmp_path / "out"
+    sources = {f"share/qola/te/fwd/{name}": "1" for name in ("kernels.index", "include/a/old.h")}
+    others = {"share/qola/te/bwd/kernels.index": "1", "bin/qola-kernels": "1"}
+    install(output, {**sources, **others}, [], record(output, fwd=True))
+    pack = output / "share/qola/te/packs/mine.qpack"
+    pack.parent.mkdir()
+    pack.write_text("pack")
+    again: dict[str, Path | str] = {"share/qola/te/fwd/kernels.index": "2"}
+    install(output, again, [], record(output, fwd=True), ["share/qola/te/fwd"])
+    kept = ["manifest.json", pack.relative_to(output).as_posix()]
+    assert names(output) == sorted([*again, *others, *kept])
+    assert not (output / "share/qola/te/fwd/include").exists(), "empty directories are left"
+    own = [*("share/qola/te/fwd", "share/qola/te/bwd", "share/qola/te/absent"), "bin/qola-kernels"]
+    install(output, {}, [], record(output, fwd=True), own)
+    assert names(output) == sorted(kept)
+    assert not (output / "bin").exists()
+    pack.unlink()
+    install(output, {}, [], record(output, fwd=True), ["share/qola/te/packs"])
+    assert [path.name for path in output.iterdir()] == ["manifest.json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,11 +27,18 @@ PLAIN = workspace.Workspace(
 )
 
 
+def golden(name: str, text: str) -> None:
+    """Compare a text with a file's; QOLA_UPDATE_GOLDEN=1 writes it instead."""
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
 @pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
 def test_files(name: str) -> None:
     """Prevents: a workspace that changes unnoticed, and with it what a build does."""
     files = PLAIN.files("7.7.1\n", Path("/home/user/.cache/qola/workspaces/it"))
-    assert files[name] == (GOLDEN / f"{name.lstrip('.')}.txt").read_text()
+    golden(f"{name.lstrip('.')}.txt", files[name])
     assert files[".bazelversion"] == "7.7.1\n"
     assert files["te_manifest.toml"] == PLAIN.manifest
 
@@ -44,7 +52,27 @@ def test_every_choice_is_written() -> None:
         mode="cpp_itfs",
         override_aiter_commit=True,
     )
-    assert everything.module_file() == (GOLDEN / "everything.txt").read_text()
+    golden("everything.txt", everything.module_file())
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_bundle(lazy: bool) -> None:
+    """Prevents: a bundle of other libraries than were built."""
+    golden(f"{'lazy_' if lazy else ''}bundle.txt", PLAIN.bundle_file(PLAIN.modules, lazy))
+
+
+def test_modules_without_a_lazy_form() -> None:
+    """Prevents: a target of a Python module that there is not, which breaks every build."""
+    modules = ("libmha_fwd", "module_aiter_enum")
+    assert workspace.targets(modules, True) == ["//:libmha_fwd_lazy", "//:module_aiter_enum"]
+    assert workspace.targets(modules) == ["//:libmha_fwd", "//:module_aiter_enum"]
+    assert "module_aiter_enum_lazy" not in replace(PLAIN, modules=modules).build_file()
+
+
+def test_pack() -> None:
+    """Prevents: a pack of other kernels than were asked for."""
+    golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
+    assert "kernels =" not in PLAIN.pack_file(PLAIN.modules, [])
 
 
 def test_blank_in_the_cache_s_path() -> None:

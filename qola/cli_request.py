@@ -1,0 +1,57 @@
+"""What the command line's options say of a plan, and the plan of it."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from qola import planner
+from qola.aiter import read_tree
+from qola.archs import split
+from qola.cli_build import Around
+from qola.console import Console
+from qola.locate import find_tree
+from qola.manifest import load
+from qola.patch_pins import recorded_patches
+from qola.plan import Plan
+from qola.plan_request import manifest_patches
+from qola.repository import pinned_id
+
+
+def request_of(manifest: Path, args: argparse.Namespace, around: Around) -> planner.Request:
+    """Return what to plan.
+
+    Args:
+        manifest: the manifest's file.
+        args: aiter, arch, build_mode, name, override_aiter_commit and rocm_version.
+        around: what the command line gets from the process.
+
+    Raises:
+        QolaError: the manifest is not valid, or there is no AITER tree.
+    """
+    loaded = load(around.directory / manifest, display=manifest.as_posix())
+    aiter = None if args.aiter is None else around.directory / args.aiter
+    tree = find_tree(aiter, around.environ)
+    return planner.Request(
+        name=args.name or manifest.stem,
+        manifest=loaded,
+        tree=read_tree(tree),
+        archs=split(args.arch),
+        default_archs=split([around.environ.get("GPU_ARCHS", "")]),
+        mode=args.build_mode,
+        rocm_version=args.rocm_version,
+        aiter_id=pinned_id(tree),
+        overridden=args.override_aiter_commit,
+        aiter_patches=recorded_patches(tree),
+        patches=manifest_patches(loaded, around.directory / manifest),
+    )
+
+
+def make_plan(request: planner.Request, console: Console) -> Plan:
+    """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qola-") as directory,
+        console.working() as progress,
+    ):
+        return planner.build_plan(request, Path(directory), progress=progress)

@@ -1,0 +1,210 @@
+"""qola build --lazy and qola kernels build, with a program that speaks for Bazel."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qola import cli
+from qola.plan import SCHEMA_VERSION
+
+MANIFEST = """\
+[qola]
+namespace = "te"
+
+[build]
+architectures = ["gfx942", "gfx950"]
+mode = "cpp_itfs"
+
+[[modules]]
+name = "libmha_fwd"
+receipt = 600
+
+[[modules]]
+name = "module_deepgemm"
+mode = "pybind"
+"""
+
+# Speaks for Bazel: builds what it is asked for, and writes down what that was. A pack of a kernel
+# "broken" fails.
+BAZEL = f"""\
+#!{sys.executable}
+import json, sys
+from pathlib import Path
+(stream,) = [a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file=")]
+here = Path(__file__).parent
+targets = sys.argv[sys.argv.index("--") + 1:]
+only_plan = "--output_groups=plan" in sys.argv
+with (here / "asked").open("a") as asked:
+    print(*(["plan of"] if only_plan else []), *targets, file=asked)
+events, broken = [], False
+def files(*paths):
+    events.append({{"id": {{"namedSet": {{"id": str(len(events))}}}},
+                   "namedSetOfFiles": {{"files": [{{"uri": p.as_uri()}} for p in paths]}}}})
+    return [{{"id": str(len(events) - 1)}}]
+for target in targets:
+    children, groups = [], {{"plan": files(here / "plan.json")}}
+    if target == "//bundle:bundle":
+        text = Path("bundle/BUILD.bazel").read_text()
+        groups["default"] = files(here / ("lazy" if "_lazy" in text else "full"))
+    elif target == "//pack:pack":
+        broken = "broken" in Path("pack/BUILD.bazel").read_text()
+        groups["default"] = files(here / "pack.qpack")
+    elif not only_plan:
+        lazy = "lazy/lib" if target.endswith("_lazy") else "full/lib"
+        name = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
+        groups["default"] = files(here / lazy / name)
+    if broken:
+        groups = {{}}
+        label = "@@qola_kernels//fwd:broken.object"
+        children = [{{"actionCompleted": {{"label": label}}}}]
+        events.append({{"id": children[0], "action": {{"type": "HipCompile", "exitCode": 1,
+                       "stderr": {{"uri": (here / "words.txt").as_uri()}}}}}})
+    found = [{{"name": name, "fileSets": sets}} for name, sets in groups.items()]
+    events.append({{"id": {{"targetCompleted": {{"label": target}}}}, "children": children,
+                   "completed": {{"success": not broken, "outputGroup": found}}}})
+code = 1 if broken else 0
+events.append({{"id": {{"buildFinished": {{}}}}, "finished": {{"exitCode": {{"code": code}}}}}})
+Path(stream).write_text("".join(json.dumps(event) + "\\n" for event in events))
+sys.exit(code)
+"""
+
+PLAN = {
+    "schema": SCHEMA_VERSION,
+    "kernels": [
+        {"name": "one", "archs": ["gfx950"]},
+        {"name": "both", "archs": ["gfx942", "gfx950"]},
+        {"name": "broken", "archs": ["gfx942"]},
+    ],
+    "modules": [{"name": "libmha_fwd", "library": "te_libmha_fwd.so", "kernels": [1, 0, 2]}],
+    "python_modules": [{"name": "module_deepgemm", "library": "deepgemm.so"}],
+}
+
+LAZY = {
+    "bin/qola-kernels": "program",
+    "lib/te_libmha_fwd.so": "lazy library",
+    "manifest.json": '{"lazy": true, "modules": [{"name": "libmha_fwd", "kernels": {}}]}',
+    "share/qola/te/libmha_fwd/kernels.index": "index",
+}
+FULL = {
+    "lib/te_libmha_fwd.so": "library",
+    "lib/deepgemm.so": "module",
+    "manifest.json": '{"lazy": false, "modules": [{"name": "libmha_fwd"}]}',
+}
+
+Qola = Callable[..., int]
+
+
+@pytest.fixture
+def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
+    """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
+    files = {"bazel": BAZEL, "te.toml": MANIFEST, "plan.json": json.dumps(PLAN)}
+    files |= {"pack.qpack": "pack", "words.txt": "broken.cpp:1:1: error: no such thing\n"}
+    files |= {f"lazy/{name}": text for name, text in LAZY.items()}
+    files |= {f"full/{name}": text for name, text in FULL.items()}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bazel").chmod(0o755)
+    (tmp_path / "full/lib/deepgemm.so").chmod(0o555)
+    monkeypatch.setenv("QOLA_BAZEL", str(tmp_path / "bazel"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("NVTE_CK_JIT", raising=False)
+    monkeypatch.delenv("QOLA_BUILD_GROUPS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: cli.main(words)
+
+
+def asked() -> list[str]:
+    """What Bazel was asked for since the last time."""
+    lines = Path("asked").read_text().splitlines() if Path("asked").exists() else []
+    Path("asked").unlink(missing_ok=True)
+    return lines
+
+
+def installed() -> set[str]:
+    return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
+
+
+def test_lazy_and_full_in_one_directory(qola: Qola) -> None:
+    """Prevents: a lazy library without its sources; sources that outlive it; a false record."""
+    assert qola("build", "-m", "te.toml", "-o", "out", "--lazy") == 0
+    assert asked() == ["//:libmha_fwd_lazy //:module_deepgemm", "//bundle:bundle"]
+    assert installed() == {*LAZY, "lib/deepgemm.so"}
+    record = json.loads(Path("out/manifest.json").read_text())
+    assert record["lazy"] is True
+    assert record["summary"] == {"total": 2, "success": 2, "failed": 0}
+    library = Path("out/lib/te_libmha_fwd.so").absolute()
+    assert [m["md_name"] for m in record["modules"]] == ["te_libmha_fwd", "deepgemm"]
+    assert record["modules"][0]["so_path"] == str(library)
+    assert record["modules"][0]["size"] == len("lazy library")
+    assert qola("build", "-m", "te.toml", "-o", "out") == 0
+    assert asked() == ["//:libmha_fwd //:module_deepgemm", "//bundle:bundle"]
+    assert installed() == {*FULL}
+    assert library.read_text() == "library"
+    assert json.loads(Path("out/manifest.json").read_text())["lazy"] is False
+
+
+def test_the_variable(
+    qola: Qola, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: TransformerEngine's variable ignored, or winning over an option."""
+    note = "qola: NVTE_CK_JIT is deprecated, use qola build --lazy or --no-lazy\n"
+    for value, words, lazy, noted in (
+        ("On", (), True, 1),
+        ("auto", (), False, 1),
+        ("on", ("--no-lazy",), False, 0),
+        ("maybe", ("--lazy",), True, 0),
+    ):
+        monkeypatch.setenv("NVTE_CK_JIT", value)
+        assert qola("build", "-m", "te.toml", "-o", "out", *words) == 0
+        assert ("libmha_fwd_lazy" in asked()[0]) is lazy
+        assert capsys.readouterr().err.count(note) == noted
+    assert qola("build", "-m", "te.toml", "-o", "out") == 2
+    assert "error: NVTE_CK_JIT" in capsys.readouterr().err
+    assert asked() == []
+
+
+def test_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a pack of other kernels than were named; one that is half written."""
+    Path("list").write_text("src/both.cpp gfx942\none.so\nboth.so.abc123\n")
+    Path("packs").mkdir()
+    words = ("kernels", "build", "-m", "te.toml", "--output", "packs/my.qpack")
+    assert qola(*words, "--list", "list") == 0
+    out, err = capsys.readouterr()
+    assert out == "2 kernels written to packs/my.qpack\n"
+    assert "1 lines were names of temporary files" in err
+    assert asked() == ["plan of //:libmha_fwd_lazy", "//pack:pack"]
+    (written,) = Path("cache/qola/workspaces").glob("te-*/pack/BUILD.bazel")
+    lines = [line.strip() for line in written.read_text().splitlines()]
+    kernels = lines[lines.index("kernels = [") + 1 :]
+    assert kernels[: kernels.index("],")] == ['"both:gfx942",', '"one",']
+    assert [path.name for path in Path("packs").iterdir()] == ["my.qpack"]
+    assert Path("packs/my.qpack").read_text() == "pack"
+    assert Path("packs/my.qpack").stat().st_mode & 0o777 == 0o644
+    assert qola(*words[:-1], "all.qpack", "--all") == 0
+    assert "kernels =" not in written.read_text()
+
+
+def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: hours of compiling before a misspelt name is told; a good pack that is lost."""
+    Path("my.qpack").write_text("earlier")
+    words = ("kernels", "build", "-m", "te.toml", "--output", "my.qpack")
+    Path("list").write_text("both gfx90a\n")
+    assert qola(*words, "one", "nobody", "--list", "list") == 1
+    err = capsys.readouterr().err
+    assert "no kernel both gfx90a\n" in err
+    assert "nobody\n" in err
+    assert asked() == ["plan of //:libmha_fwd_lazy"]
+    assert qola(*words, "one", "broken") == 7
+    out = capsys.readouterr().out
+    assert out.startswith("FAILED: my.qpack: not written\n")
+    assert "  broken: HipCompile failed with exit code 1\n" in out
+    assert "broken.cpp:1:1: error: no such thing" in out
+    assert Path("my.qpack").read_text() == "earlier"
+    Path("te.toml").write_text("[[module]]\n")
+    assert qola(*words, "one") == 2
