@@ -419,7 +419,8 @@ class _Lazy:
             arch = re.search(r"ck_tile::(\w+)_t", of.written)
             name = f"{role}_{arch[1]}" if arch else role
             if any(source.name == name for source in self._entries.values()):
-                name = f"{name}_{len(self._entries)}"
+                # The same in every plan, whatever else that has.
+                name = f"{name}_{sha256_of_text(text)[:8]}"
             self._entries[text] = self._write(name, f"entries/{name}.cpp", text)
         return self._entries[text].name
 

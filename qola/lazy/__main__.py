@@ -78,6 +78,8 @@ def make_index(settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Index:
         },
         package_flags={name: tuple(plan["packages"][name]["copts"]) for name in sorted(packages)},
         headers=sets,
+        link_flags=tuple(settings["link_flags"]),
+        link_script=sha256_of(Path(settings["link_script"])),
         entries={source["name"]: source["sha256"] for source in module["entry_sources"]},
         kernels=tuple(
             Kernel(k["name"], arch, k["package"], k["headers"], k["entry"], k["sha256"])
@@ -118,6 +120,8 @@ def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]
                 below = path.removeprefix(_INCLUDE + "/")
                 own = path == f"{_ABI_DIR}/{abi.name}"
                 yield path, str(abi) if own else f"{settings['tree']}/{below}"
+            case ["link-script", path, _]:
+                yield path, settings["link_script"]
             case ["entry", name, _]:
                 yield f"entries/{name}.cpp", settings["entries"][name]
             case ["kernel", name, _, package, *_] if f"src/{package}/{name}.cpp" not in seen:

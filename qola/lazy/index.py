@@ -18,6 +18,9 @@ ABI = 1
 FILE = "kernels.index"
 """Name of the index below the directory of a module's sources."""
 
+LINK_SCRIPT = "link.ld"
+"""Name of the linker script below it, which every link is given by -Wl,-T."""
+
 _LICENSE = "// Written by qola (qola/lazy/index.py); do not edit."
 
 
@@ -73,6 +76,8 @@ class Index:
         arch_flags: further flags by arch.
         package_flags: further flags by package.
         headers: headers by name.
+        link_flags: flags of every link; HIP's runtime comes after them.
+        link_script: digest of the linker script.
         entries: digest of each entry source, by name.
         kernels: the rows, in the order in which stubs count them.
     """
@@ -84,6 +89,8 @@ class Index:
     arch_flags: Mapping[str, tuple[str, ...]]
     package_flags: Mapping[str, tuple[str, ...]]
     headers: Mapping[str, Headers]
+    link_flags: tuple[str, ...]
+    link_script: str
     entries: Mapping[str, str]
     kernels: tuple[Kernel, ...]
 
@@ -101,6 +108,7 @@ class Index:
 def code_digests(index: Index) -> list[str]:
     """Return the code digest of each kernel."""
     headers = {name: found.digest for name, found in index.headers.items()}
+    link = sha256_of_text("\n".join((*index.link_flags, index.link_script)))
     return [
         sha256_of_text(
             f"qola kernel code {ABI}\n"
@@ -108,6 +116,7 @@ def code_digests(index: Index) -> list[str]:
             f"entry {index.entries[kernel.entry]}\n"
             f"headers {headers[kernel.headers]}\n"
             f"flags {sha256_of_text(chr(10).join(index.flags_of(kernel)))}\n"
+            f"link {link}\n"
         )
         for kernel in index.kernels
     ]
@@ -131,6 +140,8 @@ def render_index(index: Index) -> str:
     for name, headers in sorted(index.headers.items()):
         lines += [("dir", name, d) for d in headers.dirs]
         lines += [("header", name, f, digest) for f, digest in sorted(headers.files.items())]
+    lines += [("link-flag", flag) for flag in index.link_flags]
+    lines += [("link-script", LINK_SCRIPT, index.link_script)]
     lines += [("entry", name, digest) for name, digest in sorted(index.entries.items())]
     lines += [
         ("kernel", k.name, k.arch, k.package, k.headers, k.entry, k.source, code)

@@ -76,17 +76,10 @@ std::vector<std::string> compile_command(const Compiler& compiler,
     if(const auto headers = index.headers.find(kernel.headers); headers != index.headers.end())
         for(const std::string& dir : headers->second.dirs)
             add({"-isystem", dir});
-    // Whatever the driver would link by itself is named here: hipcc and clang++ differ in it.
-    add({"-include",
-         kernel.source_path(),
-         kernel.entry_path(),
-         "-shared",
-         "-no-hip-rt",
-         "-fuse-ld=lld",
-         "-Wl,--gc-sections",
-         "-Wl,-z,defs",
-         // Of the kernels of another AITER in the process, none takes the place of this.
-         "-Wl,-Bsymbolic"});
+    add({"-include", kernel.source_path(), kernel.entry_path()});
+    add(index.link_flags);
+    for(const auto& [script, digest] : index.link_scripts)
+        add({"-Wl,-T," + script});
     if(!hip.empty())
         // The flags say that all inputs are HIP.
         add({"-x", "none", hip});

@@ -54,6 +54,10 @@ class Parser
             index.headers[part(1)].dirs.push_back(part(2));
         else if(is("header", 3))
             index.headers[part(1)].files.emplace_back(part(2), part(3));
+        else if(is("link-flag", 1))
+            index.link_flags.push_back(part(1));
+        else if(is("link-script", 2))
+            index.link_scripts[part(1)] = part(2);
         else if(is("entry", 2))
             index.entries[part(1)] = part(2);
         else if(is("kernel", 7))
@@ -117,6 +121,8 @@ void check_sources(const std::string& root, const Index& index, const Kernel& ke
                       kernel.name);
     check_file(root, kernel.source_path(), kernel.source);
     check_file(root, kernel.entry_path(), entry->second);
+    for(const auto& [file, digest] : index.link_scripts)
+        check_file(root, file, digest);
     // A set without a directory and a file has no line.
     if(headers != index.headers.end())
         for(const auto& [file, digest] : headers->second.files)

@@ -42,7 +42,9 @@ struct Index
     std::map<std::string, std::vector<std::string>> arch_flags;
     std::map<std::string, std::vector<std::string>> package_flags;
     std::map<std::string, Headers> headers;
-    std::map<std::string, std::string> entries; ///< digest by name
+    std::vector<std::string> link_flags;
+    std::map<std::string, std::string> link_scripts; ///< digest by path below the root
+    std::map<std::string, std::string> entries;      ///< digest by name
     std::vector<Kernel> kernels;
 };
 

@@ -2,6 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_common")
 load(":hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
+load(":kernel_link.bzl", "KERNEL_LINK_FLAGS", "LINK_SCRIPT")
 load(":providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
 
 def _library(ctx, kernel, arch):
@@ -22,17 +23,19 @@ def _library(ctx, kernel, arch):
         link_deps_statically = False,
         output_type = "dynamic_library",
         # No soname: the loader would take two libraries of one name for one.
-        user_link_flags = [
-            "-lamdhip64",
-            # Of the kernels of another AITER in the process, none takes the place of this.
-            "-Wl,-Bsymbolic",
-        ],
+        additional_inputs = [ctx.file._link_script],
+        user_link_flags = KERNEL_LINK_FLAGS + ["-Wl,-T," + ctx.file._link_script.path, "-lamdhip64"],
     )
     return struct(arch = arch, file = linked.library_to_link.dynamic_library, name = kernel.name)
 
 def _kernel_libraries_impl(ctx):
     kernels = [target[KernelObjectInfo] for target in ctx.attr.kernels]
-    libraries = [_library(ctx, kernel, arch) for kernel in kernels for arch in kernel.code_objects or kernel.hosts]
+    libraries = [
+        _library(ctx, kernel, arch)
+        for kernel in kernels
+        for arch in kernel.hosts
+        if arch in ctx.attr.archs
+    ]
     return [
         DefaultInfo(files = depset([library.file for library in libraries])),
         KernelLibrariesInfo(
@@ -45,6 +48,7 @@ def _kernel_libraries_impl(ctx):
 kernel_libraries = rule(
     implementation = _kernel_libraries_impl,
     attrs = {
+        "archs": attr.string_list(doc = "Archs to make kernel libraries for.", mandatory = True),
         "kernels": attr.label_list(
             doc = "The hip_object of each kernel instance, each with an entry source.",
             mandatory = True,
@@ -53,6 +57,7 @@ kernel_libraries = rule(
         "module": attr.string(doc = "The module, such as libmha_fwd.", mandatory = True),
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
         "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
+        "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
         "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
     },
     doc = """Kernel instances as kernel libraries (qola/runtime/qola_kernel.h).

@@ -1,6 +1,7 @@
 """lazy_library: a module's library without its kernels, which are loaded when they are first called."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load(":archs.bzl", "by_archs")
 load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "HOST_ONLY")
 load(":kernel_libraries.bzl", "kernel_libraries")
@@ -19,7 +20,7 @@ def _host_library(name, srcs, **kwargs):
         **kwargs
     )
 
-def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
+def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
     """Declares the lazy form of a module's library.
 
     Expands to <name>_lazy, a linked_module; <name>_kernels, the
@@ -30,7 +31,9 @@ def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan,
       name: the module, such as libmha_fwd.
       parts: labels of all that the full library has besides its kernels: a list
         or a select of lists.
-      kernels: labels of the hip_objects of all kernel instances.
+      all_kernels: labels of the hip_objects of all kernel instances: what the
+        index is of, whatever --@qola//:archs says.
+      kernels: the same of those that packs have: a list or a select of lists.
       kernel_headers: labels of header_sets with what kernel instances include.
       stubs: C++ files with the functions of the kernel instances.
       place: where the library's sources are, relative to the directory above
@@ -45,7 +48,7 @@ def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan,
     lazy_sources(
         name = lazy + ".sources",
         headers = kernel_headers,
-        kernels = kernels,
+        kernels = all_kernels,
         module = name,
         place = place,
         plan = plan,
@@ -78,6 +81,7 @@ def lazy_library(name, parts, kernels, kernel_headers, stubs, place, tree, plan,
     )
     kernel_libraries(
         name = name + "_kernels",
+        archs = by_archs(kwargs["archs"], lambda on: on),
         exec_properties = EXEC_PROPERTIES,
         kernels = kernels,
         module = name,

@@ -4,6 +4,7 @@ load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
+load(":kernel_link.bzl", "KERNEL_LINK_FLAGS", "LINK_SCRIPT")
 load(":providers.bzl", "KernelObjectInfo", "LazySourcesInfo")
 
 def _toolchain(ctx):
@@ -86,13 +87,15 @@ def _lazy_sources_impl(ctx):
         "entries": {file.basename.removesuffix(".cpp"): file.path for file in entries},
         "flags": _command(found, COMPILE_LATER).argv,
         "identity": identity.path,
+        "link_flags": KERNEL_LINK_FLAGS,
+        "link_script": ctx.file._link_script.path,
         "module": ctx.attr.module,
         "place": ctx.attr.place,
         "plan": ctx.file.plan.path,
         "sources": {"{}/{}".format(object.package, object.name): object.src.path for object in objects},
         "tree": ctx.file.tree.dirname,
     }) + "\n")
-    common = [settings, ctx.file.plan, ctx.file._abi_header] + entries
+    common = [settings, ctx.file.plan, ctx.file._abi_header, ctx.file._link_script] + entries
     _run(
         ctx,
         [index, table],
@@ -141,6 +144,7 @@ lazy_sources = rule(
         ),
         "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
         "_identity": attr.label(allow_single_file = True, default = "//qola/runtime:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola:lazy_sources", executable = True),
     },

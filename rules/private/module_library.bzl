@@ -104,14 +104,18 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         link_flags = ["-Wl,-z,defs"],
         plan = plan,
     )
-    linked_module(
-        name = name,
-        deps = by_archs(archs, lambda on: parts[" ".join(on)] + [
+
+    def kernels_of(on):
+        return [
             label
             for wanted, labels in objects.items()
             if [arch for arch in wanted.split(" ") if arch in on]
             for label in labels
-        ]),
+        ]
+
+    linked_module(
+        name = name,
+        deps = by_archs(archs, lambda on: parts[" ".join(on)] + kernels_of(on)),
         **common
     )
     if stubs:
@@ -119,7 +123,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             name = name,
             copts = copts,
             kernel_headers = kernel_headers,
-            kernels = [label for labels in objects.values() for label in labels],
+            all_kernels = kernels_of(archs),
+            kernels = by_archs(archs, kernels_of),
             place = place,
             parts = by_archs(archs, lambda on: parts[" ".join(on)]),
             stubs = stubs,

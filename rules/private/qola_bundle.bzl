@@ -21,6 +21,20 @@ qola: libraries of two manifests in one bundle
                 other_plan = library[QolaLibraryInfo].plan.short_path,
                 place = ctx.label,
             ))
+    packs = {}
+    for pack in ctx.attr.packs:
+        packs.setdefault(pack.label.name, []).append(str(pack.label))
+    for labels in packs.values():
+        if len(labels) > 1:
+            fail("""
+qola: two packs of one name in a bundle
+  place:    {place}: packs
+  found:    {found}
+  expected: packs whose names differ: a bundle has all of them in one directory
+  fix:      one kernel_pack with the modules of both, or another name""".format(
+                found = ", ".join(labels),
+                place = ctx.label,
+            ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
         fail("""

@@ -134,6 +134,17 @@ def test_a_random_sweep_is_answered_alike(tmp_path: Path) -> None:
     assert len(kernels) > 0.8 * len(PLAN["kernels"]), "the sweep misses most kernels"
 
 
+@pytest.mark.parametrize("row", [FORWARD, BACKWARD], ids=lambda row: row.problem.direction)
+def test_a_failing_launch_is_a_status(row: Row, tmp_path: Path) -> None:
+    """Prevents: an exception in a kernel library that finds no handler and ends the process."""
+    env = {"QOLA_CACHE": str(tmp_path / "cache"), **NEVER}
+    fail = ["hipLaunchKernel=1"]
+    full = run([row, row], GFX942, fail=fail)
+    lazy = run([row, row], GFX942, library_dirs=(LAZY / "lib",), fail=fail, **env)
+    assert [outcome.status for outcome in full.outcomes] == [-3.0, -3.0]
+    assert launched(lazy.outcomes) == launched(full.outcomes)
+
+
 def test_a_first_call_compiles_what_the_full_library_has(place: Place) -> None:
     """Prevents: a compile on the user's machine that makes something else than the build does."""
     expected = [outcomes(GFX942)[FORWARD]]

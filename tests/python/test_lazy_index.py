@@ -27,6 +27,8 @@ INDEX = Index(
         "fwd_0": Headers(("include/a",), {"include/a/one.h": "1" * 64}),
         "fwd_1": Headers(("include/a",), {"include/a/one.h": "1" * 64, "include/a/b.h": "2" * 64}),
     },
+    link_flags=("-shared",),
+    link_script="6" * 64,
     entries={"fwd_gfx950": "3" * 64},
     kernels=(
         Kernel("k1", "gfx942", "fwd", "fwd_0", "fwd_gfx950", "4" * 64),
@@ -53,6 +55,8 @@ def test_the_index_is_what_the_runtime_reads() -> None:
         "dir\tfwd_1\tinclude/a",
         f"header\tfwd_1\tinclude/a/b.h\t{'2' * 64}",
         f"header\tfwd_1\tinclude/a/one.h\t{'1' * 64}",
+        "link-flag\t-shared",
+        f"link-script\tlink.ld\t{'6' * 64}",
         f"entry\tfwd_gfx950\t{'3' * 64}",
         f"kernel\tk1\tgfx942\tfwd\tfwd_0\tfwd_gfx950\t{'4' * 64}\t{codes[0]}",
         f"kernel\tk1\tgfx950\tfwd\tfwd_0\tfwd_gfx950\t{'4' * 64}\t{codes[1]}",
@@ -86,6 +90,8 @@ CHANGES: list[tuple[str, Callable[[Index], Index], set[int]]] = [
         {2},
     ),
     ("a flag", lambda i: replace(i, flags=("-x", "hip", "-O3")), {0, 1, 2}),
+    ("a flag of the link", lambda i: replace(i, link_flags=()), {0, 1, 2}),
+    ("the linker script", lambda i: replace(i, link_script="7" * 64), {0, 1, 2}),
     ("a flag of one arch", lambda i: replace(i, arch_flags={"gfx950": ("-DY",)}), {1, 2}),
     ("a flag of the package", lambda i: replace(i, package_flags={"fwd": ()}), {0, 1, 2}),
     ("the entry source", lambda i: replace(i, entries={"fwd_gfx950": "8" * 64}), {0, 1, 2}),
@@ -145,7 +151,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     (tree / "ck").mkdir(parents=True)
     for name in ("one.h", "two.h", "unused.h"):
         (tree / "ck" / name).write_text(name)
-    for name in ("qola_kernel.h", "k1.cpp", "fwd.cpp"):
+    for name in ("qola_kernel.h", "k1.cpp", "fwd.cpp", "script.ld"):
         (tmp_path / name).write_text(name)
     (tmp_path / "identity.txt").write_text('qola_identity "Clang" 1\n')
     return {
@@ -154,6 +160,8 @@ def settings(tmp_path: Path) -> dict[str, Any]:
         "entries": {"fwd_gfx950": str(tmp_path / "fwd.cpp")},
         "flags": ["-O3"],
         "identity": str(tmp_path / "identity.txt"),
+        "link_flags": ["-shared"],
+        "link_script": str(tmp_path / "script.ld"),
         "module": "libmha_fwd",
         "place": "share/qola/ns/libmha_fwd",
         "plan": str(tmp_path / "plan.json"),
@@ -200,6 +208,7 @@ def test_index_and_layout_go_together(settings: dict[str, Any], tmp_path: Path) 
     found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
     assert found == {
         "kernels.index",
+        "link.ld",
         "entries/fwd_gfx950.cpp",
         "include/ck/one.h",
         "include/ck/two.h",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qola.digest import sha256_of_text
-from qola.lazy.index import FILE, Headers, Index, Kernel, code_digests, render_index
+from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, code_digests, render_index
 from tests.runtime.sdk import compiler_of
 
 ARCH = "gfx942"
@@ -37,6 +37,8 @@ int launch()
     return hipGetLastError() == hipSuccess ? VALUE : -1;
 }}
 """
+
+_SCRIPT = "SECTIONS { .toy : { *(.toy) } } INSERT BEFORE .text;\n"
 
 _ENTRY = """\
 #include "qola_kernel.h"
@@ -150,6 +152,8 @@ class Toy:
                 )
                 for name, text in self.headers.items()
             },
+            link_flags=("-shared", "-no-hip-rt", "-fuse-ld=lld", "-Wl,-z,defs", "-Wl,-Bsymbolic"),
+            link_script=sha256_of_text(_SCRIPT),
             entries={"one": sha256_of_text(_ENTRY)},
             kernels=tuple(
                 Kernel(name, arch, "toys", name, "one", sha256_of_text(_SOURCE.format(name=name)))
@@ -180,6 +184,7 @@ class Toy:
         files = {
             FILE: render_index(index),
             "entries/one.cpp": _ENTRY,
+            LINK_SCRIPT: _SCRIPT,
             "include/qola/qola_kernel.h": (self.tools.runtime / "qola_kernel.h").read_text(),
         }
         for name, text in self.headers.items():
