@@ -258,6 +258,11 @@ def _build_parser() -> argparse.ArgumentParser:
         help="the pack; replaced as a whole",
     )
     add_build_options(parser)
+    # The names that list has from qola plan.
+    parser.add_argument(
+        "--aiter", dest="aiter_root", type=Path, metavar="TREE", help="the same as --aiter-root"
+    )
+    parser.add_argument("--build-mode", dest="mode", choices=BUILD_MODES, help="the same as --mode")
     parser.set_defaults(run=_build, quiet=False)
     return parser
 

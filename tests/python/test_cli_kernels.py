@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qola import cli
-from qola.cli_kernels import KernelsError, Words, find_program, split_words
+from qola.cli_kernels import KernelsError, Words, find_program, parse, split_words
 
 MANIFEST = """\
 [build]
@@ -189,6 +189,17 @@ def test_what_a_manifest_cannot_do(
     """Prevents: a build of everything by mistake; a command that does nothing in silence."""
     assert cli.main(["kernels", *given.split()], {}, directory=here) == 2
     assert why in capsys.readouterr().err
+
+
+def test_one_command_line_for_both() -> None:
+    """Prevents: options that have to be renamed from list to build."""
+    words = "--manifest m.toml --aiter a --arch gfx942 --build-mode cpp_itfs --group g --blob k"
+    listed = parse(["list", *words.split(), "x"])
+    built = parse(["build", *words.split(), "x", "--output", "x.qpack"])
+    for args in (listed, built):
+        assert (args.manifest, args.arch, args.group) == (Path("m.toml"), ["gfx942"], ["g"])
+        assert (args.words, args.names) == (["x"], ["k"])
+    assert (listed.aiter, listed.build_mode) == (built.aiter_root, built.mode)
 
 
 @pytest.mark.parametrize(
