@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 
 from qola import __version__, cli_init, cli_kernels, estimate, planner
 from qola.cli_build import add_commands
-from qola.cli_request import make_plan, request_of
+from qola.cli_request import add_plan_options, make_plan, request_of
 from qola.console import Console
 from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
 from qola.plan import Plan, to_json
 from qola.query import KEY, QueryError, count, items_of, select
-from qola.schema import BUILD_MODES, FMHA_MODES, NATIVE, SUPPORTED_ARCHS
+from qola.schema import FMHA_MODES
 from qola.tables import Table, align
 
 EXIT_UNEXPECTED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 1, 2, 130, 141, 143
@@ -136,32 +136,8 @@ def _add_command(
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
-    parser.add_argument(
-        "--aiter", type=Path, metavar="TREE", help="AITER source tree (default under Bazel: @aiter)"
-    )
-    parser.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}, {NATIVE}; repeated, or a "
-        "list with ; or , in it",
-    )
-    parser.add_argument(
-        "--build-mode",
-        choices=BUILD_MODES,
-        help="instead of [build].mode; a module's own mode wins",
-    )
-    parser.add_argument(
-        "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
-    )
-    parser.add_argument(
-        "--override-aiter-commit",
-        action="store_true",
-        help="plan although the manifest names another AITER; a warning says so",
-    )
+    add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON (docs/plan.md)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return parser
 
 

@@ -20,11 +20,11 @@ from qola.cli_build import (
     groups_of,
     request_of_build,
 )
-from qola.cli_request import make_plan, request_of
+from qola.cli_request import add_plan_options, make_plan, request_of
 from qola.errors import Finding, QolaError
 from qola.kernel_selection import Selection, choose
 from qola.prebuild import SUFFIX, build_pack, rows_by_module
-from qola.schema import BUILD_MODES, NATIVE, SUPPORTED_ARCHS
+from qola.schema import BUILD_MODES
 
 COMMAND = "kernels"
 
@@ -213,37 +213,12 @@ def _command_parser(command: str, text: str, exit_codes: str) -> argparse.Argume
 def _list_parser() -> argparse.ArgumentParser:
     text = "Lists the kernels of a manifest's plan, a name and an arch a line; builds nothing."
     parser = _command_parser("list", text, _LIST_EXIT_CODES)
-    parser.add_argument(
-        *("--aiter", "-a", "--aiter-root"),
-        type=Path,
-        metavar="TREE",
-        help="AITER source tree (default under Bazel: @aiter)",
-    )
-    parser.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}, {NATIVE}; repeated, or a "
-        "list with ; or , in it",
-    )
-    parser.add_argument(
-        *("--build-mode", "--mode"),
-        choices=BUILD_MODES,
-        help="instead of [build].mode; a module's own mode wins",
-    )
-    parser.add_argument(
-        "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
-    )
-    parser.add_argument(
-        "--override-aiter-commit",
-        action="store_true",
-        help="plan although the manifest names another AITER",
+    add_plan_options(
+        parser, aiter=("--aiter", "-a", "--aiter-root"), mode=("--build-mode", "--mode")
     )
     parser.add_argument(
         "--group", action="append", default=[], metavar="GROUP", help="only modules of this group"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=_list, name=None)
     return parser
 

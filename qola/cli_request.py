@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola import planner
@@ -17,6 +18,50 @@ from qola.patch_pins import recorded_patches
 from qola.plan import Plan
 from qola.plan_request import manifest_patches
 from qola.repository import pinned_id
+from qola.schema import BUILD_MODES, NATIVE, SUPPORTED_ARCHS
+
+
+def add_plan_options(
+    parser: argparse.ArgumentParser,
+    *,
+    aiter: Sequence[str] = ("--aiter",),
+    mode: Sequence[str] = ("--build-mode",),
+) -> None:
+    """Add the options that `request_of` reads, but for the manifest's name.
+
+    Args:
+        parser: the command's.
+        aiter: names of the option for the AITER tree.
+        mode: names of the option for the build mode.
+    """
+    parser.add_argument(
+        *aiter,
+        type=Path,
+        metavar="TREE",
+        help="AITER source tree (default under Bazel: @aiter)",
+    )
+    parser.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help=f"instead of the manifest's: {', '.join(SUPPORTED_ARCHS)}, {NATIVE}; repeated, or a "
+        "list with ; or , in it",
+    )
+    parser.add_argument(
+        *mode,
+        choices=BUILD_MODES,
+        help="instead of [build].mode; a module's own mode wins",
+    )
+    parser.add_argument(
+        "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
+    )
+    parser.add_argument(
+        "--override-aiter-commit",
+        action="store_true",
+        help="plan although the manifest names another AITER; a warning says so",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def request_of(manifest: Path, args: argparse.Namespace, around: Around) -> planner.Request:
