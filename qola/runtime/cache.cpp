@@ -1,10 +1,12 @@
 #include "cache.h"
 
 #include "files.h"
+#include "lock.h"
 #include "ownership.h"
 #include "text.h"
 
 #include <cerrno>
+#include <ctime>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -124,6 +126,22 @@ std::vector<Found> files_in(const std::string& root)
             items.push_back(file_of_name(root, name, file));
     }
     return items;
+}
+
+bool is_of_another_machine(const std::string& leftover, int timeout)
+{
+    // <entry>.tmp.<process>.<number>.<host>, which may have dots, too.
+    const std::string file = base_name(leftover);
+    std::size_t at         = file.find(".tmp.");
+    if(at == std::string::npos)
+        return false;
+    at += 4;
+    for(int parts = 0; parts < 2 && at != std::string::npos; ++parts)
+        at = file.find('.', at + 1);
+    if(at == std::string::npos || file.substr(at + 1) == host_name())
+        return false;
+    struct stat status;
+    return lstat(leftover.c_str(), &status) == 0 && time(nullptr) - status.st_mtime <= timeout;
 }
 
 } // namespace qola_runtime

@@ -60,6 +60,10 @@ std::vector<Found> files_in(const std::string& root);
 /// What a file name in a kernel's directory tells.
 Found file_of_name(const std::string& root, const std::string& name, const std::string& file);
 
+/// Whether a leftover may be of a compile that goes on, on another machine: it names one, and is no
+/// older than `timeout` seconds.
+bool is_of_another_machine(const std::string& leftover, int timeout);
+
 } // namespace qola_runtime
 
 #endif // QOLA_RUNTIME_CACHE_H

@@ -51,12 +51,12 @@ std::string owner_in(int fd, const std::string& path)
 
 void write_owner(int fd, const std::string& path)
 {
-    char host[256] = {};
-    gethostname(host, sizeof host - 1);
     try
     {
         if(ftruncate(fd, 0) == 0)
-            write_all(fd, "process " + std::to_string(getpid()) + " on " + host + "\n", path);
+            write_all(fd,
+                      "process " + std::to_string(getpid()) + " on " + host_name() + "\n",
+                      path);
     }
     catch(const Problem&)
     {
@@ -65,6 +65,15 @@ void write_owner(int fd, const std::string& path)
 }
 
 } // namespace
+
+std::string host_name()
+{
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    std::string name = host;
+    std::replace(name.begin(), name.end(), '/', '-');
+    return name;
+}
 
 FileLock::FileLock(const std::string& path,
                    int wait,

@@ -9,6 +9,9 @@
 
 namespace qola_runtime {
 
+/// Name of this machine, as it is a part of file names.
+std::string host_name();
+
 /// Somebody else holds a lock for longer than one waits.
 class LockBusy : public Problem
 {

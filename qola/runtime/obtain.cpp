@@ -28,10 +28,11 @@ namespace {
 std::string make_work_directory(const std::string& entry)
 {
     static std::atomic<unsigned> count{0};
+    const std::string host = host_name();
     for(;;)
     {
         const std::string path =
-            entry + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
+            entry + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++) + "." + host;
         if(mkdir(path.c_str(), 0700) == 0)
             return path;
         if(errno != EEXIST)
@@ -40,17 +41,19 @@ std::string make_work_directory(const std::string& entry)
 }
 
 /// Removes what compiles of this key left behind; the caller holds its lock. Should somebody have
-/// removed the lock file of a compile that goes on, that one is spared.
-void remove_leftovers(const std::string& entry)
+/// removed the lock file of a compile that goes on, that one is spared; so is one of another machine,
+/// which may see no locks, for as long as a compile takes.
+void remove_leftovers(const std::string& entry, int timeout)
 {
     const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
+    const std::string host = host_name();
     for(const std::string& name : names_in(directory))
     {
-        if(!starts_with(name, start))
+        if(!starts_with(name, start) || is_of_another_machine(directory + "/" + name, timeout))
             continue;
         const auto owner = number(
             name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
-        const bool lives = owner && *owner != getpid() &&
+        const bool lives = ends_with(name, "." + host) && owner && *owner != getpid() &&
                            (kill(static_cast<pid_t>(*owner), 0) == 0 || errno == EPERM);
         if(!lives)
             remove_tree(directory + "/" + name);
@@ -217,7 +220,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
         if(Library found = store_.find(work.wanted))
             return found;
     if(lock->held())
-        remove_leftovers(entry);
+        remove_leftovers(entry, settings_.compile_timeout);
     std::string bytes;
     try
     {

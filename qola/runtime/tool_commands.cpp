@@ -319,6 +319,7 @@ struct Group
 /// number of entries among them. Throws Problem.
 int remove_files(const std::string& entry,
                  const Group& group,
+                 int timeout,
                  const std::function<bool(const Found&)>& is_wanted)
 {
     const std::string lock_path = entry + ".lock";
@@ -339,8 +340,9 @@ int remove_files(const std::string& entry,
     {
         if(file.kind == Found::lock || !is_wanted(file))
             continue;
-        // Without locks it may be of a compile that goes on.
-        if(file.kind == Found::leftover && !lock->held())
+        // Without locks, or on another machine that has none, it may be of a compile that goes on.
+        if(file.kind == Found::leftover &&
+           (!lock->held() || is_of_another_machine(file.path, timeout)))
             continue;
         remove_tree(file.path);
         struct stat status;
@@ -394,7 +396,7 @@ int clean(Tool& tool)
             continue;
         try
         {
-            removed += remove_files(entry, group, is_wanted);
+            removed += remove_files(entry, group, tool.settings.compile_timeout, is_wanted);
         }
         catch(const Problem& problem)
         {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -25,6 +27,24 @@ from tests.runtime.lazy import (
 )
 
 SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+
+_NO_LOCKS = """\
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    long value = va_arg(rest, long);
+    va_end(rest);
+    if(command >= 36 && command <= 38)
+        return errno = ENOLCK, -1;
+    return syscall(SYS_fcntl, fd, command, value);
+}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+"""
 
 
 def test_processes_compile_once(toy: Toy) -> None:
@@ -151,29 +171,49 @@ def test_signals_of_the_process(toy: Toy) -> None:
 
 def test_without_locks(toy: Toy) -> None:
     """Prevents: a file system without locks on which no kernel can be had."""
-    shim = preloaded(
-        toy,
-        """\
-#include <errno.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int fcntl(int fd, int command, ...)
-{
-    va_list rest;
-    va_start(rest, command);
-    long value = va_arg(rest, long);
-    va_end(rest);
-    if(command >= 36 && command <= 38)
-        return errno = ENOLCK, -1;
-    return syscall(SYS_fcntl, fd, command, value);
-}
-int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
-""",
-    )
+    shim = preloaded(toy, _NO_LOCKS)
     running = [toy.start(SCALE, FILL, LD_PRELOAD=shim) for _ in range(3)]
     answers = [finish(process) for process in running]
     assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
     assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
     assert toy.tool("verify").returncode == 0
+
+
+def test_without_locks_one_after_the_other(toy: Toy) -> None:
+    """Prevents: processes without locks of which one removes what another one is compiling."""
+    shim = preloaded(toy, _NO_LOCKS)
+    slow = toy.compiler("sleep 3")
+    first = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    wait_for(toy.compiles)
+    time.sleep(1)
+    second = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    wait_for(lambda: toy.compiles() == 2)
+    assert toy.tool("clean", "--stalled", LD_PRELOAD=shim).returncode == 0
+    for process in (first, second):
+        answer = finish(process)
+        assert answer.values == [SCALED]
+        assert "not kept" not in answer.errors
+    assert toy.compiles() == 2
+    assert toy.leftovers() == []
+
+
+def test_leftovers_of_other_machines(toy: Toy) -> None:
+    """Prevents: a compile on another machine whose files are removed, or that stay for good."""
+    entry = toy.entry(SCALE)
+    entry.parent.mkdir(parents=True, mode=0o700)
+    toy.cache.chmod(0o700)
+    own, young, old = (
+        Path(f"{entry}.tmp.{name}")
+        for name in (f"999999999.0.{socket.gethostname()}", "1.0.other.host", "1.1.other.host")
+    )
+    for path in (own, young, old):
+        path.mkdir()
+    os.utime(old, (0, 0))
+    assert toy.ask(SCALE).values == [SCALED]
+    assert toy.leftovers() == [young]
+    toy.tool("clean", "--stalled")
+    assert toy.leftovers() == [young]
+    os.utime(young, (0, 0))
+    toy.tool("clean", "--stalled")
+    assert toy.leftovers() == []
