@@ -14,6 +14,16 @@ namespace {
 
 constexpr int kIdentitySeconds = 120;
 
+/// The command with which a program leaves configuration files unread: what they say is in no key.
+/// Of hipcc's versions not all pass the option on.
+std::vector<std::string> without_configuration(std::vector<std::string> command)
+{
+    const std::string name = base_name(command.front());
+    if(starts_with(name, "clang") || starts_with(name, "amdclang"))
+        command.insert(command.begin() + 1, "--no-default-config");
+    return command;
+}
+
 /// The command of the settings, its program as a path from the root on: compilers run elsewhere.
 std::vector<std::string> command_of(const Settings& settings)
 {
@@ -22,7 +32,7 @@ std::vector<std::string> command_of(const Settings& settings)
         const auto found =
             std::find_if(settings.compilers.begin(), settings.compilers.end(), is_program);
         return found == settings.compilers.end() ? std::vector<std::string>{}
-                                                 : std::vector<std::string>{absolute(*found)};
+                                                 : without_configuration({absolute(*found)});
     }
     std::vector<std::string> command = settings.compiler;
     std::string& program             = command.front();
@@ -37,7 +47,7 @@ std::vector<std::string> command_of(const Settings& settings)
             }
     if(!is_program(program))
         throw Problem("QOLA_COMPILER: there is no program " + program);
-    return command;
+    return without_configuration(std::move(command));
 }
 
 std::string make_temporary(const Settings& settings)
@@ -120,8 +130,17 @@ std::string Compilers::places() const
 
 std::vector<std::string> compiler_environment(const std::string& temporary)
 {
-    // What is preloaded into the caller is meant for it alone. Messages of a full disk are read.
-    return environment_of_child({"LD_PRELOAD", "LANG", "LANGUAGE"},
+    // Of what else is set, much decides code (CPATH, CCC_OVERRIDE_OPTIONS, HIPCC_COMPILE_FLAGS_APPEND)
+    // and is in no key. Messages of a full disk are read.
+    return environment_of_child({"PATH",
+                                 "HOME",
+                                 "USER",
+                                 "LOGNAME",
+                                 "LD_LIBRARY_PATH",
+                                 "ROCM_PATH",
+                                 "HIP_PATH",
+                                 "HIP_PLATFORM",
+                                 "HIP_CLANG_PATH"},
                                 {"TMPDIR=" + temporary, "LC_ALL=C"});
 }
 

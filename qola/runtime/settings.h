@@ -39,8 +39,8 @@ Settings settings_of(const Variable& variable);
 /// The settings of this process, read once, paths in them from the root on.
 const Settings& settings();
 
-/// This process's environment for a child, without some variables and with others.
-std::vector<std::string> environment_of_child(const std::vector<std::string>& without,
+/// Of this process's environment some variables for a child, and others.
+std::vector<std::string> environment_of_child(const std::vector<std::string>& kept,
                                               const std::vector<std::string>& with);
 
 } // namespace qola_runtime

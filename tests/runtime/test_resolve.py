@@ -74,6 +74,23 @@ def test_environment_of_the_compiler(toy: Toy) -> None:
     assert directory == str(toy.root)
 
 
+def test_environment_that_decides_code(toy: Toy) -> None:
+    """Prevents: kernels that differ by what happens to be set, under the same key."""
+    headers = toy.path / "headers"
+    headers.mkdir()
+    (headers / f"{SCALE}.h").write_text("#define VALUE 70\n")
+    clang = toy.path / "clang++"
+    shutil.copy(toy.compiler(), clang)
+    settings = {
+        "CPATH": str(headers),
+        "CPLUS_INCLUDE_PATH": str(headers),
+        "CCC_OVERRIDE_OPTIONS": "+-no-such-option",
+        "QOLA_COMPILER": str(clang),
+    }
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert " --no-default-config " in toy.log.read_text()
+
+
 def test_without_memory_files(toy: Toy) -> None:
     """Prevents: a system that forbids memory files and so gets no kernel of a pack."""
     shim = preloaded(
