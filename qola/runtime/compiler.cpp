@@ -82,6 +82,43 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     return identity;
 }
 
+/// The arguments of a command that may decide code, each after a blank: all but those that only name
+/// places.
+std::string deciding_arguments(const std::vector<std::string>& command)
+{
+    static constexpr std::string_view kPlaces[] = {"--rocm-path=",
+                                                   "--sysroot=",
+                                                   "-resource-dir=",
+                                                   "--gcc-toolchain=",
+                                                   "--gcc-install-dir=",
+                                                   "--hip-path=",
+                                                   "--rocm-device-lib-path=",
+                                                   "-L",
+                                                   "-B"};
+    static constexpr std::string_view kOthers[] = {"-no-canonical-prefixes",
+                                                   "--no-default-config",
+                                                   "--start-no-unused-arguments",
+                                                   "--end-no-unused-arguments"};
+    static constexpr std::string_view kBefore[] = {"-resource-dir", "--sysroot", "-L", "-B"};
+    const auto is_in = [](const auto& names, const std::string& argument) {
+        return std::find(std::begin(names), std::end(names), argument) != std::end(names);
+    };
+    std::string result;
+    for(std::size_t at = 1; at < command.size(); ++at)
+    {
+        const std::string& argument = command[at];
+        const bool is_place         = std::any_of(
+            std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
+                return starts_with(argument, start);
+            });
+        if(is_in(kBefore, argument))
+            ++at;
+        else if(!is_place && !is_in(kOthers, argument))
+            result += " " + argument;
+    }
+    return result;
+}
+
 /// The installation of ROCm that a program is of: PREFIX/bin/hipcc, PREFIX/llvm/bin/clang++ or, where
 /// the links lead, PREFIX/lib/llvm/bin/clang++.
 std::string prefix_of(const std::string& program, const Settings& settings)
@@ -107,7 +144,8 @@ const Compiler* Compilers::find()
         {
             if(std::vector<std::string> command = command_of(settings_); !command.empty())
             {
-                const std::string identity = identity_of(command, settings_);
+                const std::string identity =
+                    identity_of(command, settings_) + deciding_arguments(command);
                 const std::string prefix   = prefix_of(command.front(), settings_);
                 found_.reset(new Compiler{std::move(command), identity, prefix});
             }

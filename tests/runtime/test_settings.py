@@ -189,6 +189,18 @@ def test_other_compiler(toy: Toy) -> None:
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [UNAVAILABLE]
 
 
+def test_arguments_of_the_compiler(toy: Toy) -> None:
+    """Prevents: kernels of other flags that pass for those of the library's own."""
+    settings = {"QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"}
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert toy.entries() == [toy.entry(SCALE)]
+    settings["QOLA_COMPILER"] += " -ffast-math"
+    answer = toy.ask(SCALE, FILL, **settings)
+    assert answer.values == [SCALED, FILLED]
+    assert toy.entry(FILL, f"{toy.identity} -ffast-math") in toy.entries()
+    assert not toy.entry(FILL).exists()
+
+
 def test_places_of_compilers(toy: Toy) -> None:
     """Prevents: a compiler that is there and not found, or one that is preferred by accident."""
     compiler = Path(toy.compiler())
