@@ -110,7 +110,8 @@ FileLock::FileLock(const std::string& path,
         const auto waited = Clock::now() - start;
         if(waited >= std::chrono::seconds(wait))
             throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " +
-                           owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT");
+                           owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT",
+                           true);
         if(!said && waited >= std::chrono::seconds(2))
         {
             said = true;

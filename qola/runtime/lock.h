@@ -16,7 +16,8 @@ std::string host_name();
 class LockBusy : public Problem
 {
     public:
-    using Problem::Problem;
+    LockBusy(const std::string& what, bool lives) : Problem(what), lives(lives) {}
+    const bool lives; ///< whether the owner is a process of this machine that is there
 };
 
 /// Holds a lock file locked. It is a lock of the open file (F_OFD_SETLK): the kernel drops it when

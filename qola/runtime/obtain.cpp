@@ -189,6 +189,10 @@ Library Obtainer::compiled(const Request& request, bool anew)
                                   anew);
             }
     }
+    catch(const LockBusy& busy)
+    {
+        throw LockBusy(what + " cannot be compiled: " + busy.what(), busy.lives);
+    }
     catch(const Problem& problem)
     {
         throw Problem(what + " cannot be compiled: " + problem.what());

@@ -4,6 +4,7 @@
 #include "qola_status.h"
 #include "files.h"
 #include "load.h"
+#include "lock.h"
 #include "obtain.h"
 #include "text.h"
 
@@ -48,11 +49,12 @@ std::string hip_runtime()
     return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
 }
 
-/// A row's kernel: resolved once, well or not.
+/// A row's kernel: resolved once, well or not, but for a compile of another process that goes on.
 struct Slot
 {
     std::mutex mutex;
     bool done                             = false;
+    bool recorded                         = false;
     const qola_kernel_function* functions = nullptr;
     std::string problem;
 };
@@ -77,8 +79,7 @@ class Runtime
         const std::lock_guard<std::mutex> lock(slot.mutex);
         if(!slot.done)
         {
-            resolve_into(slot, row);
-            slot.done = true;
+            slot.done = resolve_into(slot, row);
         }
         if(slot.functions == nullptr)
             throw StatusError(QOLA_STATUS_UNAVAILABLE, slot.problem);
@@ -101,13 +102,16 @@ class Runtime
         return *slot;
     }
 
-    void resolve_into(Slot& slot, unsigned row)
+    /// Whether that is final.
+    bool resolve_into(Slot& slot, unsigned row)
     {
         const Row& wanted = module.rows[row];
         const auto start  = std::chrono::steady_clock::now();
         try
         {
-            record(wanted);
+            if(!slot.recorded)
+                record(wanted);
+            slot.recorded = true;
             if(!settings_.errors.empty())
                 throw Problem(join(settings_.errors, "\nqola: "));
             const Library library = obtainer_.obtain(
@@ -119,12 +123,19 @@ class Runtime
                 say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin +
                     ", " + duration(took.count()));
         }
+        catch(const LockBusy& busy)
+        {
+            slot.problem = busy.what();
+            say_once(slot.problem);
+            return false;
+        }
         catch(const std::exception& error)
         {
             // Also what the standard library throws, such as for want of memory.
             slot.problem = error.what();
             say_once(slot.problem);
         }
+        return true;
     }
 
     void record(const Row& wanted) const

@@ -149,8 +149,10 @@ Settings settings_of(const Variable& variable)
     read_mode(reader, settings);
     read_places(reader, settings);
     read_compilers(reader, settings);
-    reader.seconds("QOLA_WAIT", 0, settings.wait);
     reader.seconds("QOLA_COMPILE_TIMEOUT", 1, settings.compile_timeout);
+    // One that another process has just begun is waited for to its end.
+    settings.wait = settings.compile_timeout + 60;
+    reader.seconds("QOLA_WAIT", 0, settings.wait);
     if(const std::string own = reader.text("QOLA_VERBOSE"); !own.empty())
     {
         settings.verbose = own == "1";

@@ -84,10 +84,16 @@ def test_wait_ends(toy: Toy) -> None:
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
     wait_for(toy.compiles)
     try:
-        answer = toy.ask(SCALE, QOLA_COMPILER=toy.compiler(), QOLA_WAIT="1")
+        settings = {"QOLA_COMPILER": toy.compiler(), "QOLA_WAIT": "1"}
+        answer = toy.ask(SCALE, **settings)
+        later = toy.start(SCALE, times="20", **settings)
+        time.sleep(2)
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
+    # A lock that is busy is no final answer.
+    values = finish(later).values
+    assert (values[0], values[-1]) == (UNAVAILABLE, SCALED)
     assert (
         f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
     )
