@@ -211,9 +211,11 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         lock = locked(root, work.wanted, settings_.wait, work.what);
     }
-    catch(const LockBusy&)
+    catch(const LockBusy& busy)
     {
-        throw;
+        if(busy.lives)
+            throw;
+        return in_private(work, busy.what());
     }
     catch(const Problem& problem)
     {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -98,6 +100,28 @@ def test_wait_ends(toy: Toy) -> None:
         f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
     )
     assert "QOLA_WAIT" in answer.errors
+
+
+def test_owner_killed_whose_child_lives(toy: Toy) -> None:
+    """Prevents: a lock that a child of a killed process holds for as long as it lives."""
+    lock = Path(f"{toy.entry(SCALE)}.lock")
+    lock.parent.mkdir(parents=True, mode=0o700)
+    toy.cache.chmod(0o700)
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    with lock.open("w") as stream:
+        # F_OFD_SETLK, which Python does not name everywhere.
+        fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+        for host, settings in (
+            (socket.gethostname(), {}),
+            ("another.host", {"QOLA_WAIT": "1"}),
+        ):
+            lock.write_text(f"process {gone.pid} on {host}\n")
+            answer = toy.ask(SCALE, **settings)
+            assert answer.values == [SCALED]
+            assert f"not kept: {'waited 1 s for ' if settings else ''}{lock}" in answer.errors
+            assert f"process {gone.pid} on {host}" in answer.errors
+    assert toy.entries() == []
 
 
 def test_lock_removed_while_waiting(toy: Toy) -> None:
