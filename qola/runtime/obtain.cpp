@@ -95,6 +95,15 @@ locked(const std::string& root, const Wanted& wanted, int wait, const std::strin
         }
 }
 
+/// Compiles in a directory and returns the entry. Meanwhile another version of the sources may have been
+/// installed: what was compiled from that is not what its key says.
+std::string compiled_entry(const Compile& compile_it, const std::string& key, const std::string& directory)
+{
+    const std::string library = compile(compile_it, directory);
+    check_sources(compile_it.root, compile_it.index, compile_it.kernel);
+    return entry_of(library, key);
+}
+
 Library not_kept(std::string bytes, const std::string& why)
 {
     say_once_of("not kept", "kernels compiled now are not kept: " + why);
@@ -231,7 +240,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
+        bytes = compiled_entry(work.compile, work.wanted.key, directory.path);
         publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
         // As the next process will find it.
         Looked looked = look_up(root, work.wanted);
@@ -260,7 +269,7 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
         throw Problem(std::string(SystemError("mkdtemp " + path, errno).what()) +
                       ", and in the cache it cannot be either: " + why);
     const TemporaryDirectory directory(path);
-    return not_kept(entry_of(compile(work.compile, path), work.wanted.key), why);
+    return not_kept(compiled_entry(work.compile, work.wanted.key, path), why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

@@ -286,6 +286,18 @@ def test_tampered_source(toy: Toy, file: str) -> None:
     assert toy.compiles() == 0
 
 
+@pytest.mark.parametrize("cache", ["", "/proc/qola"])
+def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
+    """Prevents: a kernel of the next version's sources under the key of this one's."""
+    header = toy.root / f"include/{SCALE}/{SCALE}.h"
+    compiler = toy.compiler(f"echo '#define VALUE 70' > {header}")
+    answer = toy.ask(SCALE, QOLA_COMPILER=compiler, QOLA_CACHE=cache or str(toy.cache))
+    assert answer.values == [UNAVAILABLE]
+    assert f"{header} is not the file of the index" in answer.errors
+    assert toy.compiles() == 1
+    assert (toy.entries(), toy.leftovers()) == ([], [])
+
+
 def test_missing_sources(toy: Toy) -> None:
     """Prevents: a library without its sources that does not say what is missing."""
     shutil.rmtree(toy.root)
