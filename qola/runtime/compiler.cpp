@@ -2,12 +2,11 @@
 
 #include "files.h"
 #include "identity.h"
+#include "ownership.h"
 #include "process.h"
 #include "text.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 
 namespace qola_runtime {
 namespace {
@@ -50,17 +49,9 @@ std::vector<std::string> command_of(const Settings& settings)
     return without_configuration(std::move(command));
 }
 
-std::string make_temporary(const Settings& settings)
-{
-    std::string path = settings.temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
-    return path;
-}
-
 std::string identity_of(const std::vector<std::string>& command, const Settings& settings)
 {
-    const TemporaryDirectory directory(make_temporary(settings));
+    const TemporaryDirectory directory(make_private_directory(settings.temporary));
     const std::string source = directory.path + "/identity.hip";
     const std::string output = directory.path + "/identity.txt";
     const std::string log    = directory.path + "/log";

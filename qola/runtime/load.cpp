@@ -1,10 +1,10 @@
 #include "load.h"
 
 #include "files.h"
+#include "ownership.h"
 #include "settings.h"
 
 #include <cerrno>
-#include <cstdlib>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -44,12 +44,10 @@ void* load_bytes(const std::string& bytes, const std::string& name)
     if(const std::string path = memory_file(bytes, name); !path.empty())
         if(void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
             return handle;
-    std::string path = settings().temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
-    const TemporaryDirectory directory(path);
-    write_file(path + "/kernel.so", bytes, 0600);
-    return dlopen((path + "/kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    const TemporaryDirectory directory(make_private_directory(settings().temporary));
+    const std::string path = directory.path + "/kernel.so";
+    write_file(path, bytes, 0600);
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 } // namespace

@@ -3,11 +3,11 @@
 #include "compile.h"
 #include "files.h"
 #include "lock.h"
+#include "ownership.h"
 #include "text.h"
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 
 #include <signal.h>
 #include <unistd.h>
@@ -264,10 +264,16 @@ Library Obtainer::into_cache(const Work& work, bool anew)
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
 {
-    std::string path = settings_.temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw Problem(std::string(SystemError("mkdtemp " + path, errno).what()) +
+    std::string path;
+    try
+    {
+        path = make_private_directory(settings_.temporary);
+    }
+    catch(const Problem& problem)
+    {
+        throw Problem(std::string(problem.what()) +
                       ", and in the cache it cannot be either: " + why);
+    }
     const TemporaryDirectory directory(path);
     return not_kept(compiled_entry(work.compile, work.wanted.key, path), why);
 }

@@ -2,7 +2,9 @@
 
 #include "files.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include <unistd.h>
 
@@ -16,6 +18,14 @@ std::string facts(const struct stat& status)
     return std::string("(mode ") + mode + ", owner " + std::to_string(status.st_uid) + ")";
 }
 
+/// Who has the root directory: root. In a user namespace root may be shown as nobody, as all are who
+/// are not in it, and cannot be told from them.
+bool is_owner_of_all(uid_t user)
+{
+    struct stat status;
+    return stat("/", &status) == 0 && status.st_uid == user;
+}
+
 std::string distrust_ancestors(std::string path)
 {
     while(path != "/" && path != ".")
@@ -24,6 +34,8 @@ std::string distrust_ancestors(std::string path)
         struct stat status;
         if(stat(path.c_str(), &status) != 0)
             continue;
+        if(status.st_uid != geteuid() && status.st_uid != 0 && !is_owner_of_all(status.st_uid))
+            return path + " is another user's " + facts(status) + "; choose another place";
         if((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0)
             return path + " is writable by everybody " + facts(status) + "; chmod o-w " + path;
     }
@@ -60,6 +72,23 @@ std::string distrust_above(const std::string& path)
         return why;
     const std::string real = real_path(given);
     return real.empty() || real == given ? std::string{} : distrust_ancestors(real);
+}
+
+std::string make_private_directory(const std::string& parent)
+{
+    std::string place = parent;
+    std::string why   = distrust_above(place + "/x");
+    if(!why.empty())
+    {
+        place = "/tmp";
+        if(const std::string more = distrust_above(place + "/x"); !more.empty())
+            throw Problem("no place for temporary files (TMPDIR): " + why + "; " + more);
+        say_once(why + " (TMPDIR); /tmp is used");
+    }
+    std::string path = place + "/qola-XXXXXX";
+    if(mkdtemp(&path[0]) == nullptr)
+        throw SystemError("mkdtemp " + path, errno);
+    return path;
 }
 
 } // namespace qola_runtime

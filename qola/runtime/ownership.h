@@ -15,9 +15,14 @@ std::string distrust(const std::string& path, const struct stat& status, uid_t u
 /// The same of a path, for the user of this process; empty also where nothing is there.
 std::string distrust(const std::string& path);
 
-/// Why what is above a path is not to be trusted: a directory in which others may rename things. Of
-/// a path with symbolic links in it, this is asked of both ways.
+/// Why what is above a path is not to be trusted: a directory in which others may rename things,
+/// because it is another user's or writable by everybody. Of a path with symbolic links in it, this is
+/// asked of both ways.
 std::string distrust_above(const std::string& path);
+
+/// Makes a directory for one's own files in another one, or in /tmp where that is not to be trusted.
+/// Throws Problem.
+std::string make_private_directory(const std::string& parent);
 
 } // namespace qola_runtime
 

@@ -41,6 +41,15 @@ def test_wrong_owner_of_the_root(warm: Toy) -> None:
     assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
 
 
+def test_cache_below_another_users_directory(warm: Toy) -> None:
+    """Prevents: a cache that the owner of a directory above it can exchange for another."""
+    give_away(warm.path)
+    answer = warm.ask(SCALE)
+    assert answer.values == [SCALED]
+    assert f"{warm.path} is another user's (mode 0755, owner 4321)" in answer.errors
+    assert "not kept" in answer.errors
+
+
 def mounted(toy: Toy, options: str) -> Answer:
     """The answer of a process that has a file system of its own as its cache."""
     toy.cache.mkdir(exist_ok=True)

@@ -222,6 +222,24 @@ def test_writable_directory(warm: Toy, place: str) -> None:
     assert warm.leftovers() == []
 
 
+def test_writable_temporary_directory(toy: Toy) -> None:
+    """Prevents: a compile in a directory where anybody can replace its files."""
+    temporary = toy.path / "temporary"
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    settings = {"QOLA_CACHE": "/proc/qola", "TMPDIR": str(temporary)}
+    told = toy.path / "told"
+    settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {told}")
+    answer = toy.ask(SCALE, **settings)
+    assert answer.values == [SCALED]
+    assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
+    assert "(TMPDIR); /tmp is used\n" in answer.errors
+    assert told.read_text().startswith("/tmp/qola-")
+    temporary.chmod(0o1777)
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert told.read_text().startswith(f"{temporary}/qola-")
+
+
 def test_cache_that_cannot_be_made(toy: Toy) -> None:
     """Prevents: a process without a place to write to that gets no kernel."""
     (toy.path / "file").write_text("")
