@@ -3,6 +3,7 @@
 #define QOLA_RUNTIME_CACHE_H
 
 #include "entry.h"
+#include "ownership.h"
 
 #include <string>
 #include <vector>
@@ -21,10 +22,12 @@ struct Looked
 };
 
 /// Looks for an entry below a root, and whether it is whole and nobody else's.
-Looked look_up(const std::string& root, const Wanted& wanted);
+Looked look_up(const std::string& root,
+               const Wanted& wanted,
+               const Trust& trust = trust_in_user());
 
 /// Why nothing below a root may be loaded, or be written for others to load; empty where it may.
-std::string distrust_of_root(const std::string& root);
+std::string distrust_of_root(const std::string& root, const Trust& trust = trust_in_user());
 
 /// Modes of what is made below a root: as open to others as the root is.
 struct Modes

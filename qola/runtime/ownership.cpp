@@ -26,7 +26,12 @@ bool is_owner_of_all(uid_t user)
     return stat("/", &status) == 0 && status.st_uid == user;
 }
 
-std::string distrust_ancestors(std::string path)
+bool trusts(const Trust& trust, uid_t user)
+{
+    return user == 0 || user == trust.user || user == trust.other;
+}
+
+std::string distrust_ancestors(std::string path, const Trust& trust)
 {
     while(path != "/" && path != ".")
     {
@@ -34,7 +39,7 @@ std::string distrust_ancestors(std::string path)
         struct stat status;
         if(stat(path.c_str(), &status) != 0)
             continue;
-        if(status.st_uid != geteuid() && status.st_uid != 0 && !is_owner_of_all(status.st_uid))
+        if(!trusts(trust, status.st_uid) && !is_owner_of_all(status.st_uid))
             return path + " is another user's " + facts(status) + "; choose another place";
         if((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0)
             return path + " is writable by everybody " + facts(status) + "; chmod o-w " + path;
@@ -44,34 +49,48 @@ std::string distrust_ancestors(std::string path)
 
 } // namespace
 
-std::string distrust(const std::string& path, const struct stat& status, uid_t user)
+Trust trust_in_user() { return {geteuid(), geteuid()}; }
+
+Trust trust_in_owner_of(const std::string& file)
+{
+    struct stat status;
+    Trust trust = trust_in_user();
+    if(stat(file.c_str(), &status) == 0)
+    {
+        trust.other      = status.st_uid;
+        trust.with_group = true;
+    }
+    return trust;
+}
+
+std::string distrust(const std::string& path, const struct stat& status, const Trust& trust)
 {
     if(S_ISLNK(status.st_mode))
         return path + " is a symbolic link; remove it";
-    if(status.st_uid != user && status.st_uid != 0)
-        return path + " is another user's " + facts(status) + "; chown " + std::to_string(user) +
-               " " + path;
-    if((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    if(!trusts(trust, status.st_uid))
+        return path + " is another user's " + facts(status) + "; chown " +
+               std::to_string(trust.user) + " " + path;
+    if((status.st_mode & S_IWOTH) != 0 || (!trust.with_group && (status.st_mode & S_IWGRP) != 0))
         return path + " is writable by others " + facts(status) + "; chmod go-w " + path;
     return {};
 }
 
-std::string distrust(const std::string& path)
+std::string distrust(const std::string& path, const Trust& trust)
 {
     struct stat status;
     if(lstat(path.c_str(), &status) != 0)
         return {};
-    return distrust(path, status, geteuid());
+    return distrust(path, status, trust);
 }
 
-std::string distrust_above(const std::string& path)
+std::string distrust_above(const std::string& path, const Trust& trust)
 {
     const std::string given = absolute(path);
-    const std::string why   = distrust_ancestors(given);
+    const std::string why   = distrust_ancestors(given, trust);
     if(!why.empty())
         return why;
     const std::string real = real_path(given);
-    return real.empty() || real == given ? std::string{} : distrust_ancestors(real);
+    return real.empty() || real == given ? std::string{} : distrust_ancestors(real, trust);
 }
 
 std::string make_private_directory(const std::string& parent)

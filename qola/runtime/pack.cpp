@@ -1,7 +1,6 @@
 #include "pack.h"
 
 #include "little_endian.h"
-#include "ownership.h"
 #include "sha256.h"
 #include "text.h"
 
@@ -31,7 +30,9 @@ Problem damaged(const std::string& path, const std::string& what)
 
 } // namespace
 
-Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY | O_NONBLOCK))
+Pack::Pack(const std::string& path, const Trust& trust)
+    : path_(path),
+      fd_(open_file(path, O_RDONLY | O_NONBLOCK))
 {
     struct stat status;
     if(!fd_)
@@ -40,7 +41,7 @@ Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY 
         throw SystemError("stat " + path, errno);
     if(!S_ISREG(status.st_mode))
         throw damaged(path, "it is no file");
-    for(const std::string& why : {distrust(path, status, geteuid()), distrust_above(path)})
+    for(const std::string& why : {distrust(path, status, trust), distrust_above(path, trust)})
         if(!why.empty())
             throw Problem(why);
 

@@ -12,6 +12,7 @@
 
 #include "entry.h"
 #include "files.h"
+#include "ownership.h"
 
 #include <cstdint>
 #include <functional>
@@ -35,7 +36,7 @@ class Pack
     };
 
     /// Opens a pack and reads its table. Throws Problem where it is damaged or not to be trusted.
-    explicit Pack(const std::string& path);
+    explicit Pack(const std::string& path, const Trust& trust = trust_in_user());
 
     /// The bytes of an entry, empty where the pack has none of this key. Throws Problem where they
     /// are damaged.

@@ -32,12 +32,14 @@ std::string file_of(const void* address)
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
+/// The library that this is in.
+std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
+
 /// Directory of the module's sources beside the library; that of the link, then of what it leads
 /// to.
 std::string root_beside()
 {
-    const std::string library = absolute(file_of(reinterpret_cast<const void*>(&resolve)));
-    for(const std::string& path : {library, real_path(library)})
+    for(const std::string& path : {library(), real_path(library())})
         if(const std::string root = directory_of(path) + "/" + module.root; is_directory(root))
             return real_path(root);
     return {};
@@ -66,7 +68,7 @@ class Runtime
     Runtime()
         : settings_(settings()),
           root_(root_of(settings_, module.name, root_beside())),
-          store_(settings_, packs_beside(root_)),
+          store_(settings_, packs_beside(root_), library()),
           obtainer_(settings_, store_, hip_runtime())
     {
         for(const std::string& note : settings_.notes)

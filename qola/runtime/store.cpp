@@ -5,9 +5,12 @@
 namespace qola_runtime {
 namespace {
 
-Library found_in(const std::string& root, const Wanted& wanted, const std::string& what)
+Library found_in(const std::string& root,
+                 const Wanted& wanted,
+                 const std::string& what,
+                 const Trust& trust = trust_in_user())
 {
-    Looked looked = look_up(root, wanted);
+    Looked looked = look_up(root, wanted, trust);
     if(!looked.fault.empty())
         say_once(looked.fault + " (passed over)");
     if(!looked.found)
@@ -17,9 +20,10 @@ Library found_in(const std::string& root, const Wanted& wanted, const std::strin
 
 } // namespace
 
-Store::Store(const Settings& settings, std::vector<std::string> beside)
+Store::Store(const Settings& settings, std::vector<std::string> beside, const std::string& file)
     : settings_(settings),
-      beside_(std::move(beside))
+      beside_(std::move(beside)),
+      trust_beside_(trust_in_owner_of(file))
 {
 }
 
@@ -44,7 +48,7 @@ Library Store::find_packed(const Wanted& wanted)
     {
         if(source.pack == nullptr)
         {
-            if(Library found = found_in(source.directory, wanted, "pack"))
+            if(Library found = found_in(source.directory, wanted, "pack", source.trust))
                 return found;
             continue;
         }
@@ -67,26 +71,26 @@ void Store::open_packs()
     {
         if(!is_file(path) && !is_directory(path))
             say_once("QOLA_PACKS: there is no " + path);
-        open_pack(path);
+        open_pack(path, trust_in_user());
     }
     for(const std::string& path : beside_)
-        open_pack(path);
+        open_pack(path, trust_beside_);
 }
 
-void Store::open_pack(const std::string& path)
+void Store::open_pack(const std::string& path, const Trust& trust)
 {
     if(is_directory(path))
     {
         for(const std::string& name : names_in(path))
             if(ends_with(name, ".qpack"))
-                open_pack(path + "/" + name);
-        packs_.push_back({path, nullptr});
+                open_pack(path + "/" + name, trust);
+        packs_.push_back({path, nullptr, trust});
     }
     else if(is_file(path))
     {
         try
         {
-            packs_.push_back({{}, std::make_unique<Pack>(path)});
+            packs_.push_back({{}, std::make_unique<Pack>(path, trust), trust});
         }
         catch(const Problem& problem)
         {

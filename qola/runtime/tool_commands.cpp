@@ -525,7 +525,8 @@ Tool::Tool(const Arguments& arguments, Settings given, const std::string& progra
       settings(std::move(given)),
       root(root_for(arguments, settings, program)),
       store(settings,
-            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
+            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"},
+            program),
       obtainer(settings, store, {})
 {
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,37 @@ def test_writable_pack(packed: Toy, form: str) -> None:
     assert never.values == [UNAVAILABLE]
     assert f"{path} is writable by others (mode 0777, owner " in never.errors
     assert packed.tool("verify", path).returncode == 1
+
+
+@pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
+def test_installed_pack(packed: Toy, form: str) -> None:
+    """Prevents: packs that are not read where another user, or a umask of 002, installed them."""
+    packs = packed.root.parent / "packs"
+    if form == "pack":
+        (packed.path / form).rename(packs)
+    else:
+        packs.mkdir()
+        (packed.path / form).rename(packs / "any.qpack")
+    installed = [packs, *packs.rglob("*")]
+    for path in installed:
+        path.chmod(path.stat().st_mode | 0o020)
+    settings = {"QOLA_LAZY": "never"}
+    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    try:
+        for path in [*installed, packed.path / "lib/ask"]:
+            os.chown(path, 4321, 4321)
+    except OSError as error:
+        pytest.skip(f"files cannot be given away here: {error}")
+    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    # As much as to the library's owner is trusted to nobody else.
+    os.chown(packed.path / "lib/ask", 4322, 4322)
+    refused = packed.ask(SCALE, **settings)
+    assert (refused.values, "is another user's" in refused.errors) == ([UNAVAILABLE], True)
+    os.chown(packed.path / "lib/ask", 4321, 4321)
+    for path in installed:
+        path.chmod(path.stat().st_mode | 0o002)
+    refused = packed.ask(SCALE, **settings)
+    assert (refused.values, "is writable by" in refused.errors) == ([UNAVAILABLE], True)
 
 
 def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:
