@@ -45,6 +45,9 @@ root_for(const Arguments& arguments, const Settings& settings, const std::string
         return absolute(arguments.root);
     const std::string shared = directory_of(directory_of(program)) + "/share/qola";
     std::vector<std::string> found;
+    // A bundle without a namespace has its modules there.
+    if(has_modules(shared))
+        found.push_back(shared);
     for(const std::string& name : names_in(shared))
         if(has_modules(shared + "/" + name))
             found.push_back(shared + "/" + name);

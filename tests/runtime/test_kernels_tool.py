@@ -274,6 +274,14 @@ def test_root(toy: Toy) -> None:
     assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
 
 
+def test_root_without_a_namespace(toy: Toy) -> None:
+    """Prevents: a tool that does not find the sources of a bundle without a namespace."""
+    toy.root.rename(toy.root.parent.parent / toy.root.name)
+    toy.root.parent.rmdir()
+    result = toy.tool("list", "--format", "list", SCALE)
+    assert (result.returncode, result.stdout) == (0, f"{SCALE} {ARCH}\n")
+
+
 def test_identity(toy: Toy) -> None:
     """Prevents: an identity that differs by blanks or quotes between build and runtime."""
     text = '\n# 1 "x"\nqola_identity "Clang 1.2  (x)"  7 2\t53 "abc" 2022\n'
