@@ -35,14 +35,23 @@ std::string file_of(const void* address)
 /// The library that this is in.
 std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
 
-/// Directory of the module's sources beside the library; that of the link, then of what it leads
-/// to.
+/// Directory of the module's sources beside the library: of each symbolic link on the way to it, then
+/// of where directories that are links lead. A link may lead over one that is beside the sources.
 std::string root_beside()
 {
-    for(const std::string& path : {library(), real_path(library())})
-        if(const std::string root = directory_of(path) + "/" + module.root; is_directory(root))
-            return real_path(root);
-    return {};
+    const auto root_of_file = [](const std::string& path) {
+        const std::string root = directory_of(path) + "/" + module.root;
+        return is_directory(root) ? real_path(root) : std::string{};
+    };
+    std::string path = library();
+    for(int links = 0; links < 40 && !path.empty(); ++links)
+    {
+        if(std::string root = root_of_file(path); !root.empty())
+            return root;
+        path = target_of(path);
+    }
+    const std::string real = real_path(library());
+    return real.empty() ? std::string{} : root_of_file(real);
 }
 
 /// The runtime that this process has loaded, to link kernels to.

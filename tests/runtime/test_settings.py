@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,24 @@ def test_library_behind_a_link(toy: Toy) -> None:
     (toy.path / "lib").mkdir()
     (toy.path / "lib/ask").symlink_to(real / "lib/ask")
     assert toy.ask(SCALE).values == [SCALED]
+
+
+def test_library_behind_several_links(toy: Toy) -> None:
+    """Prevents: sources that are not found beside a link on the way from one link to the library."""
+    (toy.path / "stored").mkdir()
+    (toy.path / "lib/ask").rename(toy.path / "stored/file")
+    (toy.path / "lib/ask").symlink_to("../stored/file")
+    solib = toy.path / "far/away/_solib"
+    solib.mkdir(parents=True)
+    (solib / "ask").symlink_to("../../../lib/ask")
+    process = subprocess.run(
+        [solib / "ask", *toy.command(str(toy.row(SCALE)))[1:]],
+        env=toy.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.split()[-1] == SCALED, process.stderr
 
 
 def test_record(toy: Toy) -> None:
