@@ -104,10 +104,10 @@ std::string compiled_entry(const Compile& compile_it, const std::string& key, co
     return entry_of(library, key);
 }
 
-Library not_kept(std::string bytes, const std::string& why)
+Library not_kept(std::string bytes, const std::string& identity, const std::string& why)
 {
     say_once_of("not kept", "kernels compiled now are not kept: " + why);
-    return {{}, std::move(bytes), "compiled, not kept", true};
+    return {{}, std::move(bytes), "compiled, not kept", true, identity};
 }
 
 /// Where the kernel would be, and the command that would put it there.
@@ -130,8 +130,11 @@ Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
 
 Library Obtainer::obtain(const Request& request)
 {
-    const Wanted wanted{
-        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    const Wanted wanted{request.name,
+                        request.arch,
+                        key_of(request.code, request.arch, request.identity),
+                        request.identity,
+                        request.code};
     if(Library found = store_.find(wanted))
         return found;
     if(!settings_.compile)
@@ -147,8 +150,10 @@ Library Obtainer::compile_anew(const Request& request) { return compiled(request
 Library Obtainer::compiled(const Request& request, bool anew)
 {
     const std::string what = request.name + " for " + request.arch;
-    const Wanted built{
-        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    const Wanted built{request.name,
+                       request.arch,
+                       key_of(request.code, request.arch, request.identity),
+                       request.identity};
     const Compiler* compiler = nullptr;
     try
     {
@@ -170,7 +175,8 @@ Library Obtainer::compiled(const Request& request, bool anew)
         say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
                  ") is not the one the library was built with (" + request.identity +
                  "): its kernels are kept apart");
-        wanted.key = key_of(request.code, request.arch, compiler->identity);
+        wanted.key      = key_of(request.code, request.arch, compiler->identity);
+        wanted.identity = compiler->identity;
         if(!anew)
             if(Library found = store_.find(wanted))
                 return found;
@@ -246,7 +252,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
         Looked looked = look_up(root, work.wanted);
         if(!looked.found)
             throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
-        return {looked.path, std::move(looked.bytes), "compiled", true};
+        return {looked.path, std::move(looked.bytes), "compiled", true, work.wanted.identity};
     }
     catch(const CompileError& error)
     {
@@ -258,7 +264,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         if(bytes.empty())
             return in_private(work, error.what());
-        return not_kept(std::move(bytes), error.what());
+        return not_kept(std::move(bytes), work.wanted.identity, error.what());
     }
 }
 
@@ -275,7 +281,8 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
                       ", and in the cache it cannot be either: " + why);
     }
     const TemporaryDirectory directory(path);
-    return not_kept(compiled_entry(work.compile, work.wanted.key, path), why);
+    return not_kept(
+        compiled_entry(work.compile, work.wanted.key, path), work.wanted.identity, why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

@@ -70,6 +70,7 @@ Pack::Pack(const std::string& path, const Trust& trust)
         const auto label           = fields(texts[at]);
         const Place place{std::string(label[0]),
                           std::string(label.size() > 1 ? label[1] : ""),
+                          std::string(label.size() > 2 ? label[2] : ""),
                           number_at(row, 32, 8),
                           number_at(row, 40, 8)};
         if(place.offset > size || place.size > size - place.offset)
@@ -92,6 +93,15 @@ std::string Pack::find(const std::string& key) const
     return bytes;
 }
 
+Wanted Pack::of_another_compiler(const Wanted& wanted) const
+{
+    for(const auto& [key, place] : places_)
+        if(place.name == wanted.name && place.arch == wanted.arch && !place.identity.empty() &&
+           key_of(wanted.code, wanted.arch, place.identity) == key)
+            return {wanted.name, wanted.arch, key, place.identity};
+    return {};
+}
+
 void write_pack_file(const std::string& path, const std::vector<Item>& items)
 {
     std::map<std::string, const Item*> sorted;
@@ -99,7 +109,7 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         sorted.emplace(item.wanted.key, &item);
     std::string labels;
     for(const auto& [key, item] : sorted)
-        labels += item->wanted.name + "\t" + item->wanted.arch + "\n";
+        labels += item->wanted.name + "\t" + item->wanted.arch + "\t" + item->wanted.identity + "\n";
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);

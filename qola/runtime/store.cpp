@@ -15,7 +15,11 @@ Library found_in(const std::string& root,
         say_once(looked.fault + " (passed over)");
     if(!looked.found)
         return {};
-    return {looked.path, std::move(looked.bytes), what + " " + looked.path, false};
+    return {looked.path,
+            std::move(looked.bytes),
+            what + " " + looked.path,
+            false,
+            wanted.identity};
 }
 
 } // namespace
@@ -52,15 +56,30 @@ Library Store::find_packed(const Wanted& wanted)
                 return found;
             continue;
         }
-        try
-        {
-            if(std::string bytes = source.pack->find(wanted.key); !bytes.empty())
-                return {{}, std::move(bytes), "pack " + source.pack->path(), false};
-        }
-        catch(const Problem& problem)
-        {
-            say_once(std::string(problem.what()) + " (passed over)");
-        }
+        if(Library found = find_in(*source.pack, wanted))
+            return found;
+    }
+    // A machine that compiles nothing does not know which compiler its packs are of. They do.
+    if(!wanted.code.empty())
+        for(const Source& source : packs_)
+            if(source.pack != nullptr)
+                if(const Wanted other = source.pack->of_another_compiler(wanted);
+                   !other.key.empty())
+                    if(Library found = find_in(*source.pack, other))
+                        return found;
+    return {};
+}
+
+Library Store::find_in(const Pack& pack, const Wanted& wanted) const
+{
+    try
+    {
+        if(std::string bytes = pack.find(wanted.key); !bytes.empty())
+            return {{}, std::move(bytes), "pack " + pack.path(), false, wanted.identity};
+    }
+    catch(const Problem& problem)
+    {
+        say_once(std::string(problem.what()) + " (passed over)");
     }
     return {};
 }

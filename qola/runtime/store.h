@@ -20,6 +20,7 @@ struct Library
     std::string bytes;  ///< whole entry
     std::string origin; ///< for people: where it came from
     bool made = false;  ///< compiled just now
+    std::string identity = {}; ///< of its compiler
 
     explicit operator bool() const { return !bytes.empty(); }
 };
@@ -49,6 +50,7 @@ class Store
         Trust trust;
     };
 
+    Library find_in(const Pack& pack, const Wanted& wanted) const;
     void open_packs();
     void open_pack(const std::string& path, const Trust& trust);
 

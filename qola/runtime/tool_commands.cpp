@@ -105,11 +105,33 @@ std::string output_of(const Tool& tool, bool needed)
 /// A library on its way into a pack. What lies in a cache or pack is read again when it is written.
 Item packed(Tool& tool, const Selected& row, Library library)
 {
-    const Wanted wanted{row.kernel->name, row.kernel->arch, key_in(library.bytes)};
+    const Wanted wanted{
+        row.kernel->name, row.kernel->arch, key_in(library.bytes), library.identity};
     const std::uint64_t size = library.bytes.size();
     if(library.made && library.path.empty())
         return {wanted, size, [bytes = std::move(library.bytes)] { return bytes; }};
     return {wanted, size, [&tool, wanted] { return tool.store.find(wanted).bytes; }};
+}
+
+/// A directory does not tell of which compilers its entries are: libraries find those of their own
+/// alone, unless they ask one that is at hand.
+void warn_of_compilers(const std::string& output,
+                       const std::vector<Selected>& rows,
+                       const std::vector<Item>& items)
+{
+    if(ends_with(output, ".qpack"))
+        return;
+    std::set<std::string> own;
+    for(const Selected& row : rows)
+        own.insert(key_of(row.kernel->code, row.kernel->arch, row.module->index.identity));
+    for(const Item& item : items)
+        if(own.count(item.wanted.key) == 0)
+        {
+            say(output + " has kernels of " + item.wanted.identity +
+                ", not of the libraries' compiler: machines without that compiler find them only in "
+                "a file .qpack");
+            return;
+        }
 }
 
 int build(Tool& tool)
@@ -173,7 +195,10 @@ int build(Tool& tool)
     if(failed > 0 || !rows.missing.empty())
         return 1;
     if(!output.empty())
+    {
         write_pack(output, items);
+        warn_of_compilers(output, rows.rows, items);
+    }
     return 0;
 }
 
@@ -203,6 +228,7 @@ int export_pack(Tool& tool)
         return 1;
     }
     write_pack(output, items);
+    warn_of_compilers(output, rows.rows, items);
     print(std::to_string(items.size()) + " kernels written to " + output);
     return 0;
 }
@@ -494,8 +520,10 @@ int pack(Tool& tool)
         if(!index)
             throw UsageError("pack: expected a kernels.index before " + operand);
         const Kernel& kernel = kernel_of(*index, operand, equals);
-        const Wanted wanted{
-            kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index->identity)};
+        const Wanted wanted{kernel.name,
+                            kernel.arch,
+                            key_of(kernel.code, kernel.arch, index->identity),
+                            index->identity};
         if(!named.insert(wanted.key).second)
             throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
         const std::string file = operand.substr(equals + 1);
@@ -566,11 +594,16 @@ std::vector<Wanted> Tool::wanted(const Selected& row)
             say_once(problem.what());
         }
     }
-    std::vector<Wanted> result{
-        {kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, identity)}};
+    std::vector<Wanted> result{{kernel.name,
+                                kernel.arch,
+                                key_of(kernel.code, kernel.arch, identity),
+                                identity,
+                                kernel.code}};
     if(!other_identity_.empty() && other_identity_ != identity)
-        result.push_back(
-            {kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, other_identity_)});
+        result.push_back({kernel.name,
+                          kernel.arch,
+                          key_of(kernel.code, kernel.arch, other_identity_),
+                          other_identity_});
     return result;
 }
 

@@ -132,6 +132,31 @@ def test_writable_pack(packed: Toy, form: str) -> None:
     assert packed.tool("verify", path).returncode == 1
 
 
+def test_pack_of_another_compiler(toy: Toy) -> None:
+    """Prevents: packs of another ROCm that nothing finds where there is no compiler to be asked."""
+    toy.identity = "some other compiler"
+    toy.write()
+    told = "not of the libraries' compiler"
+    for output in ("kernels.qpack", "pack"):
+        made = toy.tool("build", SCALE, "--output", output)
+        assert made.returncode == 0, made.stderr
+        assert (told in made.stderr) == (output == "pack")
+    shutil.rmtree(toy.cache)
+    settings = {"QOLA_LAZY": "never", "QOLA_COMPILER": "/nowhere/clang++"}
+    pack = str(toy.path / "kernels.qpack")
+    answer = toy.ask(SCALE, FILL, QOLA_PACKS=pack, **settings)
+    assert answer.values == [SCALED, UNAVAILABLE]
+    assert toy.ask(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings).values == [UNAVAILABLE]
+    # What is exported of it tells the same.
+    exported = toy.tool("export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
+    assert exported.returncode == 0, exported.stderr
+    assert (toy.path / "x.qpack").read_bytes() == (toy.path / "kernels.qpack").read_bytes()
+    # Other sources are another kernel.
+    toy.headers[SCALE] = "#define VALUE 70\n"
+    toy.write()
+    assert toy.ask(SCALE, QOLA_PACKS=pack, **settings).values == [UNAVAILABLE]
+
+
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
 def test_installed_pack(packed: Toy, form: str) -> None:
     """Prevents: packs that are not read where another user, or a umask of 002, installed them."""
