@@ -151,11 +151,7 @@ const Compiler* Compilers::find()
     return found_.get();
 }
 
-std::string Compilers::places() const
-{
-    return "none of $ROCM_PATH/llvm/bin/clang++, $HIP_PATH/llvm/bin/clang++, "
-           "/opt/rocm/llvm/bin/clang++, amdclang++ and hipcc on PATH";
-}
+std::string Compilers::places() const { return "none of " + join(settings_.compilers, ", "); }
 
 std::vector<std::string> compiler_environment(const std::string& temporary)
 {

@@ -13,6 +13,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.runtime.lazy import (
     ARCH,
     FILL,
@@ -197,6 +199,19 @@ def test_signals_of_the_process(toy: Toy) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     )
     assert process.stdout.split()[-1] == SCALED
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)])
+def test_closed_descriptors(toy: Toy, closed: tuple[int, ...]) -> None:
+    """Prevents: a process without standard streams whose compiler has a wrong one."""
+    told = toy.path / "told"
+    compiler = toy.compiler(f"readlink /proc/$$/fd/0 /proc/$$/fd/1 > {told}")
+    close = " ".join(f"{fd}>&-" for fd in closed)
+    command = ["/bin/sh", "-c", f'exec "$@" {close}', "sh", *toy.command(str(toy.row(SCALE)))]
+    subprocess.run(command, env=toy.environment(QOLA_COMPILER=compiler), check=True)
+    assert toy.entry(SCALE).exists()
+    stdin, stdout = told.read_text().split()
+    assert (stdin, stdout.endswith("/log")) == ("/dev/null", True)
 
 
 def test_without_locks(toy: Toy) -> None:
