@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qola.lazy.__main__ import identity_line
 from tests.runtime.lazy import ARCH, BROKEN, FILL, SCALE, VALUES, Toy
 
 COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack", "identity")
@@ -288,6 +289,7 @@ def test_identity(toy: Toy) -> None:
     (toy.path / "text").write_text(text)
     result = toy.tool("identity", "text")
     assert (result.returncode, result.stdout) == (0, "Clang 1.2 (x) 7 2 53 abc 2022\n")
+    assert identity_line(text) == result.stdout.strip()
     (toy.path / "text").write_text("nothing\n")
     assert toy.tool("identity", "text").returncode == 1
     # What the runtime asks its compiler is what the build system asks its own.

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from qola.lazy.index import render_table
+from qola.lazy.index import ABI, render_table
 from tests.runtime.lazy import (
     BROKEN,
     FILL,
     SCALE,
     UNAVAILABLE,
     VALUES,
+    Tools,
     Toy,
     preloaded,
 )
@@ -353,6 +354,13 @@ def test_hip_fails(warm: Toy) -> None:
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert process.stdout.split()[1:] == ["status", "-3"]
     assert "qola: hipGetDevice: " in process.stderr
+
+
+def test_versions_agree(built: Tools) -> None:
+    """Prevents: digests of one version of the interface in libraries of another."""
+    text = (built.runtime / "qola_kernel.h").read_text()
+    (abi,) = re.findall(r"^#define QOLA_KERNEL_ABI (\d+)", text, re.MULTILINE)
+    assert int(abi) == ABI
 
 
 def test_table_of_a_library(toy: Toy) -> None:
