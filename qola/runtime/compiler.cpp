@@ -73,8 +73,8 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     return identity;
 }
 
-/// The arguments of a command that may decide code, each after a blank: all but those that only name
-/// places.
+/// The arguments of a command that may decide code, each after a blank: all but those that only
+/// name places.
 std::string deciding_arguments(const std::vector<std::string>& command)
 {
     static constexpr std::string_view kPlaces[] = {"--rocm-path=",
@@ -98,8 +98,8 @@ std::string deciding_arguments(const std::vector<std::string>& command)
     for(std::size_t at = 1; at < command.size(); ++at)
     {
         const std::string& argument = command[at];
-        const bool is_place         = std::any_of(
-            std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
+        const bool is_place =
+            std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
                 return starts_with(argument, start);
             });
         if(is_in(kBefore, argument))
@@ -155,8 +155,8 @@ std::string Compilers::places() const { return "none of " + join(settings_.compi
 
 std::vector<std::string> compiler_environment(const std::string& temporary)
 {
-    // Of what else is set, much decides code (CPATH, CCC_OVERRIDE_OPTIONS, HIPCC_COMPILE_FLAGS_APPEND)
-    // and is in no key. Messages of a full disk are read.
+    // Of what else is set, much decides code (CPATH, CCC_OVERRIDE_OPTIONS,
+    // HIPCC_COMPILE_FLAGS_APPEND) and is in no key. Messages of a full disk are read.
     return environment_of_child({"PATH",
                                  "HOME",
                                  "USER",

@@ -38,8 +38,8 @@ Fd memory_file(const std::string& bytes, const std::string& name)
 void* load_bytes(const std::string& bytes, const std::string& name)
 {
     if(Fd fd = memory_file(bytes, name))
-        if(void* handle = dlopen(("/proc/self/fd/" + std::to_string(fd.get())).c_str(),
-                                 RTLD_NOW | RTLD_LOCAL))
+        if(void* handle =
+               dlopen(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), RTLD_NOW | RTLD_LOCAL))
         {
             // It stays open: glibc knows what it loaded by name, and would take what comes to have
             // the same number for the same library.

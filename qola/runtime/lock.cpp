@@ -75,9 +75,8 @@ void write_owner(int fd, const std::string& path)
     try
     {
         if(ftruncate(fd, 0) == 0)
-            write_all(fd,
-                      "process " + std::to_string(getpid()) + " on " + host_name() + "\n",
-                      path);
+            write_all(
+                fd, "process " + std::to_string(getpid()) + " on " + host_name() + "\n", path);
     }
     catch(const Problem&)
     {

@@ -29,9 +29,10 @@ class FileLock
 {
     public:
     /// Waits for the lock at most `wait` seconds, and then throws LockBusy that names lock and
-    /// owner; at once where the owner is a process of this machine that is no more. `waiting` is called once with the owner, after two seconds. Throws SystemError where
-    /// the file cannot be made; where there is no locking, that is said once and nothing is held: a
-    /// lock spares work, it keeps nothing right.
+    /// owner; at once where the owner is a process of this machine that is no more. `waiting` is
+    /// called once with the owner, after two seconds. Throws SystemError where the file cannot be
+    /// made; where there is no locking, that is said once and nothing is held: a lock spares work,
+    /// it keeps nothing right.
     FileLock(const std::string& path,
              int wait,
              const std::function<void(const std::string&)>& waiting);

@@ -41,8 +41,8 @@ std::string make_work_directory(const std::string& entry)
 }
 
 /// Removes what compiles of this key left behind; the caller holds its lock. Should somebody have
-/// removed the lock file of a compile that goes on, that one is spared; so is one of another machine,
-/// which may see no locks, for as long as a compile takes.
+/// removed the lock file of a compile that goes on, that one is spared; so is one of another
+/// machine, which may see no locks, for as long as a compile takes.
 void remove_leftovers(const std::string& entry, int timeout)
 {
     const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
@@ -95,9 +95,10 @@ locked(const std::string& root, const Wanted& wanted, int wait, const std::strin
         }
 }
 
-/// Compiles in a directory and returns the entry. Meanwhile another version of the sources may have been
-/// installed: what was compiled from that is not what its key says.
-std::string compiled_entry(const Compile& compile_it, const std::string& key, const std::string& directory)
+/// Compiles in a directory and returns the entry. Meanwhile another version of the sources may have
+/// been installed: what was compiled from that is not what its key says.
+std::string
+compiled_entry(const Compile& compile_it, const std::string& key, const std::string& directory)
 {
     const std::string library = compile(compile_it, directory);
     check_sources(compile_it.root, compile_it.index, compile_it.kernel);
@@ -281,8 +282,7 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
                       ", and in the cache it cannot be either: " + why);
     }
     const TemporaryDirectory directory(path);
-    return not_kept(
-        compiled_entry(work.compile, work.wanted.key, path), work.wanted.identity, why);
+    return not_kept(compiled_entry(work.compile, work.wanted.key, path), work.wanted.identity, why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

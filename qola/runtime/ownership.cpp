@@ -18,8 +18,8 @@ std::string facts(const struct stat& status)
     return std::string("(mode ") + mode + ", owner " + std::to_string(status.st_uid) + ")";
 }
 
-/// Who has the root directory: root. In a user namespace root may be shown as nobody, as all are who
-/// are not in it, and cannot be told from them.
+/// Who has the root directory: root. In a user namespace root may be shown as nobody, as all are
+/// who are not in it, and cannot be told from them.
 bool is_owner_of_all(uid_t user)
 {
     struct stat status;

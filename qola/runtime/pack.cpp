@@ -109,7 +109,8 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         sorted.emplace(item.wanted.key, &item);
     std::string labels;
     for(const auto& [key, item] : sorted)
-        labels += item->wanted.name + "\t" + item->wanted.arch + "\t" + item->wanted.identity + "\n";
+        labels +=
+            item->wanted.name + "\t" + item->wanted.arch + "\t" + item->wanted.identity + "\n";
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);

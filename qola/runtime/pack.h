@@ -43,8 +43,8 @@ class Pack
     /// are damaged.
     std::string find(const std::string& key) const;
 
-    /// What the pack has of a kernel as some other compiler compiled it: its key and compiler; an empty
-    /// key where there is none.
+    /// What the pack has of a kernel as some other compiler compiled it: its key and compiler; an
+    /// empty key where there is none.
     Wanted of_another_compiler(const Wanted& wanted) const;
 
     const std::map<std::string, Place>& places() const { return places_; }

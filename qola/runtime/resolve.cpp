@@ -35,8 +35,9 @@ std::string file_of(const void* address)
 /// The library that this is in.
 std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
 
-/// Directory of the module's sources beside the library: of each symbolic link on the way to it, then
-/// of where directories that are links lead. A link may lead over one that is beside the sources.
+/// Directory of the module's sources beside the library: of each symbolic link on the way to it,
+/// then of where directories that are links lead. A link may lead over one that is beside the
+/// sources.
 std::string root_beside()
 {
     const auto root_of_file = [](const std::string& path) {

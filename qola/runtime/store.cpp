@@ -15,11 +15,7 @@ Library found_in(const std::string& root,
         say_once(looked.fault + " (passed over)");
     if(!looked.found)
         return {};
-    return {looked.path,
-            std::move(looked.bytes),
-            what + " " + looked.path,
-            false,
-            wanted.identity};
+    return {looked.path, std::move(looked.bytes), what + " " + looked.path, false, wanted.identity};
 }
 
 } // namespace

@@ -20,7 +20,7 @@ struct Library
     std::string bytes;  ///< whole entry
     std::string origin; ///< for people: where it came from
     bool made = false;  ///< compiled just now
-    std::string identity = {}; ///< of its compiler
+    std::string identity = {};     ///< of its compiler
 
     explicit operator bool() const { return !bytes.empty(); }
 };

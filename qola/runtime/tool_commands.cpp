@@ -128,8 +128,8 @@ void warn_of_compilers(const std::string& output,
         if(own.count(item.wanted.key) == 0)
         {
             say(output + " has kernels of " + item.wanted.identity +
-                ", not of the libraries' compiler: machines without that compiler find them only in "
-                "a file .qpack");
+                ", not of the libraries' compiler: machines without it find them only in a file "
+                ".qpack");
             return;
         }
 }

@@ -123,7 +123,7 @@ def test_library_behind_a_link(toy: Toy) -> None:
 
 
 def test_library_behind_several_links(toy: Toy) -> None:
-    """Prevents: sources that are not found beside a link on the way from one link to the library."""
+    """Prevents: sources that are not found beside a link that another link leads over."""
     (toy.path / "stored").mkdir()
     (toy.path / "lib/ask").rename(toy.path / "stored/file")
     (toy.path / "lib/ask").symlink_to("../stored/file")
@@ -210,7 +210,9 @@ def test_other_compiler(toy: Toy) -> None:
 
 def test_arguments_of_the_compiler(toy: Toy) -> None:
     """Prevents: kernels of other flags that pass for those of the library's own."""
-    settings = {"QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"}
+    settings = {
+        "QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"
+    }
     assert toy.ask(SCALE, **settings).values == [SCALED]
     assert toy.entries() == [toy.entry(SCALE)]
     settings["QOLA_COMPILER"] += " -ffast-math"
