@@ -61,12 +61,23 @@ const qola_kernel_function* load(const Library& library, const std::string& name
     // A file system that forbids it (noexec), or a file that was removed since it was read, as
     // `qola-kernels clean` does. The bytes are what was verified.
     if(handle == nullptr)
-        handle = load_bytes(library.bytes, name);
-    if(handle == nullptr)
     {
-        const char* error = dlerror();
-        throw Problem(name + " cannot be loaded (" + library.origin +
-                      "): " + (error ? error : "unknown error"));
+        const char* first      = library.path.empty() ? nullptr : dlerror();
+        const std::string file = first ? std::string(first) + "; " : "";
+        const std::string what = name + " cannot be loaded (" + library.origin + "): " + file;
+        try
+        {
+            handle = load_bytes(library.bytes, name);
+        }
+        catch(const Problem& problem)
+        {
+            throw Problem(what + problem.what());
+        }
+        if(handle == nullptr)
+        {
+            const char* error = dlerror();
+            throw Problem(what + (error ? error : "unknown error"));
+        }
     }
     const auto* table = static_cast<const qola_kernel_table*>(dlsym(handle, "qola_kernel"));
     if(table == nullptr)
