@@ -1,10 +1,11 @@
 #include "cache.h"
 
 #include "files.h"
-#include "ownership.h"
+#include "lock.h"
 #include "text.h"
 
 #include <cerrno>
+#include <ctime>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,32 +13,35 @@
 namespace qola_runtime {
 namespace {
 
-std::string
-first_fault(const std::string& root, const Wanted& wanted, int fd, const std::string& path)
+std::string first_fault(const std::string& root,
+                        const Wanted& wanted,
+                        int fd,
+                        const std::string& path,
+                        const Trust& trust)
 {
-    if(const std::string why = distrust_of_root(root); !why.empty())
+    if(const std::string why = distrust_of_root(root, trust); !why.empty())
         return why;
-    if(const std::string why = distrust(root + "/" + wanted.name); !why.empty())
+    if(const std::string why = distrust(root + "/" + wanted.name, trust); !why.empty())
         return why;
     struct stat status;
     if(fstat(fd, &status) != 0)
         return SystemError("stat " + path, errno).what();
-    return distrust(path, status, geteuid());
+    return distrust(path, status, trust);
 }
 
 } // namespace
 
-std::string distrust_of_root(const std::string& root)
+std::string distrust_of_root(const std::string& root, const Trust& trust)
 {
     // A root that is a symbolic link is the user's own choice: what counts is where it leads.
     struct stat status;
     if(stat(root.c_str(), &status) != 0)
         return {};
-    const std::string why = distrust(root, status, geteuid());
-    return why.empty() ? distrust_above(root) : why;
+    const std::string why = distrust(root, status, trust);
+    return why.empty() ? distrust_above(root, trust) : why;
 }
 
-Looked look_up(const std::string& root, const Wanted& wanted)
+Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust)
 {
     Looked looked;
     looked.path = root + "/" + entry_path(wanted);
@@ -50,7 +54,7 @@ Looked look_up(const std::string& root, const Wanted& wanted)
             looked.fault = SystemError("open " + looked.path, errno).what();
         return looked;
     }
-    looked.fault = first_fault(root, wanted, fd.get(), looked.path);
+    looked.fault = first_fault(root, wanted, fd.get(), looked.path, trust);
     if(!looked.fault.empty())
         return looked;
     try
@@ -124,6 +128,22 @@ std::vector<Found> files_in(const std::string& root)
             items.push_back(file_of_name(root, name, file));
     }
     return items;
+}
+
+bool is_of_another_machine(const std::string& leftover, int timeout)
+{
+    // <entry>.tmp.<process>.<number>.<host>, which may have dots, too.
+    const std::string file = base_name(leftover);
+    std::size_t at         = file.find(".tmp.");
+    if(at == std::string::npos)
+        return false;
+    at += 4;
+    for(int parts = 0; parts < 2 && at != std::string::npos; ++parts)
+        at = file.find('.', at + 1);
+    if(at == std::string::npos || file.substr(at + 1) == host_name())
+        return false;
+    struct stat status;
+    return lstat(leftover.c_str(), &status) == 0 && time(nullptr) - status.st_mtime <= timeout;
 }
 
 } // namespace qola_runtime

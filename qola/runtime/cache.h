@@ -3,6 +3,7 @@
 #define QOLA_RUNTIME_CACHE_H
 
 #include "entry.h"
+#include "ownership.h"
 
 #include <string>
 #include <vector>
@@ -21,10 +22,10 @@ struct Looked
 };
 
 /// Looks for an entry below a root, and whether it is whole and nobody else's.
-Looked look_up(const std::string& root, const Wanted& wanted);
+Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust = trust_in_user());
 
 /// Why nothing below a root may be loaded, or be written for others to load; empty where it may.
-std::string distrust_of_root(const std::string& root);
+std::string distrust_of_root(const std::string& root, const Trust& trust = trust_in_user());
 
 /// Modes of what is made below a root: as open to others as the root is.
 struct Modes
@@ -59,6 +60,10 @@ std::vector<Found> files_in(const std::string& root);
 
 /// What a file name in a kernel's directory tells.
 Found file_of_name(const std::string& root, const std::string& name, const std::string& file);
+
+/// Whether a leftover may be of a compile that goes on, on another machine: it names one, and is no
+/// older than `timeout` seconds.
+bool is_of_another_machine(const std::string& leftover, int timeout);
 
 } // namespace qola_runtime
 

@@ -121,6 +121,7 @@ std::string compile(const Compile& compile, const std::string& directory)
     {
         const std::string printed = log_in(log);
         throw CompileError("compiling " + what + " failed: " + ended.text(compile.timeout) +
+                               (ended.timed_out ? " (QOLA_COMPILE_TIMEOUT)" : "") +
                                "; the command is, in " + compile.root + ":\n" +
                                join(command.arguments, " ") + "\n" +
                                last_lines(printed, kShownLines),

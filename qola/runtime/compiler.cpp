@@ -2,17 +2,26 @@
 
 #include "files.h"
 #include "identity.h"
+#include "ownership.h"
 #include "process.h"
 #include "text.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 
 namespace qola_runtime {
 namespace {
 
 constexpr int kIdentitySeconds = 120;
+
+/// The command with which a program leaves configuration files unread: what they say is in no key.
+/// Of hipcc's versions not all pass the option on.
+std::vector<std::string> without_configuration(std::vector<std::string> command)
+{
+    const std::string name = base_name(command.front());
+    if(starts_with(name, "clang") || starts_with(name, "amdclang"))
+        command.insert(command.begin() + 1, "--no-default-config");
+    return command;
+}
 
 /// The command of the settings, its program as a path from the root on: compilers run elsewhere.
 std::vector<std::string> command_of(const Settings& settings)
@@ -22,7 +31,7 @@ std::vector<std::string> command_of(const Settings& settings)
         const auto found =
             std::find_if(settings.compilers.begin(), settings.compilers.end(), is_program);
         return found == settings.compilers.end() ? std::vector<std::string>{}
-                                                 : std::vector<std::string>{absolute(*found)};
+                                                 : without_configuration({absolute(*found)});
     }
     std::vector<std::string> command = settings.compiler;
     std::string& program             = command.front();
@@ -37,20 +46,12 @@ std::vector<std::string> command_of(const Settings& settings)
             }
     if(!is_program(program))
         throw Problem("QOLA_COMPILER: there is no program " + program);
-    return command;
-}
-
-std::string make_temporary(const Settings& settings)
-{
-    std::string path = settings.temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
-    return path;
+    return without_configuration(std::move(command));
 }
 
 std::string identity_of(const std::vector<std::string>& command, const Settings& settings)
 {
-    const TemporaryDirectory directory(make_temporary(settings));
+    const TemporaryDirectory directory(make_private_directory(settings.temporary));
     const std::string source = directory.path + "/identity.hip";
     const std::string output = directory.path + "/identity.txt";
     const std::string log    = directory.path + "/log";
@@ -70,6 +71,43 @@ std::string identity_of(const std::vector<std::string>& command, const Settings&
     if(identity.empty())
         throw Problem("the compiler " + command.front() + " printed no identity");
     return identity;
+}
+
+/// The arguments of a command that may decide code, each after a blank: all but those that only
+/// name places.
+std::string deciding_arguments(const std::vector<std::string>& command)
+{
+    static constexpr std::string_view kPlaces[] = {"--rocm-path=",
+                                                   "--sysroot=",
+                                                   "-resource-dir=",
+                                                   "--gcc-toolchain=",
+                                                   "--gcc-install-dir=",
+                                                   "--hip-path=",
+                                                   "--rocm-device-lib-path=",
+                                                   "-L",
+                                                   "-B"};
+    static constexpr std::string_view kOthers[] = {"-no-canonical-prefixes",
+                                                   "--no-default-config",
+                                                   "--start-no-unused-arguments",
+                                                   "--end-no-unused-arguments"};
+    static constexpr std::string_view kBefore[] = {"-resource-dir", "--sysroot", "-L", "-B"};
+    const auto is_in = [](const auto& names, const std::string& argument) {
+        return std::find(std::begin(names), std::end(names), argument) != std::end(names);
+    };
+    std::string result;
+    for(std::size_t at = 1; at < command.size(); ++at)
+    {
+        const std::string& argument = command[at];
+        const bool is_place =
+            std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](std::string_view start) {
+                return starts_with(argument, start);
+            });
+        if(is_in(kBefore, argument))
+            ++at;
+        else if(!is_place && !is_in(kOthers, argument))
+            result += " " + argument;
+    }
+    return result;
 }
 
 /// The installation of ROCm that a program is of: PREFIX/bin/hipcc, PREFIX/llvm/bin/clang++ or, where
@@ -97,7 +135,8 @@ const Compiler* Compilers::find()
         {
             if(std::vector<std::string> command = command_of(settings_); !command.empty())
             {
-                const std::string identity = identity_of(command, settings_);
+                const std::string identity =
+                    identity_of(command, settings_) + deciding_arguments(command);
                 const std::string prefix   = prefix_of(command.front(), settings_);
                 found_.reset(new Compiler{std::move(command), identity, prefix});
             }
@@ -112,16 +151,21 @@ const Compiler* Compilers::find()
     return found_.get();
 }
 
-std::string Compilers::places() const
-{
-    return "none of $ROCM_PATH/llvm/bin/clang++, $HIP_PATH/llvm/bin/clang++, "
-           "/opt/rocm/llvm/bin/clang++, amdclang++ and hipcc on PATH";
-}
+std::string Compilers::places() const { return "none of " + join(settings_.compilers, ", "); }
 
 std::vector<std::string> compiler_environment(const std::string& temporary)
 {
-    // What is preloaded into the caller is meant for it alone. Messages of a full disk are read.
-    return environment_of_child({"LD_PRELOAD", "LANG", "LANGUAGE"},
+    // Of what else is set, much decides code (CPATH, CCC_OVERRIDE_OPTIONS,
+    // HIPCC_COMPILE_FLAGS_APPEND) and is in no key. Messages of a full disk are read.
+    return environment_of_child({"PATH",
+                                 "HOME",
+                                 "USER",
+                                 "LOGNAME",
+                                 "LD_LIBRARY_PATH",
+                                 "ROCM_PATH",
+                                 "HIP_PATH",
+                                 "HIP_PLATFORM",
+                                 "HIP_CLANG_PATH"},
                                 {"TMPDIR=" + temporary, "LC_ALL=C"});
 }
 

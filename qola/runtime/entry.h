@@ -14,7 +14,9 @@ struct Wanted
 {
     std::string name;
     std::string arch;
-    std::string key; ///< 64 hex digits
+    std::string key;           ///< 64 hex digits
+    std::string identity = {}; ///< of the compiler that the key is for
+    std::string code     = {}; ///< digest; set where packs of other compilers will do
 };
 
 /// Key of a kernel: of its code's digest, the arch, and the compiler's identity.

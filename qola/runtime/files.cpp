@@ -254,6 +254,16 @@ std::string real_path(const std::string& path)
     return result;
 }
 
+std::string target_of(const std::string& path)
+{
+    char target[4096];
+    const ssize_t size = readlink(path.c_str(), target, sizeof target);
+    if(size <= 0 || size == static_cast<ssize_t>(sizeof target))
+        return {};
+    const std::string found(target, static_cast<std::size_t>(size));
+    return found.front() == '/' ? found : directory_of(path) + "/" + found;
+}
+
 std::string directory_of(const std::string& path)
 {
     const std::size_t slash = path.rfind('/');

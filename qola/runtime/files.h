@@ -97,6 +97,9 @@ std::string absolute(const std::string& path);
 /// A path without symbolic links; empty where there is none.
 std::string real_path(const std::string& path);
 
+/// Where a symbolic link leads, from the root on; empty where it is none.
+std::string target_of(const std::string& path);
+
 /// What is before the last slash, and what is after it.
 std::string directory_of(const std::string& path);
 std::string base_name(const std::string& path);

@@ -1,31 +1,20 @@
 #include "load.h"
 
 #include "files.h"
+#include "ownership.h"
 #include "settings.h"
 
 #include <cerrno>
-#include <cstdlib>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace qola_runtime {
 namespace {
 
-std::string hint_for(const std::string& path)
-{
-    struct statvfs status;
-    if(statvfs(path.c_str(), &status) == 0 && (status.f_flag & ST_NOEXEC) != 0)
-        return "; " + path +
-               " is on a file system that is mounted noexec: set QOLA_CACHE to another";
-    return {};
-}
-
-/// A file in memory; none where the system forbids them. It stays open: glibc knows what it loaded
-/// by name, and would take what comes to have the same number for the same library.
-std::string memory_file(const std::string& bytes, const std::string& name)
+/// A file in memory; none where the system forbids them, or there is no memory for it.
+Fd memory_file(const std::string& bytes, const std::string& name)
 {
     constexpr unsigned kExecutable = 0x10; // MFD_EXEC, of Linux 6.3
     const std::string label        = name.substr(0, 200);
@@ -34,39 +23,61 @@ std::string memory_file(const std::string& bytes, const std::string& name)
         fd = Fd(memfd_create(label.c_str(), MFD_CLOEXEC));
     if(!fd)
         return {};
-    write_all(fd.get(), bytes, "memory file of " + name);
-    return "/proc/self/fd/" + std::to_string(fd.release());
+    try
+    {
+        write_all(fd.get(), bytes, "memory file of " + name);
+    }
+    catch(const SystemError&)
+    {
+        return {};
+    }
+    return fd;
 }
 
 /// Loads bytes, from memory or from a file that is there just for that.
 void* load_bytes(const std::string& bytes, const std::string& name)
 {
-    if(const std::string path = memory_file(bytes, name); !path.empty())
-        if(void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+    if(Fd fd = memory_file(bytes, name))
+        if(void* handle =
+               dlopen(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), RTLD_NOW | RTLD_LOCAL))
+        {
+            // It stays open: glibc knows what it loaded by name, and would take what comes to have
+            // the same number for the same library.
+            fd.release();
             return handle;
-    std::string path = settings().temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
-    const TemporaryDirectory directory(path);
-    write_file(path + "/kernel.so", bytes, 0600);
-    return dlopen((path + "/kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+        }
+    const TemporaryDirectory directory(make_private_directory(settings().temporary));
+    const std::string path = directory.path + "/kernel.so";
+    write_file(path, bytes, 0600);
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 } // namespace
 
 const qola_kernel_function* load(const Library& library, const std::string& name)
 {
-    const bool in_memory = library.path.empty();
-    void* handle = in_memory ? nullptr : dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // Or removed since it was read, as `qola-kernels clean` does.
-    if(in_memory || (handle == nullptr && !is_file(library.path)))
-        handle = load_bytes(library.bytes, name);
+    void* handle =
+        library.path.empty() ? nullptr : dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // A file system that forbids it (noexec), or a file that was removed since it was read, as
+    // `qola-kernels clean` does. The bytes are what was verified.
     if(handle == nullptr)
     {
-        const char* error = dlerror();
-        throw Problem(name + " cannot be loaded (" + library.origin +
-                      "): " + (error ? error : "unknown error") +
-                      (in_memory ? "" : hint_for(library.path)));
+        const char* first      = library.path.empty() ? nullptr : dlerror();
+        const std::string file = first ? std::string(first) + "; " : "";
+        const std::string what = name + " cannot be loaded (" + library.origin + "): " + file;
+        try
+        {
+            handle = load_bytes(library.bytes, name);
+        }
+        catch(const Problem& problem)
+        {
+            throw Problem(what + problem.what());
+        }
+        if(handle == nullptr)
+        {
+            const char* error = dlerror();
+            throw Problem(what + (error ? error : "unknown error"));
+        }
     }
     const auto* table = static_cast<const qola_kernel_table*>(dlsym(handle, "qola_kernel"));
     if(table == nullptr)

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -49,14 +50,33 @@ std::string owner_in(int fd, const std::string& path)
     }
 }
 
+enum class Owner
+{
+    lives,
+    dead,
+    unknown, ///< of another machine, or not told
+};
+
+/// What is known of the owner that a lock file tells, "process <number> on <host>".
+Owner state_of(const std::string& owner)
+{
+    const std::vector<std::string> words = split(owner, " ");
+    if(words.size() != 4 || words[3] != host_name())
+        return Owner::unknown;
+    const auto process = number(words[1], 1, 999999999);
+    if(!process)
+        return Owner::unknown;
+    const bool lives = kill(static_cast<pid_t>(*process), 0) == 0 || errno == EPERM;
+    return lives ? Owner::lives : Owner::dead;
+}
+
 void write_owner(int fd, const std::string& path)
 {
-    char host[256] = {};
-    gethostname(host, sizeof host - 1);
     try
     {
         if(ftruncate(fd, 0) == 0)
-            write_all(fd, "process " + std::to_string(getpid()) + " on " + host + "\n", path);
+            write_all(
+                fd, "process " + std::to_string(getpid()) + " on " + host_name() + "\n", path);
     }
     catch(const Problem&)
     {
@@ -66,11 +86,21 @@ void write_owner(int fd, const std::string& path)
 
 } // namespace
 
+std::string host_name()
+{
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    std::string name = host;
+    std::replace(name.begin(), name.end(), '/', '-');
+    return name;
+}
+
 FileLock::FileLock(const std::string& path,
                    int wait,
                    const std::function<void(const std::string&)>& waiting)
 {
     const auto start = Clock::now();
+    auto last_alive  = start;
     auto pause       = std::chrono::milliseconds(2);
     bool said        = false;
     for(;;)
@@ -99,13 +129,23 @@ FileLock::FileLock(const std::string& path,
             return;
         }
         const auto waited = Clock::now() - start;
+        const std::string owner = owner_in(fd_.get(), path);
+        const Owner state       = state_of(owner);
+        if(state != Owner::dead)
+            last_alive = Clock::now();
+        // A new owner has not written its name yet when it has the lock: the old one's is there.
+        else if(Clock::now() - last_alive >= std::chrono::seconds(1))
+            throw LockBusy(path + " is held by " + owner +
+                               ", which is no more: a child of it has the file open",
+                           false);
         if(waited >= std::chrono::seconds(wait))
             throw LockBusy("waited " + std::to_string(wait) + " s for " + path + ", held by " +
-                           owner_in(fd_.get(), path) + "; see what that does, or raise QOLA_WAIT");
+                               owner + "; see what that does, or raise QOLA_WAIT",
+                           state == Owner::lives);
         if(!said && waited >= std::chrono::seconds(2))
         {
             said = true;
-            waiting(owner_in(fd_.get(), path));
+            waiting(owner);
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::milliseconds(100));

@@ -9,11 +9,17 @@
 
 namespace qola_runtime {
 
+/// Name of this machine, as it is a part of file names.
+std::string host_name();
+
 /// Somebody else holds a lock for longer than one waits.
 class LockBusy : public Problem
 {
     public:
-    using Problem::Problem;
+    LockBusy(const std::string& what, bool lives) : Problem(what), lives(lives) {}
+    /// Whether the owner is a process of this machine that is there. Where not, a child of it may
+    /// have the open file, for as long as that one runs.
+    const bool lives;
 };
 
 /// Holds a lock file locked. It is a lock of the open file (F_OFD_SETLK): the kernel drops it when
@@ -23,9 +29,10 @@ class FileLock
 {
     public:
     /// Waits for the lock at most `wait` seconds, and then throws LockBusy that names lock and
-    /// owner. `waiting` is called once with the owner, after two seconds. Throws SystemError where
-    /// the file cannot be made; where there is no locking, that is said once and nothing is held: a
-    /// lock spares work, it keeps nothing right.
+    /// owner; at once where the owner is a process of this machine that is no more. `waiting` is
+    /// called once with the owner, after two seconds. Throws SystemError where the file cannot be
+    /// made; where there is no locking, that is said once and nothing is held: a lock spares work,
+    /// it keeps nothing right.
     FileLock(const std::string& path,
              int wait,
              const std::function<void(const std::string&)>& waiting);

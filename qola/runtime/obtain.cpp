@@ -3,11 +3,11 @@
 #include "compile.h"
 #include "files.h"
 #include "lock.h"
+#include "ownership.h"
 #include "text.h"
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 
 #include <signal.h>
 #include <unistd.h>
@@ -28,10 +28,11 @@ namespace {
 std::string make_work_directory(const std::string& entry)
 {
     static std::atomic<unsigned> count{0};
+    const std::string host = host_name();
     for(;;)
     {
         const std::string path =
-            entry + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++);
+            entry + ".tmp." + std::to_string(getpid()) + "." + std::to_string(count++) + "." + host;
         if(mkdir(path.c_str(), 0700) == 0)
             return path;
         if(errno != EEXIST)
@@ -40,17 +41,19 @@ std::string make_work_directory(const std::string& entry)
 }
 
 /// Removes what compiles of this key left behind; the caller holds its lock. Should somebody have
-/// removed the lock file of a compile that goes on, that one is spared.
-void remove_leftovers(const std::string& entry)
+/// removed the lock file of a compile that goes on, that one is spared; so is one of another
+/// machine, which may see no locks, for as long as a compile takes.
+void remove_leftovers(const std::string& entry, int timeout)
 {
     const std::string directory = directory_of(entry), start = base_name(entry) + ".tmp.";
+    const std::string host = host_name();
     for(const std::string& name : names_in(directory))
     {
-        if(!starts_with(name, start))
+        if(!starts_with(name, start) || is_of_another_machine(directory + "/" + name, timeout))
             continue;
         const auto owner = number(
             name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
-        const bool lives = owner && *owner != getpid() &&
+        const bool lives = ends_with(name, "." + host) && owner && *owner != getpid() &&
                            (kill(static_cast<pid_t>(*owner), 0) == 0 || errno == EPERM);
         if(!lives)
             remove_tree(directory + "/" + name);
@@ -92,10 +95,20 @@ locked(const std::string& root, const Wanted& wanted, int wait, const std::strin
         }
 }
 
-Library not_kept(std::string bytes, const std::string& why)
+/// Compiles in a directory and returns the entry. Meanwhile another version of the sources may have
+/// been installed: what was compiled from that is not what its key says.
+std::string
+compiled_entry(const Compile& compile_it, const std::string& key, const std::string& directory)
+{
+    const std::string library = compile(compile_it, directory);
+    check_sources(compile_it.root, compile_it.index, compile_it.kernel);
+    return entry_of(library, key);
+}
+
+Library not_kept(std::string bytes, const std::string& identity, const std::string& why)
 {
     say_once_of("not kept", "kernels compiled now are not kept: " + why);
-    return {{}, std::move(bytes), "compiled, not kept", true};
+    return {{}, std::move(bytes), "compiled, not kept", true, identity};
 }
 
 /// Where the kernel would be, and the command that would put it there.
@@ -118,8 +131,11 @@ Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
 
 Library Obtainer::obtain(const Request& request)
 {
-    const Wanted wanted{
-        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    const Wanted wanted{request.name,
+                        request.arch,
+                        key_of(request.code, request.arch, request.identity),
+                        request.identity,
+                        request.code};
     if(Library found = store_.find(wanted))
         return found;
     if(!settings_.compile)
@@ -135,8 +151,10 @@ Library Obtainer::compile_anew(const Request& request) { return compiled(request
 Library Obtainer::compiled(const Request& request, bool anew)
 {
     const std::string what = request.name + " for " + request.arch;
-    const Wanted built{
-        request.name, request.arch, key_of(request.code, request.arch, request.identity)};
+    const Wanted built{request.name,
+                       request.arch,
+                       key_of(request.code, request.arch, request.identity),
+                       request.identity};
     const Compiler* compiler = nullptr;
     try
     {
@@ -158,7 +176,8 @@ Library Obtainer::compiled(const Request& request, bool anew)
         say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
                  ") is not the one the library was built with (" + request.identity +
                  "): its kernels are kept apart");
-        wanted.key = key_of(request.code, request.arch, compiler->identity);
+        wanted.key      = key_of(request.code, request.arch, compiler->identity);
+        wanted.identity = compiler->identity;
         if(!anew)
             if(Library found = store_.find(wanted))
                 return found;
@@ -186,6 +205,10 @@ Library Obtainer::compiled(const Request& request, bool anew)
                                   anew);
             }
     }
+    catch(const LockBusy& busy)
+    {
+        throw LockBusy(what + " cannot be compiled: " + busy.what(), busy.lives);
+    }
     catch(const Problem& problem)
     {
         throw Problem(what + " cannot be compiled: " + problem.what());
@@ -204,9 +227,11 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         lock = locked(root, work.wanted, settings_.wait, work.what);
     }
-    catch(const LockBusy&)
+    catch(const LockBusy& busy)
     {
-        throw;
+        if(busy.lives)
+            throw;
+        return in_private(work, busy.what());
     }
     catch(const Problem& problem)
     {
@@ -217,18 +242,18 @@ Library Obtainer::into_cache(const Work& work, bool anew)
         if(Library found = store_.find(work.wanted))
             return found;
     if(lock->held())
-        remove_leftovers(entry);
+        remove_leftovers(entry, settings_.compile_timeout);
     std::string bytes;
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        bytes = entry_of(compile(work.compile, directory.path), work.wanted.key);
+        bytes = compiled_entry(work.compile, work.wanted.key, directory.path);
         publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
         // As the next process will find it.
         Looked looked = look_up(root, work.wanted);
         if(!looked.found)
             throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
-        return {looked.path, std::move(looked.bytes), "compiled", true};
+        return {looked.path, std::move(looked.bytes), "compiled", true, work.wanted.identity};
     }
     catch(const CompileError& error)
     {
@@ -240,18 +265,24 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         if(bytes.empty())
             return in_private(work, error.what());
-        return not_kept(std::move(bytes), error.what());
+        return not_kept(std::move(bytes), work.wanted.identity, error.what());
     }
 }
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
 {
-    std::string path = settings_.temporary + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw Problem(std::string(SystemError("mkdtemp " + path, errno).what()) +
+    std::string path;
+    try
+    {
+        path = make_private_directory(settings_.temporary);
+    }
+    catch(const Problem& problem)
+    {
+        throw Problem(std::string(problem.what()) +
                       ", and in the cache it cannot be either: " + why);
+    }
     const TemporaryDirectory directory(path);
-    return not_kept(entry_of(compile(work.compile, path), work.wanted.key), why);
+    return not_kept(compiled_entry(work.compile, work.wanted.key, path), work.wanted.identity, why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Request& request)

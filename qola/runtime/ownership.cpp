@@ -2,7 +2,9 @@
 
 #include "files.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include <unistd.h>
 
@@ -16,7 +18,20 @@ std::string facts(const struct stat& status)
     return std::string("(mode ") + mode + ", owner " + std::to_string(status.st_uid) + ")";
 }
 
-std::string distrust_ancestors(std::string path)
+/// Who has the root directory: root. In a user namespace root may be shown as nobody, as all are
+/// who are not in it, and cannot be told from them.
+bool is_owner_of_all(uid_t user)
+{
+    struct stat status;
+    return stat("/", &status) == 0 && status.st_uid == user;
+}
+
+bool trusts(const Trust& trust, uid_t user)
+{
+    return user == 0 || user == trust.user || user == trust.other;
+}
+
+std::string distrust_ancestors(std::string path, const Trust& trust)
 {
     while(path != "/" && path != ".")
     {
@@ -24,6 +39,8 @@ std::string distrust_ancestors(std::string path)
         struct stat status;
         if(stat(path.c_str(), &status) != 0)
             continue;
+        if(!trusts(trust, status.st_uid) && !is_owner_of_all(status.st_uid))
+            return path + " is another user's " + facts(status) + "; choose another place";
         if((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0)
             return path + " is writable by everybody " + facts(status) + "; chmod o-w " + path;
     }
@@ -32,34 +49,65 @@ std::string distrust_ancestors(std::string path)
 
 } // namespace
 
-std::string distrust(const std::string& path, const struct stat& status, uid_t user)
+Trust trust_in_user() { return {geteuid(), geteuid()}; }
+
+Trust trust_in_owner_of(const std::string& file)
+{
+    struct stat status;
+    Trust trust = trust_in_user();
+    if(stat(file.c_str(), &status) == 0)
+    {
+        trust.other      = status.st_uid;
+        trust.with_group = true;
+    }
+    return trust;
+}
+
+std::string distrust(const std::string& path, const struct stat& status, const Trust& trust)
 {
     if(S_ISLNK(status.st_mode))
         return path + " is a symbolic link; remove it";
-    if(status.st_uid != user && status.st_uid != 0)
-        return path + " is another user's " + facts(status) + "; chown " + std::to_string(user) +
-               " " + path;
-    if((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    if(!trusts(trust, status.st_uid))
+        return path + " is another user's " + facts(status) + "; chown " +
+               std::to_string(trust.user) + " " + path;
+    if((status.st_mode & S_IWOTH) != 0 || (!trust.with_group && (status.st_mode & S_IWGRP) != 0))
         return path + " is writable by others " + facts(status) + "; chmod go-w " + path;
     return {};
 }
 
-std::string distrust(const std::string& path)
+std::string distrust(const std::string& path, const Trust& trust)
 {
     struct stat status;
     if(lstat(path.c_str(), &status) != 0)
         return {};
-    return distrust(path, status, geteuid());
+    return distrust(path, status, trust);
 }
 
-std::string distrust_above(const std::string& path)
+std::string distrust_above(const std::string& path, const Trust& trust)
 {
     const std::string given = absolute(path);
-    const std::string why   = distrust_ancestors(given);
+    const std::string why   = distrust_ancestors(given, trust);
     if(!why.empty())
         return why;
     const std::string real = real_path(given);
-    return real.empty() || real == given ? std::string{} : distrust_ancestors(real);
+    return real.empty() || real == given ? std::string{} : distrust_ancestors(real, trust);
+}
+
+std::string make_private_directory(const std::string& parent)
+{
+    std::string place = parent;
+    std::string why   = distrust_above(place + "/x");
+    if(!why.empty())
+    {
+        place = "/tmp";
+        if(const std::string more = distrust_above(place + "/x"); !more.empty())
+            throw Problem("no place for temporary files (TMPDIR): " + why + "; " + more);
+        say_once(why + " (TMPDIR); /tmp is used");
+    }
+    std::string path = place + "/qola-XXXXXX";
+    if(mkdtemp(&path[0]) == nullptr)
+        throw SystemError("mkdtemp " + path, errno);
+    return path;
 }
 
 } // namespace qola_runtime

@@ -1,7 +1,6 @@
 #include "pack.h"
 
 #include "little_endian.h"
-#include "ownership.h"
 #include "sha256.h"
 #include "text.h"
 
@@ -31,7 +30,9 @@ Problem damaged(const std::string& path, const std::string& what)
 
 } // namespace
 
-Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY | O_NONBLOCK))
+Pack::Pack(const std::string& path, const Trust& trust)
+    : path_(path),
+      fd_(open_file(path, O_RDONLY | O_NONBLOCK))
 {
     struct stat status;
     if(!fd_)
@@ -40,7 +41,7 @@ Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY 
         throw SystemError("stat " + path, errno);
     if(!S_ISREG(status.st_mode))
         throw damaged(path, "it is no file");
-    for(const std::string& why : {distrust(path, status, geteuid()), distrust_above(path)})
+    for(const std::string& why : {distrust(path, status, trust), distrust_above(path, trust)})
         if(!why.empty())
             throw Problem(why);
 
@@ -69,6 +70,7 @@ Pack::Pack(const std::string& path) : path_(path), fd_(open_file(path, O_RDONLY 
         const auto label           = fields(texts[at]);
         const Place place{std::string(label[0]),
                           std::string(label.size() > 1 ? label[1] : ""),
+                          std::string(label.size() > 2 ? label[2] : ""),
                           number_at(row, 32, 8),
                           number_at(row, 40, 8)};
         if(place.offset > size || place.size > size - place.offset)
@@ -91,6 +93,15 @@ std::string Pack::find(const std::string& key) const
     return bytes;
 }
 
+Wanted Pack::of_another_compiler(const Wanted& wanted) const
+{
+    for(const auto& [key, place] : places_)
+        if(place.name == wanted.name && place.arch == wanted.arch && !place.identity.empty() &&
+           key_of(wanted.code, wanted.arch, place.identity) == key)
+            return {wanted.name, wanted.arch, key, place.identity};
+    return {};
+}
+
 void write_pack_file(const std::string& path, const std::vector<Item>& items)
 {
     std::map<std::string, const Item*> sorted;
@@ -98,7 +109,8 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         sorted.emplace(item.wanted.key, &item);
     std::string labels;
     for(const auto& [key, item] : sorted)
-        labels += item->wanted.name + "\t" + item->wanted.arch + "\n";
+        labels +=
+            item->wanted.name + "\t" + item->wanted.arch + "\t" + item->wanted.identity + "\n";
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);

@@ -2,7 +2,7 @@
 //
 //   "QOLAPCK1", u32 number of entries, u32 bytes of the labels
 //   for each entry, sorted by key: its key (32 bytes), u64 offset, u64 size
-//   labels: a line "<name>\t<arch>" for each entry, in the same order
+//   labels: a line "<name>\t<arch>\t<identity of its compiler>" for each entry, in the same order
 //   digest (32 bytes) of all before it
 //   the entries, each as it lies in a cache, at offsets that are multiples of 16
 //
@@ -12,6 +12,7 @@
 
 #include "entry.h"
 #include "files.h"
+#include "ownership.h"
 
 #include <cstdint>
 #include <functional>
@@ -30,16 +31,21 @@ class Pack
     {
         std::string name;
         std::string arch;
+        std::string identity; ///< of the compiler; empty where the pack does not tell
         std::uint64_t offset;
         std::uint64_t size;
     };
 
     /// Opens a pack and reads its table. Throws Problem where it is damaged or not to be trusted.
-    explicit Pack(const std::string& path);
+    explicit Pack(const std::string& path, const Trust& trust = trust_in_user());
 
     /// The bytes of an entry, empty where the pack has none of this key. Throws Problem where they
     /// are damaged.
     std::string find(const std::string& key) const;
+
+    /// What the pack has of a kernel as some other compiler compiled it: its key and compiler; an
+    /// empty key where there is none.
+    Wanted of_another_compiler(const Wanted& wanted) const;
 
     const std::map<std::string, Place>& places() const { return places_; }
     const std::string& path() const { return path_; }

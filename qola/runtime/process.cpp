@@ -92,8 +92,9 @@ void reset_signals()
     if(getppid() != prepared.parent)
         _exit(127);
 
-    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    // Out of the way of the numbers they are moved to.
+    // Out of the way of the numbers they are moved to: 0 to 2 may be closed in our process, and be
+    // what open() returns.
+    const int null   = fcntl(open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, 10);
     const int output = fcntl(prepared.output, F_DUPFD_CLOEXEC, 10);
     const int report = fcntl(prepared.report, F_DUPFD_CLOEXEC, 10);
     dup2(report, kReportFd);
@@ -152,7 +153,7 @@ void reap(pid_t child)
 std::string Ended::text(int timeout) const
 {
     if(timed_out)
-        return "no end within " + std::to_string(timeout) + " s (QOLA_COMPILE_TIMEOUT)";
+        return "no end within " + std::to_string(timeout) + " s";
     if(WIFSIGNALED(status))
         return "signal " + std::to_string(WTERMSIG(status));
     return "exit code " + std::to_string(WEXITSTATUS(status));

@@ -4,6 +4,7 @@
 #include "qola_status.h"
 #include "files.h"
 #include "load.h"
+#include "lock.h"
 #include "obtain.h"
 #include "text.h"
 
@@ -31,15 +32,27 @@ std::string file_of(const void* address)
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// Directory of the module's sources beside the library; that of the link, then of what it leads
-/// to.
+/// The library that this is in.
+std::string library() { return absolute(file_of(reinterpret_cast<const void*>(&resolve))); }
+
+/// Directory of the module's sources beside the library: of each symbolic link on the way to it,
+/// then of where directories that are links lead. A link may lead over one that is beside the
+/// sources.
 std::string root_beside()
 {
-    const std::string library = absolute(file_of(reinterpret_cast<const void*>(&resolve)));
-    for(const std::string& path : {library, real_path(library)})
-        if(const std::string root = directory_of(path) + "/" + module.root; is_directory(root))
-            return real_path(root);
-    return {};
+    const auto root_of_file = [](const std::string& path) {
+        const std::string root = directory_of(path) + "/" + module.root;
+        return is_directory(root) ? real_path(root) : std::string{};
+    };
+    std::string path = library();
+    for(int links = 0; links < 40 && !path.empty(); ++links)
+    {
+        if(std::string root = root_of_file(path); !root.empty())
+            return root;
+        path = target_of(path);
+    }
+    const std::string real = real_path(library());
+    return real.empty() ? std::string{} : root_of_file(real);
 }
 
 /// The runtime that this process has loaded, to link kernels to.
@@ -48,11 +61,12 @@ std::string hip_runtime()
     return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
 }
 
-/// A row's kernel: resolved once, well or not.
+/// A row's kernel: resolved once, well or not, but for a compile of another process that goes on.
 struct Slot
 {
     std::mutex mutex;
     bool done                             = false;
+    bool recorded                         = false;
     const qola_kernel_function* functions = nullptr;
     std::string problem;
 };
@@ -64,7 +78,7 @@ class Runtime
     Runtime()
         : settings_(settings()),
           root_(root_of(settings_, module.name, root_beside())),
-          store_(settings_, packs_beside(root_)),
+          store_(settings_, packs_beside(root_), library()),
           obtainer_(settings_, store_, hip_runtime())
     {
         for(const std::string& note : settings_.notes)
@@ -77,8 +91,7 @@ class Runtime
         const std::lock_guard<std::mutex> lock(slot.mutex);
         if(!slot.done)
         {
-            resolve_into(slot, row);
-            slot.done = true;
+            slot.done = resolve_into(slot, row);
         }
         if(slot.functions == nullptr)
             throw StatusError(QOLA_STATUS_UNAVAILABLE, slot.problem);
@@ -101,13 +114,16 @@ class Runtime
         return *slot;
     }
 
-    void resolve_into(Slot& slot, unsigned row)
+    /// Whether that is final.
+    bool resolve_into(Slot& slot, unsigned row)
     {
         const Row& wanted = module.rows[row];
         const auto start  = std::chrono::steady_clock::now();
         try
         {
-            record(wanted);
+            if(!slot.recorded)
+                record(wanted);
+            slot.recorded = true;
             if(!settings_.errors.empty())
                 throw Problem(join(settings_.errors, "\nqola: "));
             const Library library = obtainer_.obtain(
@@ -119,12 +135,19 @@ class Runtime
                 say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin +
                     ", " + duration(took.count()));
         }
+        catch(const LockBusy& busy)
+        {
+            slot.problem = busy.what();
+            say_once(slot.problem);
+            return false;
+        }
         catch(const std::exception& error)
         {
             // Also what the standard library throws, such as for want of memory.
             slot.problem = error.what();
             say_once(slot.problem);
         }
+        return true;
     }
 
     void record(const Row& wanted) const

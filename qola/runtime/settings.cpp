@@ -149,8 +149,10 @@ Settings settings_of(const Variable& variable)
     read_mode(reader, settings);
     read_places(reader, settings);
     read_compilers(reader, settings);
-    reader.seconds("QOLA_WAIT", 0, settings.wait);
     reader.seconds("QOLA_COMPILE_TIMEOUT", 1, settings.compile_timeout);
+    // One that another process has just begun is waited for to its end.
+    settings.wait = settings.compile_timeout + 60;
+    reader.seconds("QOLA_WAIT", 0, settings.wait);
     if(const std::string own = reader.text("QOLA_VERBOSE"); !own.empty())
     {
         settings.verbose = own == "1";
@@ -181,7 +183,7 @@ const Settings& settings()
     return read;
 }
 
-std::vector<std::string> environment_of_child(const std::vector<std::string>& without,
+std::vector<std::string> environment_of_child(const std::vector<std::string>& kept,
                                               const std::vector<std::string>& with)
 {
     std::vector<std::string> result = with;
@@ -189,11 +191,7 @@ std::vector<std::string> environment_of_child(const std::vector<std::string>& wi
     {
         const std::string line = *at;
         const auto is_of = [&](const std::string& name) { return starts_with(line, name + "="); };
-        const auto is_replaced = [&](const std::string& other) {
-            return is_of(other.substr(0, other.find('=')));
-        };
-        if(std::none_of(without.begin(), without.end(), is_of) &&
-           std::none_of(with.begin(), with.end(), is_replaced))
+        if(std::any_of(kept.begin(), kept.end(), is_of))
             result.push_back(line);
     }
     return result;

@@ -24,8 +24,8 @@ struct Settings
     std::string temporary;              ///< TMPDIR, else /tmp
     std::string record;                 ///< QOLA_RECORD: file; empty for none
     bool verbose        = false;        ///< QOLA_VERBOSE
-    int wait            = 900;       ///< QOLA_WAIT: seconds to wait for another process's compile
     int compile_timeout = 1800;      ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
+    int wait            = 1860;      ///< QOLA_WAIT: seconds to wait for another process's compile
     std::vector<std::string> errors; ///< what is wrong, a line each: nothing else holds then
     std::vector<std::string> notes;  ///< what is deprecated, a line each
 };
@@ -39,8 +39,8 @@ Settings settings_of(const Variable& variable);
 /// The settings of this process, read once, paths in them from the root on.
 const Settings& settings();
 
-/// This process's environment for a child, without some variables and with others.
-std::vector<std::string> environment_of_child(const std::vector<std::string>& without,
+/// Of this process's environment some variables for a child, and others.
+std::vector<std::string> environment_of_child(const std::vector<std::string>& kept,
                                               const std::vector<std::string>& with);
 
 } // namespace qola_runtime

@@ -20,6 +20,7 @@ struct Library
     std::string bytes;  ///< whole entry
     std::string origin; ///< for people: where it came from
     bool made = false;  ///< compiled just now
+    std::string identity = {};     ///< of its compiler
 
     explicit operator bool() const { return !bytes.empty(); }
 };
@@ -28,8 +29,9 @@ struct Library
 class Store
 {
     public:
-    /// `beside`: packs that come with the library, looked at last.
-    Store(const Settings& settings, std::vector<std::string> beside);
+    /// `beside`: packs that come with the library, looked at last. They may be of the owner of a
+    /// file, the library or the program itself, and of a group.
+    Store(const Settings& settings, std::vector<std::string> beside, const std::string& file);
 
     /// Looks for a kernel; an empty library where there is none. What is damaged or not to be
     /// trusted is said once and passed over.
@@ -45,13 +47,16 @@ class Store
     {
         std::string directory;
         std::unique_ptr<Pack> pack;
+        Trust trust;
     };
 
+    Library find_in(const Pack& pack, const Wanted& wanted) const;
     void open_packs();
-    void open_pack(const std::string& path);
+    void open_pack(const std::string& path, const Trust& trust);
 
     const Settings& settings_;
     const std::vector<std::string> beside_;
+    const Trust trust_beside_;
     std::once_flag opened_;
     std::vector<Source> packs_;
 };

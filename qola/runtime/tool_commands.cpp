@@ -45,6 +45,9 @@ root_for(const Arguments& arguments, const Settings& settings, const std::string
         return absolute(arguments.root);
     const std::string shared = directory_of(directory_of(program)) + "/share/qola";
     std::vector<std::string> found;
+    // A bundle without a namespace has its modules there.
+    if(has_modules(shared))
+        found.push_back(shared);
     for(const std::string& name : names_in(shared))
         if(has_modules(shared + "/" + name))
             found.push_back(shared + "/" + name);
@@ -102,11 +105,33 @@ std::string output_of(const Tool& tool, bool needed)
 /// A library on its way into a pack. What lies in a cache or pack is read again when it is written.
 Item packed(Tool& tool, const Selected& row, Library library)
 {
-    const Wanted wanted{row.kernel->name, row.kernel->arch, key_in(library.bytes)};
+    const Wanted wanted{
+        row.kernel->name, row.kernel->arch, key_in(library.bytes), library.identity};
     const std::uint64_t size = library.bytes.size();
     if(library.made && library.path.empty())
         return {wanted, size, [bytes = std::move(library.bytes)] { return bytes; }};
     return {wanted, size, [&tool, wanted] { return tool.store.find(wanted).bytes; }};
+}
+
+/// A directory does not tell of which compilers its entries are: libraries find those of their own
+/// alone, unless they ask one that is at hand.
+void warn_of_compilers(const std::string& output,
+                       const std::vector<Selected>& rows,
+                       const std::vector<Item>& items)
+{
+    if(ends_with(output, ".qpack"))
+        return;
+    std::set<std::string> own;
+    for(const Selected& row : rows)
+        own.insert(key_of(row.kernel->code, row.kernel->arch, row.module->index.identity));
+    for(const Item& item : items)
+        if(own.count(item.wanted.key) == 0)
+        {
+            say(output + " has kernels of " + item.wanted.identity +
+                ", not of the libraries' compiler: machines without it find them only in a file "
+                ".qpack");
+            return;
+        }
 }
 
 int build(Tool& tool)
@@ -170,7 +195,10 @@ int build(Tool& tool)
     if(failed > 0 || !rows.missing.empty())
         return 1;
     if(!output.empty())
+    {
         write_pack(output, items);
+        warn_of_compilers(output, rows.rows, items);
+    }
     return 0;
 }
 
@@ -200,6 +228,7 @@ int export_pack(Tool& tool)
         return 1;
     }
     write_pack(output, items);
+    warn_of_compilers(output, rows.rows, items);
     print(std::to_string(items.size()) + " kernels written to " + output);
     return 0;
 }
@@ -319,6 +348,7 @@ struct Group
 /// number of entries among them. Throws Problem.
 int remove_files(const std::string& entry,
                  const Group& group,
+                 int timeout,
                  const std::function<bool(const Found&)>& is_wanted)
 {
     const std::string lock_path = entry + ".lock";
@@ -339,8 +369,9 @@ int remove_files(const std::string& entry,
     {
         if(file.kind == Found::lock || !is_wanted(file))
             continue;
-        // Without locks it may be of a compile that goes on.
-        if(file.kind == Found::leftover && !lock->held())
+        // Without locks, or on another machine that has none, it may be of a compile that goes on.
+        if(file.kind == Found::leftover &&
+           (!lock->held() || is_of_another_machine(file.path, timeout)))
             continue;
         remove_tree(file.path);
         struct stat status;
@@ -394,7 +425,7 @@ int clean(Tool& tool)
             continue;
         try
         {
-            removed += remove_files(entry, group, is_wanted);
+            removed += remove_files(entry, group, tool.settings.compile_timeout, is_wanted);
         }
         catch(const Problem& problem)
         {
@@ -489,8 +520,10 @@ int pack(Tool& tool)
         if(!index)
             throw UsageError("pack: expected a kernels.index before " + operand);
         const Kernel& kernel = kernel_of(*index, operand, equals);
-        const Wanted wanted{
-            kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, index->identity)};
+        const Wanted wanted{kernel.name,
+                            kernel.arch,
+                            key_of(kernel.code, kernel.arch, index->identity),
+                            index->identity};
         if(!named.insert(wanted.key).second)
             throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
         const std::string file = operand.substr(equals + 1);
@@ -523,7 +556,8 @@ Tool::Tool(const Arguments& arguments, Settings given, const std::string& progra
       settings(std::move(given)),
       root(root_for(arguments, settings, program)),
       store(settings,
-            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"}),
+            root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"},
+            program),
       obtainer(settings, store, {})
 {
 }
@@ -560,11 +594,16 @@ std::vector<Wanted> Tool::wanted(const Selected& row)
             say_once(problem.what());
         }
     }
-    std::vector<Wanted> result{
-        {kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, identity)}};
+    std::vector<Wanted> result{{kernel.name,
+                                kernel.arch,
+                                key_of(kernel.code, kernel.arch, identity),
+                                identity,
+                                kernel.code}};
     if(!other_identity_.empty() && other_identity_ != identity)
-        result.push_back(
-            {kernel.name, kernel.arch, key_of(kernel.code, kernel.arch, other_identity_)});
+        result.push_back({kernel.name,
+                          kernel.arch,
+                          key_of(kernel.code, kernel.arch, other_identity_),
+                          other_identity_});
     return result;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -36,14 +37,16 @@ def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
         # Reading checks each file against RECORD.
         wheel.extractall(site)
     command = [sys.executable, "-m", "qola_ns"]
+    # Bazel keeps the working directory out of Python's path.
+    env = {**os.environ, "PYTHONPATH": str(site)}
     for arguments in ([], ["--path"]):
         path = subprocess.run(
-            [*command, *arguments], cwd=site, capture_output=True, text=True, check=True
+            [*command, *arguments], env=env, capture_output=True, text=True, check=True
         ).stdout.strip()
         assert path == str(site / "qola_ns")
     assert (Path(path) / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
     version = subprocess.run(
-        [*command, "--version"], cwd=site, capture_output=True, text=True, check=True
+        [*command, "--version"], env=env, capture_output=True, text=True, check=True
     )
     assert version.stdout == "1.2.3\n"
 

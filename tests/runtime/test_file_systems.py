@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import FILL, SCALE, UNAVAILABLE, VALUES, Answer, Toy
+from tests.runtime.lazy import FILL, SCALE, VALUES, Answer, Toy
 
 SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
@@ -39,6 +39,15 @@ def test_wrong_owner_of_the_root(warm: Toy) -> None:
     result = warm.tool("verify")
     assert result.returncode == 1
     assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
+
+
+def test_cache_below_another_users_directory(warm: Toy) -> None:
+    """Prevents: a cache that the owner of a directory above it can exchange for another."""
+    give_away(warm.path)
+    answer = warm.ask(SCALE)
+    assert answer.values == [SCALED]
+    assert f"{warm.path} is another user's (mode 0755, owner 4321)" in answer.errors
+    assert "not kept" in answer.errors
 
 
 def mounted(toy: Toy, options: str) -> Answer:
@@ -74,7 +83,7 @@ def test_full_or_read_only(toy: Toy, options: str, why: str) -> None:
 
 
 def test_noexec(toy: Toy) -> None:
-    """Prevents: a file system that forbids loading, and a message that does not say so."""
+    """Prevents: a file system that forbids loading, and costs the kernels that it keeps."""
     answer = mounted(toy, "mode=0700,noexec")
-    assert answer.values == [UNAVAILABLE, UNAVAILABLE]
-    assert "is mounted noexec: set QOLA_CACHE to another" in answer.errors
+    assert answer.values == [SCALED, FILLED]
+    assert "not kept" not in answer.errors

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qola.lazy.__main__ import identity_line
 from tests.runtime.lazy import ARCH, BROKEN, FILL, SCALE, VALUES, Toy
 
 COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack", "identity")
@@ -274,12 +275,21 @@ def test_root(toy: Toy) -> None:
     assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
 
 
+def test_root_without_a_namespace(toy: Toy) -> None:
+    """Prevents: a tool that does not find the sources of a bundle without a namespace."""
+    toy.root.rename(toy.root.parent.parent / toy.root.name)
+    toy.root.parent.rmdir()
+    result = toy.tool("list", "--format", "list", SCALE)
+    assert (result.returncode, result.stdout) == (0, f"{SCALE} {ARCH}\n")
+
+
 def test_identity(toy: Toy) -> None:
     """Prevents: an identity that differs by blanks or quotes between build and runtime."""
     text = '\n# 1 "x"\nqola_identity "Clang 1.2  (x)"  7 2\t53 "abc" 2022\n'
     (toy.path / "text").write_text(text)
     result = toy.tool("identity", "text")
     assert (result.returncode, result.stdout) == (0, "Clang 1.2 (x) 7 2 53 abc 2022\n")
+    assert identity_line(text) == result.stdout.strip()
     (toy.path / "text").write_text("nothing\n")
     assert toy.tool("identity", "text").returncode == 1
     # What the runtime asks its compiler is what the build system asks its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,62 @@ def test_writable_pack(packed: Toy, form: str) -> None:
     assert never.values == [UNAVAILABLE]
     assert f"{path} is writable by others (mode 0777, owner " in never.errors
     assert packed.tool("verify", path).returncode == 1
+
+
+def test_pack_of_another_compiler(toy: Toy) -> None:
+    """Prevents: packs of another ROCm that nothing finds where there is no compiler to be asked."""
+    toy.identity = "some other compiler"
+    toy.write()
+    told = "not of the libraries' compiler"
+    for output in ("kernels.qpack", "pack"):
+        made = toy.tool("build", SCALE, "--output", output)
+        assert made.returncode == 0, made.stderr
+        assert (told in made.stderr) == (output == "pack")
+    shutil.rmtree(toy.cache)
+    settings = {"QOLA_LAZY": "never", "QOLA_COMPILER": "/nowhere/clang++"}
+    pack = str(toy.path / "kernels.qpack")
+    answer = toy.ask(SCALE, FILL, QOLA_PACKS=pack, **settings)
+    assert answer.values == [SCALED, UNAVAILABLE]
+    assert toy.ask(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings).values == [UNAVAILABLE]
+    # What is exported of it tells the same.
+    exported = toy.tool("export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
+    assert exported.returncode == 0, exported.stderr
+    assert (toy.path / "x.qpack").read_bytes() == (toy.path / "kernels.qpack").read_bytes()
+    # Other sources are another kernel.
+    toy.headers[SCALE] = "#define VALUE 70\n"
+    toy.write()
+    assert toy.ask(SCALE, QOLA_PACKS=pack, **settings).values == [UNAVAILABLE]
+
+
+@pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
+def test_installed_pack(packed: Toy, form: str) -> None:
+    """Prevents: packs that are not read where another user, or a umask of 002, installed them."""
+    packs = packed.root.parent / "packs"
+    if form == "pack":
+        (packed.path / form).rename(packs)
+    else:
+        packs.mkdir()
+        (packed.path / form).rename(packs / "any.qpack")
+    installed = [packs, *packs.rglob("*")]
+    for path in installed:
+        path.chmod(path.stat().st_mode | 0o020)
+    settings = {"QOLA_LAZY": "never"}
+    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    try:
+        for path in [*installed, packed.path / "lib/ask"]:
+            os.chown(path, 4321, 4321)
+    except OSError as error:
+        pytest.skip(f"files cannot be given away here: {error}")
+    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    # As much as to the library's owner is trusted to nobody else.
+    os.chown(packed.path / "lib/ask", 4322, 4322)
+    refused = packed.ask(SCALE, **settings)
+    assert (refused.values, "is another user's" in refused.errors) == ([UNAVAILABLE], True)
+    os.chown(packed.path / "lib/ask", 4321, 4321)
+    for path in installed:
+        path.chmod(path.stat().st_mode | 0o002)
+    refused = packed.ask(SCALE, **settings)
+    assert (refused.values, "is writable by" in refused.errors) == ([UNAVAILABLE], True)
 
 
 def test_pack_of_a_build(packed: Toy, tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from qola.lazy.index import render_table
+from qola.lazy.index import ABI, render_table
 from tests.runtime.lazy import (
     BROKEN,
     FILL,
     SCALE,
     UNAVAILABLE,
     VALUES,
+    Tools,
     Toy,
     preloaded,
 )
@@ -72,6 +73,23 @@ def test_environment_of_the_compiler(toy: Toy) -> None:
     assert preload == ""
     assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
     assert directory == str(toy.root)
+
+
+def test_environment_that_decides_code(toy: Toy) -> None:
+    """Prevents: kernels that differ by what happens to be set, under the same key."""
+    headers = toy.path / "headers"
+    headers.mkdir()
+    (headers / f"{SCALE}.h").write_text("#define VALUE 70\n")
+    clang = toy.path / "clang++"
+    shutil.copy(toy.compiler(), clang)
+    settings = {
+        "CPATH": str(headers),
+        "CPLUS_INCLUDE_PATH": str(headers),
+        "CCC_OVERRIDE_OPTIONS": "+-no-such-option",
+        "QOLA_COMPILER": str(clang),
+    }
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert " --no-default-config " in toy.log.read_text()
 
 
 def test_without_memory_files(toy: Toy) -> None:
@@ -205,6 +223,24 @@ def test_writable_directory(warm: Toy, place: str) -> None:
     assert warm.leftovers() == []
 
 
+def test_writable_temporary_directory(toy: Toy) -> None:
+    """Prevents: a compile in a directory where anybody can replace its files."""
+    temporary = toy.path / "temporary"
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    settings = {"QOLA_CACHE": "/proc/qola", "TMPDIR": str(temporary)}
+    told = toy.path / "told"
+    settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {told}")
+    answer = toy.ask(SCALE, **settings)
+    assert answer.values == [SCALED]
+    assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
+    assert "(TMPDIR); /tmp is used\n" in answer.errors
+    assert told.read_text().startswith("/tmp/qola-")
+    temporary.chmod(0o1777)
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert told.read_text().startswith(f"{temporary}/qola-")
+
+
 def test_cache_that_cannot_be_made(toy: Toy) -> None:
     """Prevents: a process without a place to write to that gets no kernel."""
     (toy.path / "file").write_text("")
@@ -269,6 +305,18 @@ def test_tampered_source(toy: Toy, file: str) -> None:
     assert toy.compiles() == 0
 
 
+@pytest.mark.parametrize("cache", ["", "/proc/qola"])
+def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
+    """Prevents: a kernel of the next version's sources under the key of this one's."""
+    header = toy.root / f"include/{SCALE}/{SCALE}.h"
+    compiler = toy.compiler(f"echo '#define VALUE 70' > {header}")
+    answer = toy.ask(SCALE, QOLA_COMPILER=compiler, QOLA_CACHE=cache or str(toy.cache))
+    assert answer.values == [UNAVAILABLE]
+    assert f"{header} is not the file of the index" in answer.errors
+    assert toy.compiles() == 1
+    assert (toy.entries(), toy.leftovers()) == ([], [])
+
+
 def test_missing_sources(toy: Toy) -> None:
     """Prevents: a library without its sources that does not say what is missing."""
     shutil.rmtree(toy.root)
@@ -306,6 +354,13 @@ def test_hip_fails(warm: Toy) -> None:
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert process.stdout.split()[1:] == ["status", "-3"]
     assert "qola: hipGetDevice: " in process.stderr
+
+
+def test_versions_agree(built: Tools) -> None:
+    """Prevents: digests of one version of the interface in libraries of another."""
+    text = (built.runtime / "qola_kernel.h").read_text()
+    (abi,) = re.findall(r"^#define QOLA_KERNEL_ABI (\d+)", text, re.MULTILINE)
+    assert int(abi) == ABI
 
 
 def test_table_of_a_library(toy: Toy) -> None:

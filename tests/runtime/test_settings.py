@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,24 @@ def test_library_behind_a_link(toy: Toy) -> None:
     assert toy.ask(SCALE).values == [SCALED]
 
 
+def test_library_behind_several_links(toy: Toy) -> None:
+    """Prevents: sources that are not found beside a link that another link leads over."""
+    (toy.path / "stored").mkdir()
+    (toy.path / "lib/ask").rename(toy.path / "stored/file")
+    (toy.path / "lib/ask").symlink_to("../stored/file")
+    solib = toy.path / "far/away/_solib"
+    solib.mkdir(parents=True)
+    (solib / "ask").symlink_to("../../../lib/ask")
+    process = subprocess.run(
+        [solib / "ask", *toy.command(str(toy.row(SCALE)))[1:]],
+        env=toy.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.split()[-1] == SCALED, process.stderr
+
+
 def test_record(toy: Toy) -> None:
     """Prevents: a record that misses kernels, or names one for each call."""
     record = toy.path / "record"
@@ -189,6 +208,20 @@ def test_other_compiler(toy: Toy) -> None:
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [UNAVAILABLE]
 
 
+def test_arguments_of_the_compiler(toy: Toy) -> None:
+    """Prevents: kernels of other flags that pass for those of the library's own."""
+    settings = {
+        "QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"
+    }
+    assert toy.ask(SCALE, **settings).values == [SCALED]
+    assert toy.entries() == [toy.entry(SCALE)]
+    settings["QOLA_COMPILER"] += " -ffast-math"
+    answer = toy.ask(SCALE, FILL, **settings)
+    assert answer.values == [SCALED, FILLED]
+    assert toy.entry(FILL, f"{toy.identity} -ffast-math") in toy.entries()
+    assert not toy.entry(FILL).exists()
+
+
 def test_places_of_compilers(toy: Toy) -> None:
     """Prevents: a compiler that is there and not found, or one that is preferred by accident."""
     compiler = Path(toy.compiler())
@@ -221,7 +254,8 @@ def test_places_of_compilers(toy: Toy) -> None:
         assert used(PATH=f"{toy.path}/a") == "a/hipcc"
         answer = toy.ask(SCALE, QOLA_COMPILER="", PATH="/nowhere")
         assert answer.values == [UNAVAILABLE]
-        assert "here there is none of $ROCM_PATH/llvm/bin/clang++" in answer.errors
+        places = "/opt/rocm/llvm/bin/clang++, /nowhere/amdclang++, /nowhere/hipcc"
+        assert f"here there is none of {places} (QOLA_COMPILER names another)" in answer.errors
 
 
 def test_compiler_that_is_none(toy: Toy) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import re
 import signal
+import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.runtime.lazy import (
     ARCH,
@@ -25,6 +31,24 @@ from tests.runtime.lazy import (
 )
 
 SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+
+_NO_LOCKS = """\
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    va_start(rest, command);
+    long value = va_arg(rest, long);
+    va_end(rest);
+    if(command >= 36 && command <= 38)
+        return errno = ENOLCK, -1;
+    return syscall(SYS_fcntl, fd, command, value);
+}
+int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+"""
 
 
 def test_processes_compile_once(toy: Toy) -> None:
@@ -64,14 +88,42 @@ def test_wait_ends(toy: Toy) -> None:
     owner = toy.start(SCALE, QOLA_COMPILER=toy.compiler("sleep 1234.5 & wait"))
     wait_for(toy.compiles)
     try:
-        answer = toy.ask(SCALE, QOLA_COMPILER=toy.compiler(), QOLA_WAIT="1")
+        settings = {"QOLA_COMPILER": toy.compiler(), "QOLA_WAIT": "1"}
+        answer = toy.ask(SCALE, **settings)
+        later = toy.start(SCALE, times="20", **settings)
+        time.sleep(2)
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
+    # A lock that is busy is no final answer.
+    values = finish(later).values
+    assert (values[0], values[-1]) == (UNAVAILABLE, SCALED)
     assert (
         f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
     )
     assert "QOLA_WAIT" in answer.errors
+
+
+def test_owner_killed_whose_child_lives(toy: Toy) -> None:
+    """Prevents: a lock that a child of a killed process holds for as long as it lives."""
+    lock = Path(f"{toy.entry(SCALE)}.lock")
+    lock.parent.mkdir(parents=True, mode=0o700)
+    toy.cache.chmod(0o700)
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    with lock.open("w") as stream:
+        # F_OFD_SETLK, which Python does not name everywhere.
+        fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+        for host, settings in (
+            (socket.gethostname(), {}),
+            ("another.host", {"QOLA_WAIT": "1"}),
+        ):
+            lock.write_text(f"process {gone.pid} on {host}\n")
+            answer = toy.ask(SCALE, **settings)
+            assert answer.values == [SCALED]
+            assert f"not kept: {'waited 1 s for ' if settings else ''}{lock}" in answer.errors
+            assert f"process {gone.pid} on {host}" in answer.errors
+    assert toy.entries() == []
 
 
 def test_lock_removed_while_waiting(toy: Toy) -> None:
@@ -149,31 +201,64 @@ def test_signals_of_the_process(toy: Toy) -> None:
     assert process.stdout.split()[-1] == SCALED
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)])
+def test_closed_descriptors(toy: Toy, closed: tuple[int, ...]) -> None:
+    """Prevents: a process without standard streams whose compiler has a wrong one."""
+    told = toy.path / "told"
+    compiler = toy.compiler(f"readlink /proc/$$/fd/0 /proc/$$/fd/1 > {told}")
+    close = " ".join(f"{fd}>&-" for fd in closed)
+    command = ["/bin/sh", "-c", f'exec "$@" {close}', "sh", *toy.command(str(toy.row(SCALE)))]
+    subprocess.run(command, env=toy.environment(QOLA_COMPILER=compiler), check=True)
+    assert toy.entry(SCALE).exists()
+    stdin, stdout = told.read_text().split()
+    assert (stdin, stdout.endswith("/log")) == ("/dev/null", True)
+
+
 def test_without_locks(toy: Toy) -> None:
     """Prevents: a file system without locks on which no kernel can be had."""
-    shim = preloaded(
-        toy,
-        """\
-#include <errno.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int fcntl(int fd, int command, ...)
-{
-    va_list rest;
-    va_start(rest, command);
-    long value = va_arg(rest, long);
-    va_end(rest);
-    if(command >= 36 && command <= 38)
-        return errno = ENOLCK, -1;
-    return syscall(SYS_fcntl, fd, command, value);
-}
-int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
-""",
-    )
+    shim = preloaded(toy, _NO_LOCKS)
     running = [toy.start(SCALE, FILL, LD_PRELOAD=shim) for _ in range(3)]
     answers = [finish(process) for process in running]
     assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
     assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
     assert toy.tool("verify").returncode == 0
+
+
+def test_without_locks_one_after_the_other(toy: Toy) -> None:
+    """Prevents: processes without locks of which one removes what another one is compiling."""
+    shim = preloaded(toy, _NO_LOCKS)
+    slow = toy.compiler("sleep 3")
+    first = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    wait_for(toy.compiles)
+    time.sleep(1)
+    second = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
+    wait_for(lambda: toy.compiles() == 2)
+    assert toy.tool("clean", "--stalled", LD_PRELOAD=shim).returncode == 0
+    for process in (first, second):
+        answer = finish(process)
+        assert answer.values == [SCALED]
+        assert "not kept" not in answer.errors
+    assert toy.compiles() == 2
+    assert toy.leftovers() == []
+
+
+def test_leftovers_of_other_machines(toy: Toy) -> None:
+    """Prevents: a compile on another machine whose files are removed, or that stay for good."""
+    entry = toy.entry(SCALE)
+    entry.parent.mkdir(parents=True, mode=0o700)
+    toy.cache.chmod(0o700)
+    own, young, old = (
+        Path(f"{entry}.tmp.{name}")
+        for name in (f"999999999.0.{socket.gethostname()}", "1.0.other.host", "1.1.other.host")
+    )
+    for path in (own, young, old):
+        path.mkdir()
+    os.utime(old, (0, 0))
+    assert toy.ask(SCALE).values == [SCALED]
+    assert toy.leftovers() == [young]
+    toy.tool("clean", "--stalled")
+    assert toy.leftovers() == [young]
+    os.utime(young, (0, 0))
+    toy.tool("clean", "--stalled")
+    assert toy.leftovers() == []
