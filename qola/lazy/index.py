@@ -21,7 +21,7 @@ FILE = "kernels.index"
 LINK_SCRIPT = "link.ld"
 """Name of the linker script below it, which every link is given by -Wl,-T."""
 
-_LICENSE = "// Written by qola (qola/lazy/index.py); do not edit."
+_HEAD = "// Written by qola (qola/lazy/index.py); do not edit."
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def render_table(index: Index) -> str:
     module = ", ".join(_text(t) for t in (index.module, index.root, index.identity, digest))
     return "\n".join(
         [
-            _LICENSE,
+            _HEAD,
             '#include "qola_lazy.h"',
             "",
             "namespace qola_lazy {",

@@ -15,7 +15,7 @@ extern "C" {
 /// same declaration in Composable Kernel's headers.
 typedef void (*qola_kernel_function)();
 
-/// The one symbol that leaves a kernel library, called `qola_kernel`.
+/// What a library asks of a kernel library, by the symbol `qola_kernel`.
 struct qola_kernel_table
 {
     unsigned abi;   ///< QOLA_KERNEL_ABI

@@ -41,7 +41,6 @@ def _kernel_libraries_impl(ctx):
         KernelLibrariesInfo(
             index = ctx.attr.sources[LazySourcesInfo].index,
             libraries = libraries,
-            module = ctx.attr.module,
         ),
     ]
 
@@ -54,7 +53,6 @@ kernel_libraries = rule(
             mandatory = True,
             providers = [KernelObjectInfo],
         ),
-        "module": attr.string(doc = "The module, such as libmha_fwd.", mandatory = True),
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
         "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),

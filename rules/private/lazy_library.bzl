@@ -84,7 +84,6 @@ def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place
         archs = by_archs(kwargs["archs"], lambda on: on),
         exec_properties = EXEC_PROPERTIES,
         kernels = kernels,
-        module = name,
         sources = lazy + ".sources",
         target_compatible_with = [Label("//rules/rocm:rocm")],
         visibility = ["//visibility:public"],

@@ -114,7 +114,7 @@ def _lazy_sources_impl(ctx):
     )
     return [
         DefaultInfo(files = depset([table])),
-        LazySourcesInfo(index = index, place = ctx.attr.place, root = root, table = table),
+        LazySourcesInfo(index = index, place = ctx.attr.place, root = root),
         OutputGroupInfo(index = depset([index]), root = depset([root])),
     ]
 

@@ -19,7 +19,6 @@ LazySourcesInfo = provider(
         "index": "File: kernels.index",
         "place": "string: where `root` has to be, relative to the directory above the library's: share/qola/<namespace>/<module>",
         "root": "File: directory of the index, sources, headers and entry sources",
-        "table": "File: C++ source of the library's table of kernels",
     },
 )
 
@@ -40,7 +39,6 @@ KernelLibrariesInfo = provider(
     fields = {
         "index": "File: kernels.index",
         "libraries": "list of struct(name, arch, file)",
-        "module": "string: the module",
     },
 )
 
