@@ -21,6 +21,14 @@ std::string key_of(std::string_view code, std::string_view arch, std::string_vie
     return sha256(text);
 }
 
+Wanted wanted_of(const std::string& name,
+                 const std::string& arch,
+                 std::string_view code,
+                 const std::string& identity)
+{
+    return {name, arch, key_of(code, arch, identity), identity};
+}
+
 std::string entry_path(const Wanted& wanted)
 {
     return wanted.name + "/" + wanted.arch + "-" + wanted.key.substr(0, 32) + ".so";

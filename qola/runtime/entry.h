@@ -22,6 +22,13 @@ struct Wanted
 /// Key of a kernel: of its code's digest, the arch, and the compiler's identity.
 std::string key_of(std::string_view code, std::string_view arch, std::string_view identity);
 
+/// A kernel instance as a compiler compiles it: with its key, but not with the digest that lets packs
+/// of other compilers do.
+Wanted wanted_of(const std::string& name,
+                 const std::string& arch,
+                 std::string_view code,
+                 const std::string& identity);
+
 /// Path of an entry below a cache root or a pack that is a directory: NAME/ARCH-KEY.so.
 std::string entry_path(const Wanted& wanted);
 

@@ -66,8 +66,7 @@ Owner state_of(const std::string& owner)
     const auto process = number(words[1], 1, 999999999);
     if(!process)
         return Owner::unknown;
-    const bool lives = kill(static_cast<pid_t>(*process), 0) == 0 || errno == EPERM;
-    return lives ? Owner::lives : Owner::dead;
+    return process_lives(static_cast<pid_t>(*process)) ? Owner::lives : Owner::dead;
 }
 
 void write_owner(int fd, const std::string& path)
@@ -94,6 +93,8 @@ std::string host_name()
     std::replace(name.begin(), name.end(), '/', '-');
     return name;
 }
+
+bool process_lives(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 
 FileLock::FileLock(const std::string& path,
                    int wait,

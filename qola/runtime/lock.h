@@ -7,10 +7,15 @@
 #include <functional>
 #include <string>
 
+#include <sys/types.h>
+
 namespace qola_runtime {
 
 /// Name of this machine, as it is a part of file names.
 std::string host_name();
+
+/// Whether this machine has a process of this number, whoever's.
+bool process_lives(pid_t process);
 
 /// Somebody else holds a lock for longer than one waits.
 class LockBusy : public Problem

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 
-#include <signal.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -54,7 +53,7 @@ void remove_leftovers(const std::string& entry, int timeout)
         const auto owner = number(
             name.substr(start.size(), name.find('.', start.size()) - start.size()), 1, 999999999);
         const bool lives = ends_with(name, "." + host) && owner && *owner != getpid() &&
-                           (kill(static_cast<pid_t>(*owner), 0) == 0 || errno == EPERM);
+                           process_lives(static_cast<pid_t>(*owner));
         if(!lives)
             remove_tree(directory + "/" + name);
     }
@@ -131,11 +130,8 @@ Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
 
 Library Obtainer::obtain(const Request& request)
 {
-    const Wanted wanted{request.name,
-                        request.arch,
-                        key_of(request.code, request.arch, request.identity),
-                        request.identity,
-                        request.code};
+    Wanted wanted = wanted_of(request.name, request.arch, request.code, request.identity);
+    wanted.code   = request.code;
     if(Library found = store_.find(wanted))
         return found;
     if(!settings_.compile)
@@ -151,10 +147,8 @@ Library Obtainer::compile_anew(const Request& request) { return compiled(request
 Library Obtainer::compiled(const Request& request, bool anew)
 {
     const std::string what = request.name + " for " + request.arch;
-    const Wanted built{request.name,
-                       request.arch,
-                       key_of(request.code, request.arch, request.identity),
-                       request.identity};
+    const Wanted built =
+        wanted_of(request.name, request.arch, request.code, request.identity);
     const Compiler* compiler = nullptr;
     try
     {
@@ -176,8 +170,7 @@ Library Obtainer::compiled(const Request& request, bool anew)
         say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
                  ") is not the one the library was built with (" + request.identity +
                  "): its kernels are kept apart");
-        wanted.key      = key_of(request.code, request.arch, compiler->identity);
-        wanted.identity = compiler->identity;
+        wanted = wanted_of(request.name, request.arch, request.code, compiler->identity);
         if(!anew)
             if(Library found = store_.find(wanted))
                 return found;

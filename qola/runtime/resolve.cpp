@@ -193,28 +193,42 @@ void check(hipError_t error, const char* call)
     throw StatusError(QOLA_STATUS_FAILED, what);
 }
 
-/// Arch of the current device, such as "gfx950". Its properties take the runtime a millisecond.
-std::string arch_of_current_device()
+std::string arch_of(int device)
 {
-    static std::mutex& mutex                 = *new std::mutex;
-    static std::map<int, std::string>& known = *new std::map<int, std::string>;
-    int device                               = 0;
+    hipDeviceProp_t properties;
+    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
+    const std::string name = properties.gcnArchName;
+    return name.substr(0, name.find(':'));
+}
+
+/// Arch of the current device, such as "gfx950". Asked once a device: its properties take the
+/// runtime a millisecond, and this is before each launch.
+const std::string& arch_of_current_device()
+{
+    // Of more devices than any machine has, the last is asked about each time.
+    static std::array<std::atomic<const std::string*>, 64> known{};
+    int device = 0;
     check(hipGetDevice(&device), "hipGetDevice");
-    const std::lock_guard<std::mutex> lock(mutex);
-    std::string& arch = known[device];
-    if(arch.empty())
+    if(device < 0 || device >= static_cast<int>(known.size()))
     {
-        hipDeviceProp_t properties;
-        check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
-        const std::string name = properties.gcnArchName;
-        arch                   = name.substr(0, name.find(':'));
+        thread_local std::string other;
+        return other = arch_of(device);
     }
-    return arch;
+    const std::string* arch = known[device].load(std::memory_order_acquire);
+    if(arch == nullptr)
+    {
+        // Never freed, as all that may be asked for while a process ends. Of two threads that ask
+        // at once, one's is kept.
+        auto own = std::make_unique<const std::string>(arch_of(device));
+        if(known[device].compare_exchange_strong(arch, own.get(), std::memory_order_acq_rel))
+            arch = own.release();
+    }
+    return *arch;
 }
 
 unsigned row_for_current_device(unsigned row, unsigned count)
 {
-    const std::string arch = arch_of_current_device();
+    const std::string& arch = arch_of_current_device();
     for(unsigned at = row; at < row + count; ++at)
         if(arch == module.rows[at].arch)
             return at;

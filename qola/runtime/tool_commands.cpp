@@ -520,10 +520,8 @@ int pack(Tool& tool)
         if(!index)
             throw UsageError("pack: expected a kernels.index before " + operand);
         const Kernel& kernel = kernel_of(*index, operand, equals);
-        const Wanted wanted{kernel.name,
-                            kernel.arch,
-                            key_of(kernel.code, kernel.arch, index->identity),
-                            index->identity};
+        const Wanted wanted =
+            wanted_of(kernel.name, kernel.arch, kernel.code, index->identity);
         if(!named.insert(wanted.key).second)
             throw UsageError("pack: " + kernel.name + " for " + kernel.arch + " is given twice");
         const std::string file = operand.substr(equals + 1);
@@ -594,16 +592,10 @@ std::vector<Wanted> Tool::wanted(const Selected& row)
             say_once(problem.what());
         }
     }
-    std::vector<Wanted> result{{kernel.name,
-                                kernel.arch,
-                                key_of(kernel.code, kernel.arch, identity),
-                                identity,
-                                kernel.code}};
+    std::vector<Wanted> result{wanted_of(kernel.name, kernel.arch, kernel.code, identity)};
+    result.front().code = kernel.code;
     if(!other_identity_.empty() && other_identity_ != identity)
-        result.push_back({kernel.name,
-                          kernel.arch,
-                          key_of(kernel.code, kernel.arch, other_identity_),
-                          other_identity_});
+        result.push_back(wanted_of(kernel.name, kernel.arch, kernel.code, other_identity_));
     return result;
 }
 
