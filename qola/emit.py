@@ -99,6 +99,7 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
                     "headers": _string(f":{name}.headers"),
                     "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
                     "kernels": _dict_of_lists(_by_arch(plan["archs"], kernels, aiter)),
+                    "namespace": _string(plan["namespace"]),
                     "place": _string(lazy_place(plan["namespace"], name)),
                     "plan": _string("plan.json"),
                     "public_headers": _string(f":{name}.public_headers"),

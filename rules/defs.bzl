@@ -1,8 +1,9 @@
 """qola's public rules and macros.
 
-A user's BUILD file needs `qola_library`, `qola_bundle` and `qola_wheel` to pass
-libraries on, and `kernel_pack` for kernels that lazy libraries load. The others are what a generated repository calls; they are public, so that
-such a repository can be read.
+A user's BUILD file needs `qola_library`, `qola_static`, `qola_bundle` and
+`qola_wheel` to pass libraries on, and `kernel_pack` for kernels that lazy
+libraries load. The others are what a generated repository calls; they are
+public, so that such a repository can be read.
 """
 
 load("//rules/private:bundle_files.bzl", _bundle_files = "bundle_files")
@@ -16,11 +17,13 @@ load("//rules/private:public_headers.bzl", _public_headers = "public_headers")
 load("//rules/private:python_module.bzl", _python_module = "python_module")
 load("//rules/private:qola_bundle.bzl", _qola_bundle = "qola_bundle")
 load("//rules/private:qola_library.bzl", _qola_library = "qola_library")
+load("//rules/private:qola_static.bzl", _qola_static = "qola_static")
 load("//rules/private:qola_wheel.bzl", _qola_wheel = "qola_wheel")
 
 kernel_pack = _kernel_pack
 qola_bundle = _qola_bundle
 qola_library = _qola_library
+qola_static = _qola_static
 qola_wheel = _qola_wheel
 QolaLibraryInfo = _QolaLibraryInfo
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from qola.bundle import licenses, sbom
 from qola.bundle.flatten import HeaderUser, flatten
-from qola.bundle.record import LibraryFacts, manifest_record, to_json
+from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.bundle.symbols import exported
 from qola.digest import sha256_of
 from qola.errors import BundleError, Finding
@@ -72,6 +72,7 @@ class BundleInputs:
         rocm: JSON with the toolchain's versions.
         generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
         lazy: of lazy libraries; None: the libraries have their kernels inside.
+        static: an archive of the same modules, None for none.
     """
 
     name: str
@@ -86,6 +87,7 @@ class BundleInputs:
     rocm: str
     generated_at: str
     lazy: LazyInput | None = None
+    static: str | None = None
 
     @staticmethod
     def from_json(text: str) -> BundleInputs:
@@ -129,6 +131,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         facts[name] = LibraryFacts(
             f"lib/{name}", target.stat().st_size, sha256_of(target), exported(target)
         )
+    static = _copy_static(inputs.static, files) if inputs.static else None
     for name, file in _headers(inputs, entries).items():
         files.copy(file, f"include/{name}", _origin(inputs, file))
     for file in inputs.configs:
@@ -148,6 +151,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         toolchain={key: rocm[key] for key in _TOOLCHAIN_KEYS},
         generated_at=inputs.generated_at or None,
         lazy=inputs.lazy is not None,
+        static=static,
     )
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
@@ -187,6 +191,12 @@ class _Files:
         target = self._output / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
+
+
+def _copy_static(archive: str, files: _Files) -> FileFacts:
+    path = f"lib/{posixpath.basename(archive)}"
+    target = files.copy(archive, path, tuple(licenses.COMPONENTS))
+    return FileFacts(path, target.stat().st_size, sha256_of(target))
 
 
 def _copy_lazy(lazy: LazyInput, files: _Files) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -17,19 +17,28 @@ _ORIGIN_KEYS = ("kind", "package", "version", "sha256", "remote", "commit")
 
 
 @dataclass(frozen=True)
-class LibraryFacts:
-    """What can be read off one built library.
+class FileFacts:
+    """What can be read off any file.
 
     Attributes:
         path: below the bundle.
         size: in bytes.
         sha256: digest of the file.
-        symbols: exported symbols, demangled, sorted.
     """
 
     path: str
     size: int
     sha256: str
+
+
+@dataclass(frozen=True)
+class LibraryFacts(FileFacts):
+    """What can be read off one built library.
+
+    Attributes:
+        symbols: exported symbols, demangled, sorted.
+    """
+
     symbols: tuple[str, ...]
 
 
@@ -43,6 +52,7 @@ def manifest_record(
     toolchain: Mapping[str, str],
     generated_at: str | None,
     lazy: bool = False,
+    static: FileFacts | None = None,
 ) -> dict[str, Any]:
     """Return manifest.json as data.
 
@@ -55,6 +65,7 @@ def manifest_record(
         toolchain: versions of what compiled.
         generated_at: a time to state; None for none, which is what makes bundles comparable.
         lazy: the libraries load their kernels when these are first called.
+        static: the archive of the same modules, None for none.
     """
     modules = [
         _module(plan, module, libraries[module["library"]], frozenset(archs))
@@ -68,6 +79,7 @@ def manifest_record(
         "namespace": plan["namespace"],
         "archs": list(archs),
         "lazy": lazy,
+        "static": asdict(static) if static else None,
         "inputs": {
             "aiter": {
                 **plan["aiter"],

@@ -97,7 +97,7 @@ def document(
     relationships += [
         Relationship(_file_id(file.path), RelationshipType.DYNAMIC_LINK, _ROCM)
         for file in files
-        if file.path.startswith("lib/")
+        if file.path.endswith(".so")
     ]
     return Document(
         CreationInfo(
@@ -167,7 +167,7 @@ def _file(file: BundleFile, licenses: Mapping[str, License]) -> File:
 
 
 def _file_type(path: str) -> FileType:
-    if path.startswith("lib/"):
+    if path.startswith("bin/") or path.endswith((".a", ".so")):
         return FileType.BINARY
     if path.startswith("include/"):
         return FileType.SOURCE

@@ -7,17 +7,19 @@ load(":exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_library.bzl", "HOST_ONLY", "hip_library")
 load(":lazy_library.bzl", "lazy_library")
 load(":linked_module.bzl", "linked_module")
+load(":static_module.bzl", "static_module")
 
 def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], place = "", tree = None):
-    """Declares a module's shared library, and its lazy form.
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], namespace = "", place = "", tree = None):
+    """Declares a module's shared library, its static and its lazy form.
 
     Expands to a hip_library per source and set of archs, embedded_code_objects
-    per set of archs and a linked_module. --@qola//:archs picks the set. With
-    `stubs` there is also a lazy_library, which shares all but the kernels.
+    per set of archs, a linked_module and <name>_static, a static_module of the
+    same objects. --@qola//:archs picks the set. With `stubs` there is also a
+    lazy_library, which shares all but the kernels.
 
     Args:
       name: target name, the module's (libmha_fwd).
@@ -44,6 +46,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       stubs: C++ files that stand for the kernel instances in the lazy library.
       kernel_headers: labels of header_sets with what the kernel instances
         include.
+      namespace: the manifest's, below qola::; empty for qola:: itself.
       place: where the lazy library's sources are, relative to the directory
         above the library's.
       tree: label of a file at the root of the AITER tree.
@@ -113,10 +116,23 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             for label in labels
         ]
 
+    deps = by_archs(archs, lambda on: parts[" ".join(on)] + kernels_of(on))
     linked_module(
         name = name,
-        deps = by_archs(archs, lambda on: parts[" ".join(on)] + kernels_of(on)),
+        deps = deps,
         **common
+    )
+    static_module(
+        name = name + "_static",
+        exec_properties = EXEC_PROPERTIES,
+        file = file.removesuffix(".so") + ".o",
+        headers = public_headers,
+        namespace = namespace,
+        plan = plan,
+        tags = ["manual"],
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        visibility = ["//visibility:public"],
+        deps = deps,
     )
     if stubs:
         lazy_library(

@@ -22,6 +22,24 @@ LazySourcesInfo = provider(
     },
 )
 
+QolaStaticModuleInfo = provider(
+    doc = "One module of a manifest as an object file.",
+    fields = {
+        "headers": "CcInfo: public headers and the AITER and CK headers they include",
+        "namespace": "string: the manifest's, below qola::; empty for qola:: itself",
+        "object": "File: the object; of its symbols only those of the namespace are not local",
+        "plan": "File: plan.json of the manifest",
+    },
+)
+
+QolaStaticInfo = provider(
+    doc = "Modules of a manifest as one archive.",
+    fields = {
+        "archive": "File: libqola_<namespace>.a",
+        "plan": "File: plan.json of the manifest",
+    },
+)
+
 KernelObjectInfo = provider(
     doc = "One kernel instance, for rules that make a kernel library of it.",
     fields = {

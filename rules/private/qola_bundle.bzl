@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load(":kernel_transition.bzl", "kernel_transition")
-load(":providers.bzl", "QolaLibraryInfo")
+load(":providers.bzl", "QolaLibraryInfo", "QolaStaticInfo")
 
 def _check_libraries(ctx):
     first = ctx.attr.libraries[0]
@@ -35,7 +35,27 @@ qola: two packs of one name in a bundle
                 found = ", ".join(labels),
                 place = ctx.label,
             ))
+    static = ctx.attr.static
+    if static and static[QolaStaticInfo].plan != first[QolaLibraryInfo].plan:
+        fail("""
+qola: libraries of one manifest and an archive of another in one bundle
+  place:    {place}: static
+  found:    {archive} of {archive_plan}
+  expected: an archive of {plan}, as the libraries
+  fix:      a qola_static of the libraries' modules""".format(
+            archive = static.label,
+            archive_plan = static[QolaStaticInfo].plan.short_path,
+            place = ctx.label,
+            plan = first[QolaLibraryInfo].plan.short_path,
+        ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
+    if static and lazy[0]:
+        fail("""
+qola: lazy libraries and an archive in one bundle
+  place:    {place}: static
+  found:    {archive} beside {first} (lazy)
+  expected: an archive beside libraries that have their kernels inside, as it has
+  fix:      a qola_bundle for each""".format(archive = static.label, first = first.label, place = ctx.label))
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
         fail("""
 qola: lazy libraries and others in one bundle
@@ -102,13 +122,14 @@ def _qola_bundle_directory_impl(ctx):
         "plan": info.plan.path,
         "qola_license": ctx.file._license.path,
         "rocm": ctx.file._rocm.path,
+        "static": ctx.file.static.path if ctx.file.static else None,
         "tree": info.bundle_files.tree.dirname,
     }) + "\n")
     ctx.actions.run(
         arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
         executable = ctx.executable._tool,
         inputs = depset(
-            info.bundle_files.configs + info.bundle_files.license_files + lazy.files +
+            info.bundle_files.configs + info.bundle_files.license_files + lazy.files + ctx.files.static +
             [i.library for i in infos] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],
@@ -145,6 +166,11 @@ _qola_bundle_directory = rule(
         "packs": attr.label_list(
             allow_files = [".qpack"],
             doc = "kernel_pack targets, for lazy libraries.",
+        ),
+        "static": attr.label(
+            allow_single_file = [".a"],
+            doc = "A qola_static of the same manifest.",
+            providers = [QolaStaticInfo],
         ),
         "_allowlist_function_transition": attr.label(
             default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
@@ -196,7 +222,7 @@ _qola_bundle_tar = rule(
     doc = "A bundle's directory as a tar file, the same bytes for the same content.",
 )
 
-def qola_bundle(name, libraries, packs = [], generated_at = "", **kwargs):
+def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", **kwargs):
     """Bundles libraries of one manifest with all that their users need.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -208,6 +234,8 @@ def qola_bundle(name, libraries, packs = [], generated_at = "", **kwargs):
       libraries: labels of qola_library targets, all of one manifest: all lazy or
         none.
       packs: labels of kernel_pack targets for lazy libraries.
+      static: label of a qola_static of the same manifest, to have it in the bundle
+        too; not with lazy libraries.
       generated_at: UTC time that manifest.json and the SBOM state as the time of
         generation, such as "2026-01-31T00:00:00Z"; by default they state none.
       **kwargs: attributes of both targets, such as tags and visibility.
@@ -217,6 +245,7 @@ def qola_bundle(name, libraries, packs = [], generated_at = "", **kwargs):
         generated_at = generated_at,
         libraries = libraries,
         packs = packs,
+        static = static,
         **kwargs
     )
     _qola_bundle_tar(

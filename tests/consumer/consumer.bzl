@@ -19,7 +19,7 @@ _SOURCES = {
 def _unique(items):
     return {item: None for item in items}.keys()
 
-def consumer_program(name, bundle, namespace, directions):
+def consumer_program(name, bundle, namespace, directions, static = False):
     """Declares a program that has nothing but a bundle and HIP, and <name>.file, its file.
 
     Args:
@@ -27,11 +27,12 @@ def consumer_program(name, bundle, namespace, directions):
       bundle: label of a qola_bundle.
       namespace: the manifest's, with which the names of its libraries begin.
       directions: directions whose entry points the program calls.
+      static: whether the bundle's archive is linked, instead of its libraries.
     """
     bundle_library(
         name = name + ".bundle",
         bundle = bundle,
-        libraries = _unique([
+        libraries = ["libqola_{}.a".format(namespace)] if static else _unique([
             "{}_{}.so".format(namespace, _SOURCES[direction][0])
             for direction in directions
         ]),
@@ -55,18 +56,20 @@ def consumer_program(name, bundle, namespace, directions):
         visibility = ["//tests:__subpackages__"],
     )
 
-def consumer_test(name, bundle, library, directions, namespace = None, tests = [], restricted = []):
+def consumer_test(name, bundle, library, directions, manifest = None, namespace = None, static = False, tests = [], restricted = []):
     """Tests which kernels the libraries of a bundle launch.
 
     Declares consumer_<name>, the program, and test_consumer_<name>.
 
     Args:
-      name: name of the manifest; the rows of the table stand under it.
+      name: name of the test, by default the manifest's too.
       bundle: label of a qola_bundle of all its libraries.
       library: label of one of them, whose plan.json predicts. The program does
         not see it.
       directions: directions whose entry points the program calls.
+      manifest: name of the manifest; the rows of the table stand under it.
       namespace: the manifest's, where it is not its name.
+      static: whether the bundle's archive is linked, instead of its libraries.
       tests: files of further tests that use the program.
       restricted: labels of the bundle's libraries as --@qola//:archs makes them,
         for tests that put them in place of the bundle's.
@@ -76,7 +79,8 @@ def consumer_test(name, bundle, library, directions, namespace = None, tests = [
         name = program,
         bundle = bundle,
         directions = directions,
-        namespace = namespace or name,
+        namespace = namespace or manifest or name,
+        static = static,
     )
     native.filegroup(
         name = program + ".plan",
@@ -107,7 +111,7 @@ def consumer_test(name, bundle, library, directions, namespace = None, tests = [
             "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
             "QOLA_TEST_BUNDLE": "$(rootpath {})".format(bundle),
             "QOLA_TEST_FAKE_HIP": "$(rootpath //tests/fake_hip)",
-            "QOLA_TEST_MANIFEST": name,
+            "QOLA_TEST_MANIFEST": manifest or name,
             "QOLA_TEST_PLAN": "$(rootpath {}.plan)".format(program),
             "QOLA_TEST_PROGRAM": "$(rootpath {}.file)".format(program),
             "QOLA_TEST_RESTRICTED": " ".join(["$(rootpath {})".format(library) for library in restricted]),

@@ -1,0 +1,157 @@
+"""qola_static: modules of a manifest as one archive, to be linked into a program or library."""
+
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load(":exec_properties.bzl", "EXEC_PROPERTIES")
+load(":kernel_transition.bzl", "kernel_transition")
+load(":providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
+
+def _features(ctx, toolchain, without = []):
+    return cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features + without,
+    )
+
+def _check(ctx, modules):
+    for module in modules[1:]:
+        if module.plan != modules[0].plan:
+            fail("""
+qola: modules of two manifests in one archive
+  place:    {place}: modules
+  found:    {first}
+            {other}
+  expected: modules of one manifest: an archive has one qola_config.h, and so one namespace
+  fix:      a qola_static for each manifest""".format(
+                first = modules[0].plan.short_path,
+                other = module.plan.short_path,
+                place = str(ctx.label).removesuffix(".archive"),
+            ))
+
+def _static_archive_impl(ctx):
+    modules = [module[QolaStaticModuleInfo] for module in ctx.attr.modules]
+    _check(ctx, modules)
+    first = modules[0]
+    toolchain = find_cpp_toolchain(ctx)
+    _, outputs = cc_common.create_linking_context_from_compilation_outputs(
+        # Its own directory: two targets of a package may have one namespace.
+        name = ctx.label.name + "/qola" + ("_" + first.namespace if first.namespace else ""),
+        actions = ctx.actions,
+        cc_toolchain = toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(
+            pic_objects = depset([module.object for module in modules]),
+        ),
+        disallow_dynamic_library = True,
+        # Where a linker takes objects as they are, Bazel makes no archive.
+        feature_configuration = _features(ctx, toolchain, ["supports_start_end_lib"]),
+    )
+    archive = outputs.library_to_link.pic_static_library
+    return [
+        cc_common.merge_cc_infos(cc_infos = [module.headers for module in modules]),
+        DefaultInfo(files = depset([archive])),
+        QolaStaticInfo(archive = archive, plan = first.plan),
+    ]
+
+_static_archive = rule(
+    implementation = _static_archive_impl,
+    attrs = {
+        "modules": attr.label_list(
+            allow_empty = False,
+            doc = "As of qola_static.",
+            mandatory = True,
+            providers = [QolaStaticModuleInfo],
+        ),
+    },
+    doc = "Makes the archive, by the ROCm toolchain's ar; its CcInfo has the headers.",
+    fragments = ["cpp"],
+    provides = [CcInfo, QolaStaticInfo],
+    toolchains = use_cc_toolchain(),
+)
+
+def _qola_static_impl(ctx):
+    info = ctx.attr.archive[0][QolaStaticInfo]
+    archive = ctx.actions.declare_file(info.archive.basename.replace(".pic.a", ".a"))
+    ctx.actions.symlink(output = archive, target_file = info.archive)
+    toolchain = find_cpp_toolchain(ctx)
+    linking = cc_common.create_linking_context(linker_inputs = depset([
+        cc_common.create_linker_input(
+            owner = ctx.label,
+            libraries = depset([cc_common.create_library_to_link(
+                actions = ctx.actions,
+                cc_toolchain = toolchain,
+                feature_configuration = _features(ctx, toolchain),
+                pic_static_library = archive,
+            )]),
+            # The objects call it, and so do inline functions of the headers.
+            user_link_flags = depset(["-lamdhip64"]),
+        ),
+    ]))
+    return [
+        CcInfo(
+            compilation_context = ctx.attr.archive[0][CcInfo].compilation_context,
+            linking_context = linking,
+        ),
+        DefaultInfo(files = depset([archive])),
+        OutputGroupInfo(plan = depset([info.plan])),
+        QolaStaticInfo(archive = archive, plan = info.plan),
+    ]
+
+_qola_static = rule(
+    implementation = _qola_static_impl,
+    attrs = {
+        "archive": attr.label(
+            cfg = kernel_transition,
+            doc = "The archive.",
+            mandatory = True,
+            providers = [QolaStaticInfo, CcInfo],
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+    doc = "Names an archive, which is built as kernels are.",
+    fragments = ["cpp"],
+    provides = [CcInfo, QolaStaticInfo],
+    toolchains = use_cc_toolchain(),
+)
+
+def qola_static(name, modules, **kwargs):
+    """Modules of a manifest as a static archive, `libqola_<namespace>.a`.
+
+    A program or library that links it has the modules' functions inside and
+    exports none of them; another AITER in the process is neither used by them
+    nor disturbed (docs/static.md). Each module is one member: what is not called
+    is not linked. As a dependency of cc_binary or cc_library it brings the
+    public headers. The output group `plan` is plan.json.
+
+    Declares `<name>` and `<name>.archive`, which is built under the kernel
+    transition.
+
+    Example:
+        qola_static(
+            name = "te_static",
+            modules = [
+                "@qola_te//:libmha_bwd_static",
+                "@qola_te//:libmha_fwd_static",
+            ],
+        )
+
+    Args:
+      name: target name.
+      modules: labels of modules, all of one manifest: @qola_<manifest>//:<module>_static.
+      **kwargs: common attributes of `<name>`, such as tags and visibility.
+    """
+    _static_archive(
+        name = name + ".archive",
+        exec_properties = EXEC_PROPERTIES,
+        modules = modules,
+        tags = ["manual"],
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        visibility = ["//visibility:private"],
+    )
+    _qola_static(
+        name = name,
+        archive = name + ".archive",
+        **kwargs
+    )
