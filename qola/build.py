@@ -25,7 +25,7 @@ from qola.build_setup import (
     locked,
     set_up,
 )
-from qola.choices import DEFAULT_REMOTE, choose_lazy, choose_modules
+from qola.choices import DEFAULT_REMOTE, check_static, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
 from qola.emit import lazy_place
@@ -41,7 +41,7 @@ from qola.errors import (
 from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import load
 from qola.manifest_types import BuildMode
-from qola.plan import from_json, library_file
+from qola.plan import archive_file, from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
 
@@ -78,6 +78,7 @@ def build_kernels(
     jobs: int | None = None,
     bazel_args: Sequence[str] = (),
     lazy: bool | None = None,
+    static: bool = False,
     environ: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
 ) -> BuildResult:
@@ -103,8 +104,9 @@ def build_kernels(
         bazel_args: further arguments of bazel build.
         lazy: whether the attention libraries are lazy ones (docs/lazy.md), with share/qola/ and
             bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
-        environ: the environment: GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL, XDG_CACHE_HOME; by default the
-            process's.
+        static: whether lib/ also has an archive of the attention modules (docs/static.md).
+        environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
+            XDG_CACHE_HOME; by default the process's.
         progress: called with a line when a long step begins.
 
     Returns:
@@ -118,6 +120,7 @@ def build_kernels(
     """
     environ = os.environ if environ is None else environ
     wants_lazy = choose_lazy(lazy, environ, progress)
+    check_static(static, wants_lazy, environ, progress)
     request = BuildRequest(
         manifest_path=manifest_path,
         aiter_root=aiter_root,
@@ -150,7 +153,7 @@ def build_kernels(
         good = [name for name in names if name in ATTENTION and results[name].success]
         bundle = _Bundle()
         if good:
-            text = setup.made.bundle_file(good, wants_lazy)
+            text = setup.made.bundle_file(good, wants_lazy, static)
             write_if_changed(directory / workspace.BUNDLE_FILE, text)
             progress(f"{manifest.file}: bundle of {', '.join(good)}")
             found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
@@ -301,6 +304,10 @@ def _install(
     else:
         # An earlier one would speak of other files than are there now.
         failed.append(_SBOM)
+    archive = f"lib/{archive_file(setup.manifest.namespace)}"
+    if archive not in files:
+        # One of an earlier build has other kernels than the libraries beside it.
+        failed.append(archive)
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures

@@ -16,6 +16,9 @@ DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 
 CK_JIT = "NVTE_CK_JIT"
 
+ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
+"""How many objects TransformerEngine hands to one call of ar."""
+
 _CK_JIT_VALUES = {
     **dict.fromkeys(("0", "false", "off"), False),
     # The choice is qola's own.
@@ -138,6 +141,33 @@ def choose_lazy(
         )
     note(f"{CK_JIT} is deprecated, use qola build --lazy or --no-lazy")
     return lazy
+
+
+def check_static(
+    static: bool, lazy: bool, environ: Mapping[str, str], note: Callable[[str], None]
+) -> None:
+    """Check that an archive can be made, where one is asked for.
+
+    Args:
+        static: whether it is asked for.
+        lazy: whether the libraries are lazy ones.
+        environ: the environment.
+        note: told of a variable of AITER's that says nothing to qola.
+
+    Raises:
+        ChoiceError: lazy libraries are asked for too.
+    """
+    if static and lazy:
+        raise ChoiceError(
+            Finding(
+                "--static",
+                "lazy libraries, which have no kernels inside",
+                "an archive, or lazy libraries: an archive has its kernels inside",
+                "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
+            )
+        )
+    if static and environ.get(ARCHIVE_BATCH_SIZE):
+        note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: ar gets its members from a file")
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

@@ -66,6 +66,12 @@ def add_commands(commands: Any) -> None:
         help="libraries that load each kernel when it is first called, with all that compiles it "
         "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
     )
+    build.add_argument(
+        "--static",
+        action="store_true",
+        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
+        "library that has them inside",
+    )
     build.set_defaults(run=_build)
     checkout = _add(
         commands, "checkout", "prepare a patched AITER tree, and nothing else", _CHECKOUT_EXIT_CODES
@@ -213,6 +219,7 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         jobs=args.jobs,
         bazel_args=args.bazel_arg,
         lazy=args.lazy,
+        static=args.static,
         environ=around.environ,
         progress=lambda text: console.note(f"qola: {text}"),
     )

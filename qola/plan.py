@@ -286,3 +286,8 @@ def from_json(text: str) -> dict[str, Any]:
 def library_file(namespace: str, module: str) -> str:
     """File name of a library: <namespace>_<module>.so, or <module>.so without a namespace."""
     return f"{namespace}_{module}.so" if namespace else f"{module}.so"
+
+
+def archive_file(namespace: str) -> str:
+    """File name of a static archive, as rules/private/qola_static.bzl makes it."""
+    return f"libqola_{namespace}.a" if namespace else "libqola.a"

@@ -123,14 +123,29 @@ class Workspace:
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
-    @staticmethod
-    def bundle_file(modules: Sequence[str], lazy: bool = False) -> str:
-        """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones."""
-        labels = starlark.string_list(targets(modules, lazy), 4)
-        call = starlark.call(
-            "qola_bundle", {"name": starlark.string("bundle"), "libraries": labels}
-        )
-        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "qola_bundle")', call]) + "\n"
+    def bundle_file(self, modules: Sequence[str], lazy: bool = False, static: bool = False) -> str:
+        """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones.
+
+        Args:
+            modules: names of modules.
+            lazy: whether the libraries are the lazy ones.
+            static: whether there is an archive of the modules besides.
+        """
+        archive = {
+            "name": starlark.string("static"),
+            "modules": starlark.string_list(
+                [f"@qola_{self.name}//:{module}_static" for module in modules], 4
+            ),
+        }
+        bundle = {
+            "name": starlark.string("bundle"),
+            "libraries": starlark.string_list(targets(modules, lazy), 4),
+            **({"static": starlark.string(":static")} if static else {}),
+        }
+        symbols = ", ".join(f'"{s}"' for s in ["qola_bundle", *(["qola_static"] if static else [])])
+        calls = [starlark.call("qola_static", archive)] if static else []
+        calls.append(starlark.call("qola_bundle", bundle))
+        return "\n\n".join([_HEADER, f'load("@qola//rules:defs.bzl", {symbols})', *calls]) + "\n"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels of these modules.

@@ -148,7 +148,7 @@ def test_called_from_python(user: User) -> None:
 import json, sys
 from qola.build_tools import build_kernels
 result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs=["gfx950"],
-                       verbose=False, build_mode="cpp_itfs", groups=["good"],
+                       verbose=False, build_mode="cpp_itfs", groups=["good"], static=True,
                        bazel_args=["--disk_cache={user_disk_cache()}"])
 json.dump(result, sys.stdout)
 """
@@ -157,6 +157,9 @@ json.dump(result, sys.stdout)
     result = json.loads(found.stdout)
     assert result == json.loads((user.directory / "from_python/manifest.json").read_text())
     assert [module["md_name"] for module in result["modules"]] == ["left_libmha_fwd"]
+    archive = user.directory / "from_python" / result["static"]["path"]
+    assert archive.name == "libqola_left.a"
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == result["static"]["sha256"]
     headers = sorted(path.name for path in (user.directory / "from_python/include").iterdir())
     assert {"qola_common.h", "qola_config.h", "qola_mha_fwd.h"} <= set(headers)
 

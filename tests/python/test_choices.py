@@ -11,6 +11,7 @@ from qola.archs import split
 from qola.choices import (
     ChoiceError,
     cache_directory,
+    check_static,
     choose_archs,
     choose_lazy,
     choose_modules,
@@ -197,3 +198,20 @@ def test_lazy_by_no_value(value: str) -> None:
     assert "error: NVTE_CK_JIT" in text
     assert "0, false, off, auto (libraries" in text
     assert "1, true, on (lazy" in text
+
+
+def test_an_archive_of_lazy_libraries() -> None:
+    """Prevents: an archive without kernels, or one left out without a word."""
+    with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
+        check_static(True, True, {}, lambda _: None)
+
+
+def test_archive_batches_say_nothing() -> None:
+    """Prevents: a build script of TransformerEngine's that fails for a variable of no use here."""
+    notes: list[str] = []
+    environ = {"AITER_ARCHIVE_BATCH_SIZE": "500"}
+    check_static(False, True, environ, notes.append)
+    check_static(True, False, {}, notes.append)
+    assert notes == []
+    check_static(True, False, environ, notes.append)
+    assert notes == ["AITER_ARCHIVE_BATCH_SIZE has nothing to do: ar gets its members from a file"]

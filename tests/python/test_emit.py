@@ -140,6 +140,7 @@ module_library(
             "@qola_kernels_tree//fwd:k2",
         ],
     }},
+    namespace = "ns",
     place = "share/qola/ns/libmha_fwd",
     plan = "plan.json",
     public_headers = ":libmha_fwd.public_headers",

@@ -55,10 +55,11 @@ def test_every_choice_is_written() -> None:
     golden("everything.txt", everything.module_file())
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_bundle(lazy: bool) -> None:
+@pytest.mark.parametrize("kind", ["", "lazy", "static"])
+def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
-    golden(f"{'lazy_' if lazy else ''}bundle.txt", PLAIN.bundle_file(PLAIN.modules, lazy))
+    text = PLAIN.bundle_file(PLAIN.modules, lazy=kind == "lazy", static=kind == "static")
+    golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 
 def test_modules_without_a_lazy_form() -> None:

@@ -1,0 +1,105 @@
+"""The static archive: who sees its symbols, and that two AITERs in a process do not mix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
+from tests.library.symbols import of_symbol
+
+ARCHIVE = Path(os.environ["QOLA_TEST_ARCHIVE"]).resolve()
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent
+LIBRARIES = {
+    Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_LIBRARIES"].split()
+}
+PROGRAMS = {
+    Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_PROGRAMS"].split()
+}
+
+
+def tool(name: str, *args: str | Path) -> str:
+    """Standard output of one of LLVM's programs."""
+    command = [str(LLVM / name), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def names(file: Path, *options: str) -> list[str]:
+    """Demangled names of symbols."""
+    lines = tool("llvm-nm", "--demangle", "--just-symbol-name", "--quiet", *options, file)
+    return [line for line in lines.splitlines() if line and not line.endswith(".o:")]
+
+
+def of_kernels(found: list[str]) -> list[str]:
+    """Those that another AITER has, too, or another qola."""
+    words = ("aiter", "ck_tile", "fmha", "qola")
+    return [name for name in found if any(word in name for word in words)]
+
+
+def test_only_entry_points_leave_the_archive() -> None:
+    """Prevents: a name of AITER or CK that meets that of another AITER at the link."""
+    found = names(ARCHIVE, "--extern-only", "--defined-only")
+    assert sorted(name.split("(")[0] for name in found) == [
+        "qola::ci::mha_bwd",
+        "qola::ci::mha_fwd",
+    ]
+
+
+def test_nothing_of_the_archive_is_missing() -> None:
+    """Prevents: a reference to AITER or CK that another AITER in the process would answer."""
+    undefined = names(ARCHIVE, "--undefined-only")
+    assert undefined
+    assert of_kernels(undefined) == []
+
+
+def test_each_module_is_a_member() -> None:
+    """Prevents: the backward kernels in a program that calls forward alone."""
+    assert tool("llvm-ar", "t", ARCHIVE).split() == ["ci_libmha_bwd.o", "ci_libmha_fwd.o"]
+
+
+def test_a_library_around_it_exports_nothing_of_it() -> None:
+    """Prevents: a framework's library whose symbols another AITER's take the place of."""
+    exported = names(LIBRARIES["libprivate.so"], "--dynamic", "--defined-only")
+    assert [name.split("(")[0] for name in of_kernels(exported)] == ["ask"]
+    # The test is worth something only where the other one does export such names.
+    other = names(LIBRARIES["libother.so"], "--dynamic", "--defined-only")
+    assert any(name.startswith("aiter::mha_fwd(") for name in other)
+    assert any("FmhaFwdKernel" in name for name in other)
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_two_aiters_in_one_process(program: str, tmp_path: Path) -> None:
+    """Prevents: calls of one AITER that end in the kernels of another."""
+    directory = LIBRARIES["libother.so"].parent
+    hip = FakeHip(FAKE, "gfx950", (directory,))
+    result = hip.run([PROGRAMS[program]], tmp_path / "log")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "fp16 32: inside 0, other -1",
+        "bf16 128: inside -1, other 0",
+    ]
+    launched = [of_symbol(launch.kernel) for launch in read_log(tmp_path / "log")]
+    assert len(launched) == 2
+    assert launched[0] != launched[1]
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_no_symbol_is_bound_to_the_other(program: str, tmp_path: Path) -> None:
+    """Prevents: a function of one AITER that is another's where both have it."""
+    directory = LIBRARIES["libother.so"].parent
+    hip = FakeHip(FAKE, "gfx950", (directory,))
+    result = hip.run([PROGRAMS[program]], tmp_path / "log", LD_DEBUG="bindings", LD_BIND_NOW="1")
+    bindings = [line for line in result.stderr.splitlines() if "symbol `" in line]
+    assert bindings
+    crossing = []
+    for line in bindings:
+        user, _, definer = line.partition(" to ")
+        if ("libother.so" in user) != ("libother.so" in definer):
+            crossing.append(definer.partition("symbol `")[2].split("'")[0])
+    # The program's own call, by AITER's name.
+    (call,) = of_kernels(crossing)
+    assert call.startswith("_ZN5aiter7mha_fwdE")
