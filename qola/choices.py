@@ -167,7 +167,7 @@ def check_static(
             )
         )
     if static and environ.get(ARCHIVE_BATCH_SIZE):
-        note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: ar gets its members from a file")
+        note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

@@ -214,4 +214,6 @@ def test_archive_batches_say_nothing() -> None:
     check_static(True, False, {}, notes.append)
     assert notes == []
     check_static(True, False, environ, notes.append)
-    assert notes == ["AITER_ARCHIVE_BATCH_SIZE has nothing to do: ar gets its members from a file"]
+    assert notes == [
+        "AITER_ARCHIVE_BATCH_SIZE has nothing to do: an archive has one member a module"
+    ]
