@@ -258,7 +258,7 @@ def _assemble(
             texts = [(output / module.spec.name / k.file).read_text("utf-8") for k in instances]
             roots = [tuple(sorted({name for name, _ in includes(text)})) for text in texts]
             set_of = _header_sets(request.tree, module.config, group, roots, header_sets)
-            entries = lazy.add(group, instances, texts)
+            entries = lazy.add(group, instances, texts, roots)
             package = _package_name(group, archs, module.config, unchanged)
             overlay = _overlay(request.tree, header_sets[group], output, module.spec.name)
             packages[package] = KernelPackage(
@@ -391,7 +391,11 @@ class _Lazy:
         return tuple(sorted(self._entries.values(), key=lambda source: source.name))
 
     def add(
-        self, group: str, instances: Sequence[KernelInstance], texts: Sequence[str]
+        self,
+        group: str,
+        instances: Sequence[KernelInstance],
+        texts: Sequence[str],
+        roots: Sequence[tuple[str, ...]],
     ) -> list[str]:
         """Write stubs and entry sources of a group; return the entry source of each instance.
 
@@ -399,6 +403,7 @@ class _Lazy:
             group: its name.
             instances: the group's kernel instances, each of which gets a row for each arch.
             texts: their sources.
+            roots: what each of them includes.
 
         Raises:
             CodegenError: a source has a form that is not served.
@@ -410,7 +415,12 @@ class _Lazy:
             stubs.append(Stub(self._rows, len(kernel.archs), found))
             self._rows += len(kernel.archs)
             names.append(self._entry(kernel.role, found))
-        self.stubs.append(self._write(group, f"stubs/{group}.cpp", stubs_source(stubs, texts)))
+        # Thousands of sources include the same: one of each kind is read for it.
+        kinds: dict[tuple[str, ...], str] = {}
+        for names_of, text in zip(roots, texts, strict=True):
+            kinds.setdefault(names_of, text)
+        text = stubs_source(stubs, kinds.values())
+        self.stubs.append(self._write(group, f"stubs/{group}.cpp", text))
         return names
 
     def _entry(self, role: str, of: Interface) -> str:
@@ -419,7 +429,7 @@ class _Lazy:
             arch = re.search(r"ck_tile::(\w+)_t", of.written)
             name = f"{role}_{arch[1]}" if arch else role
             if any(source.name == name for source in self._entries.values()):
-                # The same in every plan, whatever else that has.
+                # Of several for a role and an arch, the first in the plan has the plain name.
                 name = f"{name}_{sha256_of_text(text)[:8]}"
             self._entries[text] = self._write(name, f"entries/{name}.cpp", text)
         return self._entries[text].name

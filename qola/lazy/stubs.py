@@ -169,7 +169,7 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
 
     Args:
         stubs: the group's.
-        sources: texts of the kernel instances, for what they include.
+        sources: texts of kernel instances that include all that the group's do.
     """
     shapes = list(dict.fromkeys(stub.interface.functions for stub in stubs))
     macros = [_macro(number, functions) for number, functions in enumerate(shapes)]

@@ -52,6 +52,9 @@ _FLAGS = ("-x", "hip", "-std=c++20", "-O1", "-nogpuinc", "-nogpulib")
 VALUES = {SCALE: 7, FILL: 9}
 """What each kernel's function returns when it was launched."""
 
+SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+"""The same as a program prints it."""
+
 
 @dataclass(frozen=True)
 class Tools:

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import FILL, SCALE, VALUES, Answer, Toy
-
-SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+from tests.runtime.lazy import FILL, FILLED, SCALE, SCALED, Answer, Toy
 
 
 def give_away(path: Path) -> None:

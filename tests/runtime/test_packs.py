@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import ARCH, BROKEN, FILL, MODULE, SCALE, UNAVAILABLE, VALUES, Toy
-
-SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
+from tests.runtime.lazy import (
+    ARCH,
+    BROKEN,
+    FILL,
+    FILLED,
+    MODULE,
+    SCALE,
+    SCALED,
+    UNAVAILABLE,
+    Toy,
+)
 
 
 @pytest.fixture

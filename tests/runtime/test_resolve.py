@@ -17,15 +17,14 @@ from qola.lazy.index import ABI, render_table
 from tests.runtime.lazy import (
     BROKEN,
     FILL,
+    FILLED,
     SCALE,
+    SCALED,
     UNAVAILABLE,
-    VALUES,
     Tools,
     Toy,
     preloaded,
 )
-
-SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
 
 def test_compiled_once_then_loaded(toy: Toy) -> None:

@@ -13,13 +13,12 @@ from tests.runtime.lazy import (
     ARCH,
     BROKEN,
     FILL,
+    FILLED,
     SCALE,
+    SCALED,
     UNAVAILABLE,
-    VALUES,
     Toy,
 )
-
-SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ import pytest
 from tests.runtime.lazy import (
     ARCH,
     FILL,
+    FILLED,
     SCALE,
+    SCALED,
     UNAVAILABLE,
-    VALUES,
     Answer,
     Toy,
     finish,
@@ -29,8 +30,6 @@ from tests.runtime.lazy import (
     processes_with,
     wait_for,
 )
-
-SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
 _NO_LOCKS = """\
 #include <errno.h>
