@@ -57,6 +57,7 @@ def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
         text = record.read().decode("utf-8")
     assert {
         "left_bundle/lib/left_libmha_fwd.so",
+        "left_bundle/lib/libqola_left.a",
         "left_bundle/include/qola_mha_fwd.h",
         "left_bundle/licenses/qola/LICENSE",
     } <= set(names)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
 from tests.library.symbols import of_symbol
 
 ARCHIVE = Path(os.environ["QOLA_TEST_ARCHIVE"]).resolve()
+SCHEMA = Path(__file__).resolve().parents[2] / "qola/bundle/manifest.schema.json"
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent
 LIBRARIES = {
@@ -54,6 +58,28 @@ def test_nothing_of_the_archive_is_missing() -> None:
     undefined = names(ARCHIVE, "--undefined-only")
     assert undefined
     assert of_kernels(undefined) == []
+
+
+def test_a_bundle_says_what_it_is() -> None:
+    """Prevents: an archive in a bundle that its manifest.json or SBOM does not know."""
+    bundle = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+    record = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(record)
+    content = ARCHIVE.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    path = "lib/libqola_ci.a"
+    assert record["static"] == {"path": path, "sha256": digest, "size": len(content)}
+    assert (bundle / path).read_bytes() == content
+    sbom = json.loads((bundle / "sbom.spdx.json").read_text(encoding="utf-8"))
+    (file,) = [file for file in sbom["files"] if file["fileName"] == f"./{path}"]
+    assert file["fileTypes"] == ["BINARY"]
+    dynamic = [
+        relationship["spdxElementId"]
+        for relationship in sbom["relationships"]
+        if relationship["relationshipType"] == "DYNAMIC_LINK"
+    ]
+    assert len(dynamic) == 2
+    assert file["SPDXID"] not in dynamic
 
 
 def test_each_module_is_a_member() -> None:
