@@ -120,7 +120,6 @@ def build_kernels(
     """
     environ = os.environ if environ is None else environ
     wants_lazy = choose_lazy(lazy, environ, progress)
-    check_static(static, wants_lazy, environ, progress)
     request = BuildRequest(
         manifest_path=manifest_path,
         aiter_root=aiter_root,
@@ -133,6 +132,7 @@ def build_kernels(
         aiter_remote=aiter_remote,
     )
     setup = set_up(request, environ, progress)
+    check_static(static, wants_lazy, setup.modules, environ, progress)
     manifest, directory = setup.manifest, setup.directory
     options = BuildOptions(
         keep_going=keep_going,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from qola.archs import resolve, split
+from qola.attention import ATTENTION
 from qola.errors import Finding, ManifestError, QolaError
 from qola.manifest_types import Manifest, ModuleSpec
 
@@ -144,18 +145,23 @@ def choose_lazy(
 
 
 def check_static(
-    static: bool, lazy: bool, environ: Mapping[str, str], note: Callable[[str], None]
+    static: bool,
+    lazy: bool,
+    modules: Sequence[ModuleSpec],
+    environ: Mapping[str, str],
+    note: Callable[[str], None],
 ) -> None:
     """Check that an archive can be made, where one is asked for.
 
     Args:
         static: whether it is asked for.
         lazy: whether the libraries are lazy ones.
+        modules: the modules to build.
         environ: the environment.
         note: told of a variable of AITER's that says nothing to qola.
 
     Raises:
-        ChoiceError: lazy libraries are asked for too.
+        ChoiceError: lazy libraries are asked for too, or no module can be in an archive.
     """
     if static and lazy:
         raise ChoiceError(
@@ -164,6 +170,15 @@ def check_static(
                 "lazy libraries, which have no kernels inside",
                 "an archive, or lazy libraries: an archive has its kernels inside",
                 "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
+            )
+        )
+    if static and not any(module.name in ATTENTION for module in modules):
+        raise ChoiceError(
+            Finding(
+                "--static",
+                ", ".join(module.name for module in modules),
+                f"{' or '.join(ATTENTION)} among the modules: an archive has no others",
+                "leave out --static, or build another --group",
             )
         )
     if static and environ.get(ARCHIVE_BATCH_SIZE):

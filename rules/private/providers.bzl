@@ -36,6 +36,7 @@ QolaStaticInfo = provider(
     doc = "Modules of a manifest as one archive.",
     fields = {
         "archive": "File: libqola_<namespace>.a",
+        "modules": "list of strings: the modules, each as <namespace>_<module>",
         "plan": "File: plan.json of the manifest",
     },
 )

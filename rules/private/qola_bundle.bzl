@@ -48,6 +48,19 @@ qola: libraries of one manifest and an archive of another in one bundle
             place = ctx.label,
             plan = first[QolaLibraryInfo].plan.short_path,
         ))
+    names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
+    if static and sorted(static[QolaStaticInfo].modules) != names:
+        fail("""
+qola: libraries of some modules and an archive of others in one bundle
+  place:    {place}: static
+  found:    {archive} of {modules}
+  expected: an archive of {names}, as the libraries: the bundle's headers are for both
+  fix:      a qola_static of the libraries' modules""".format(
+            archive = static.label,
+            modules = ", ".join(static[QolaStaticInfo].modules),
+            names = ", ".join(names),
+            place = ctx.label,
+        ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
     if static and lazy[0]:
         fail("""

@@ -35,7 +35,6 @@ def _static_archive_impl(ctx):
     first = modules[0]
     toolchain = find_cpp_toolchain(ctx)
     _, outputs = cc_common.create_linking_context_from_compilation_outputs(
-        # Its own directory: two targets of a package may have one namespace.
         name = ctx.label.name + "/qola" + ("_" + first.namespace if first.namespace else ""),
         actions = ctx.actions,
         cc_toolchain = toolchain,
@@ -47,10 +46,11 @@ def _static_archive_impl(ctx):
         feature_configuration = _features(ctx, toolchain, ["supports_start_end_lib"]),
     )
     archive = outputs.library_to_link.pic_static_library
+    names = [module.object.basename.removesuffix(".o") for module in modules]
     return [
         cc_common.merge_cc_infos(cc_infos = [module.headers for module in modules]),
         DefaultInfo(files = depset([archive])),
-        QolaStaticInfo(archive = archive, plan = first.plan),
+        QolaStaticInfo(archive = archive, modules = names, plan = first.plan),
     ]
 
 _static_archive = rule(
@@ -71,7 +71,9 @@ _static_archive = rule(
 
 def _qola_static_impl(ctx):
     info = ctx.attr.archive[0][QolaStaticInfo]
-    archive = ctx.actions.declare_file(info.archive.basename.replace(".pic.a", ".a"))
+
+    # Its own directory: a package may have archives of different modules of one manifest.
+    archive = ctx.actions.declare_file(ctx.label.name + "/" + info.archive.basename.replace(".pic.a", ".a"))
     ctx.actions.symlink(output = archive, target_file = info.archive)
     toolchain = find_cpp_toolchain(ctx)
     linking = cc_common.create_linking_context(linker_inputs = depset([
@@ -94,7 +96,7 @@ def _qola_static_impl(ctx):
         ),
         DefaultInfo(files = depset([archive])),
         OutputGroupInfo(plan = depset([info.plan])),
-        QolaStaticInfo(archive = archive, plan = info.plan),
+        QolaStaticInfo(archive = archive, modules = info.modules, plan = info.plan),
     ]
 
 _qola_static = rule(
@@ -117,7 +119,7 @@ _qola_static = rule(
 )
 
 def qola_static(name, modules, **kwargs):
-    """Modules of a manifest as a static archive, `libqola_<namespace>.a`.
+    """Modules of a manifest as a static archive, `<name>/libqola_<namespace>.a`.
 
     A program or library that links it has the modules' functions inside and
     exports none of them; another AITER in the process is neither used by them

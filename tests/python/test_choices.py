@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -203,17 +204,26 @@ def test_lazy_by_no_value(value: str) -> None:
 def test_an_archive_of_lazy_libraries() -> None:
     """Prevents: an archive without kernels, or one left out without a word."""
     with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
-        check_static(True, True, {}, lambda _: None)
+        check_static(True, True, manifest().modules, {}, lambda _: None)
+
+
+def test_an_archive_of_no_modules() -> None:
+    """Prevents: a build that ends well without the archive that was asked for."""
+    none = [replace(manifest().modules[0], name="module_aiter_enum")]
+    with pytest.raises(ChoiceError, match="module_aiter_enum"):
+        check_static(True, False, none, {}, lambda _: None)
+    check_static(False, False, none, {}, lambda _: None)
 
 
 def test_archive_batches_say_nothing() -> None:
     """Prevents: a build script of TransformerEngine's that fails for a variable of no use here."""
     notes: list[str] = []
     environ = {"AITER_ARCHIVE_BATCH_SIZE": "500"}
-    check_static(False, True, environ, notes.append)
-    check_static(True, False, {}, notes.append)
+    modules = manifest().modules
+    check_static(False, True, modules, environ, notes.append)
+    check_static(True, False, modules, {}, notes.append)
     assert notes == []
-    check_static(True, False, environ, notes.append)
+    check_static(True, False, modules, environ, notes.append)
     assert notes == [
         "AITER_ARCHIVE_BATCH_SIZE has nothing to do: an archive has one member a module"
     ]

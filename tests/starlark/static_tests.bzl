@@ -62,15 +62,27 @@ def _other_bundle_test_impl(ctx):
     asserts.expect_failure(env, "//tests/starlark:static of tests/starlark/testdata/plan.json")
     return analysistest.end(env)
 
+def _modules_test_impl(ctx):
+    """Prevents: an archive whose functions have no header in the bundle, or that lacks one."""
+    env = analysistest.begin(ctx)
+    for part in [
+        "libraries of some modules and an archive of others in one bundle",
+        "static_of_more of ns_libmodule, ns_libsecond",
+        "an archive of ns_libmodule, as",
+    ]:
+        asserts.expect_failure(env, part)
+    return analysistest.end(env)
+
 _ROCM = {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
 
 _module_test = analysistest.make(_module_test_impl, config_settings = _ROCM)
 _archive_test = analysistest.make(_archive_test_impl, config_settings = _ROCM)
 _two_manifests_test = analysistest.make(_two_manifests_test_impl, expect_failure = True)
 _lazy_bundle_test = analysistest.make(_lazy_bundle_test_impl, expect_failure = True)
+_modules_test = analysistest.make(_modules_test_impl, expect_failure = True)
 _other_bundle_test = analysistest.make(_other_bundle_test_impl, expect_failure = True)
 
-def static_test_suite(name, module, archive, two, lazy, other):
+def static_test_suite(name, module, archive, two, lazy, modules, other):
     """Declares the tests of this file.
 
     Args:
@@ -79,12 +91,14 @@ def static_test_suite(name, module, archive, two, lazy, other):
       archive: the archive of a qola_static with it.
       two: a qola_static of modules of two manifests.
       lazy: a bundle of lazy libraries with an archive.
+      modules: a bundle with an archive of other modules.
       other: a bundle with an archive of another manifest.
     """
     tests = {
         "static_archive_test": (_archive_test, archive),
         "static_lazy_bundle_test": (_lazy_bundle_test, lazy),
         "static_module_test": (_module_test, module),
+        "static_modules_test": (_modules_test, modules),
         "static_other_bundle_test": (_other_bundle_test, other),
         "static_two_manifests_test": (_two_manifests_test, two),
     }
