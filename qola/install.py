@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
@@ -86,8 +87,9 @@ def install(
     """Install files, then manifest.json.
 
     Every file is written beside its place and renamed, so that none is ever half there, and what
-    a process has mapped stays what it was. Files of other modules stay. An earlier library of a
-    module that failed is kept under another name (PREVIOUS), where it does not look new.
+    a process has mapped stays what it was. One that is there already is left alone: what was built
+    with it is not out of date. Files of other modules stay. An earlier library of a module that
+    failed is kept under another name (PREVIOUS), where it does not look new.
 
     Args:
         output: the output directory; made if it is not there.
@@ -104,11 +106,13 @@ def install(
         aside = Path(directory)
         # All is written before anything is renamed: a full disk changes nothing.
         for name, source in files.items():
-            _write(aside / name, source)
+            if not _is_there(output / name, source):
+                _write(aside / name, source)
         _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
         for name in files:
-            (output / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(aside / name, output / name)
+            if (aside / name).exists():
+                (output / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(aside / name, output / name)
             (output / f"{name}{PREVIOUS}").unlink(missing_ok=True)
         for name in failed:
             if (output / name).exists():
@@ -136,11 +140,23 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
+def _mode(source: Path | str) -> int:
+    # Bazel's outputs are links to read-only files.
+    return 0o755 if isinstance(source, Path) and os.access(source, os.X_OK) else 0o644
+
+
+def _is_there(path: Path, source: Path | str) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o777 != _mode(source):
+        return False
+    if isinstance(source, str):
+        return path.read_bytes() == source.encode("utf-8")
+    return filecmp.cmp(source, path, shallow=False)
+
+
 def _write(path: Path, source: Path | str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(source, str):
         path.write_text(source, encoding="utf-8")
     else:
-        # Bazel's outputs are links to read-only files.
         shutil.copyfile(source, path)
-        path.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
+    path.chmod(_mode(source))

@@ -128,3 +128,22 @@ def test_sources_of_an_earlier_library_go(tmp_path: Path) -> None:
     pack.unlink()
     install(output, {}, [], record(output, fwd=True), ["share/qola/te/packs"])
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
+
+
+def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    """Prevents: a user's whole project compiled again because its headers look new."""
+    output = tmp_path / "out"
+    files: dict[str, Path | str] = {"include/qola_config.h": "// text\n"}
+    files["lib/te_fwd.so"] = library(tmp_path, "same")
+    install(output, files, [], record(output, fwd=True))
+    before = {name: (output / name).stat() for name in files}
+    (output / "lib/te_fwd.so.previous").write_text("of a build that failed between")
+    install(output, files, [], record(output, fwd=True))
+    for name, status in before.items():
+        after = (output / name).stat()
+        assert (after.st_ino, after.st_mtime_ns) == (status.st_ino, status.st_mtime_ns), name
+    assert not (output / "lib/te_fwd.so.previous").exists()
+    (output / "lib/te_fwd.so").chmod(0o644)
+    install(output, {**files, "include/qola_config.h": "// other\n"}, [], record(output, fwd=True))
+    assert (output / "include/qola_config.h").read_text() == "// other\n"
+    assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
