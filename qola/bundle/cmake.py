@@ -32,17 +32,11 @@ include("${{CMAKE_CURRENT_LIST_DIR}}/{targets}")
 _qola_package()
 """
 
-# As CMake's own SameMinorVersion; from 1.0 on a new minor version breaks nothing.
+# As CMake's own SameMinorVersion and SameMajorVersion.
 _VERSION = """\
 # Written by qola {version}: which versions of qola's CMake package this one can stand in for.
 set(PACKAGE_VERSION {qola})
-set(_qola_first "${{PACKAGE_FIND_VERSION_MAJOR}}")
-set(_qola_own {major})
-if({major} EQUAL 0)
-  # Until 1.0, minor versions may break.
-  string(APPEND _qola_first ".${{PACKAGE_FIND_VERSION_MINOR}}")
-  set(_qola_own {major}.{minor})
-endif()
+set(_qola_wanted "{wanted}")
 set(PACKAGE_VERSION_COMPATIBLE FALSE)
 if(PACKAGE_FIND_VERSION_RANGE)
   if(PACKAGE_VERSION VERSION_GREATER_EQUAL PACKAGE_FIND_VERSION_MIN
@@ -52,7 +46,7 @@ if(PACKAGE_FIND_VERSION_RANGE)
               AND PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION_MAX)))
     set(PACKAGE_VERSION_COMPATIBLE TRUE)
   endif()
-elseif(_qola_first VERSION_EQUAL _qola_own
+elseif(_qola_wanted VERSION_EQUAL "{own}"
        AND PACKAGE_VERSION VERSION_GREATER_EQUAL PACKAGE_FIND_VERSION)
   set(PACKAGE_VERSION_COMPATIBLE TRUE)
   if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
@@ -75,7 +69,6 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
     """
     namespace = record["namespace"]
     aiter = record["inputs"]["aiter"]
-    major, minor = record["qola"].split(".")[:2]
     config = _CONFIG.format(
         version=record["qola"],
         qola=_quoted(record["qola"]),
@@ -88,8 +81,14 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         archive=_quoted(archive_name(namespace)),
         targets=TARGETS,
     )
+    # Until 1.0, minor versions may break.
+    major, minor = record["qola"].split(".")[:2]
+    breaking = {"MAJOR": major, "MINOR": minor} if major == "0" else {"MAJOR": major}
     version = _VERSION.format(
-        version=record["qola"], qola=_quoted(record["qola"]), major=major, minor=minor
+        version=record["qola"],
+        qola=_quoted(record["qola"]),
+        wanted=".".join(f"${{PACKAGE_FIND_VERSION_{part}}}" for part in breaking),
+        own=".".join(breaking.values()),
     )
     return {
         f"{DIRECTORY}/qola-config.cmake": config,

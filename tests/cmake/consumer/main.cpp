@@ -5,6 +5,7 @@
 
 int main()
 {
-    for(const int hdim : {32, 4096})
+    const int hdims[] = {32, 4096};
+    for(const int hdim : hdims)
         std::printf("%g %g\n", static_cast<double>(forward(hdim)), static_cast<double>(backward(hdim)));
 }
