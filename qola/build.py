@@ -25,6 +25,7 @@ from qola.build_setup import (
     locked,
     set_up,
 )
+from qola.bundle_places import pkgconfig_file, pkgconfig_name
 from qola.choices import DEFAULT_REMOTE, check_static, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
@@ -321,6 +322,9 @@ def _install(
             files.setdefault(name, libraries[0])
         else:
             failed.append(name)
+            if module.name in ATTENTION:
+                # It names a library that is not there any more.
+                failed.append(pkgconfig_file(pkgconfig_name(module.name)))
         records.append(
             _module_record(
                 known.get(module.name, {}),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.bundle.places import archive_name
+from qola.bundle_places import archive_file
 
 DIRECTORY = "lib/cmake/qola"
 """Where a bundle has the package; find_package looks there below each prefix."""
@@ -78,7 +78,7 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         rocm=_quoted(record["inputs"]["toolchain"]["rocm_version"]),
         lazy="TRUE" if record["lazy"] else "FALSE",
         prefix=_quoted(f"{namespace}_" if namespace else ""),
-        archive=_quoted(archive_name(namespace)),
+        archive=_quoted(archive_file(namespace)),
         targets=TARGETS,
     )
     # Until 1.0, minor versions may break.

@@ -6,10 +6,7 @@ import posixpath
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from qola.bundle.places import archive_name
-
-DIRECTORY = "lib/pkgconfig"
-"""Where a bundle has them; its path belongs into PKG_CONFIG_PATH."""
+from qola.bundle_places import archive_file, pkgconfig_file, pkgconfig_name
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.
@@ -32,11 +29,6 @@ _DESCRIPTIONS = {
 }
 
 
-def path_of(module: str) -> str:
-    """Path of the file for an attention module below a bundle, such as qola-mha-fwd.pc."""
-    return f"{DIRECTORY}/{_name(module)}.pc"
-
-
 def texts(record: Mapping[str, Any], files: Collection[str]) -> dict[str, str]:
     """Return the files, texts by their paths below the bundle.
 
@@ -45,37 +37,29 @@ def texts(record: Mapping[str, Any], files: Collection[str]) -> dict[str, str]:
         files: paths of the bundle's files; with the archive of all modules among them, there is
             one for it too.
     """
-    found = {
-        path_of(module["name"]): _text(
-            record,
-            _name(module["name"]),
+    libs = {
+        pkgconfig_name(module["name"]): (
             _DESCRIPTIONS[module["name"]],
-            f"-L${{libdir}} -l:{posixpath.basename(module['library'])} -lamdhip64",
+            f"-l:{posixpath.basename(module['library'])} -lamdhip64",
         )
         for module in record["modules"]
     }
-    archive = archive_name(record["namespace"])
-    if f"lib/{archive}" in files:
-        found[f"{DIRECTORY}/qola-static.pc"] = _text(
-            record,
-            "qola-static",
+    archive = archive_file(record["namespace"])
+    if archive in files:
+        # A linker reads archives from left to right: what is needed comes last.
+        system = "-lamdhip64 -lstdc++ -lm -lpthread -ldl"
+        libs["qola-static"] = (
             "attention for AMD GPUs, as one static library",
-            # A linker reads archives from left to right: what is needed comes last.
-            f"-L${{libdir}} -l:{archive} -lamdhip64 -lstdc++ -lm -lpthread -ldl",
+            f"-l:{posixpath.basename(archive)} {system}",
         )
-    return found
-
-
-def _name(module: str) -> str:
-    return f"qola-{module.removeprefix('lib').replace('_', '-')}"
-
-
-def _text(record: Mapping[str, Any], name: str, description: str, libs: str) -> str:
-    return _TEXT.format(
-        qola=record["qola"],
-        namespace=record["namespace"],
-        archs=" ".join(record["archs"]),
-        name=name,
-        description=description,
-        libs=libs,
-    )
+    return {
+        pkgconfig_file(name): _TEXT.format(
+            qola=record["qola"],
+            namespace=record["namespace"],
+            archs=" ".join(record["archs"]),
+            name=name,
+            description=description,
+            libs=f"-L${{libdir}} {options}",
+        )
+        for name, (description, options) in libs.items()
+    }

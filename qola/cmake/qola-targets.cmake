@@ -81,7 +81,7 @@ endfunction()
 
 # _qola_package()
 # What qola-config.cmake does once it has said what the bundle is: qola_PREFIX, qola_ARCHS, and in
-# _qola_LIBRARY_PREFIX and _qola_ARCHIVE how its files are called. Targets are those of the files that
+# _qola_LIBRARY_PREFIX and _qola_ARCHIVE what its files are called. Targets are those of the files that
 # are there: qola build installs modules one after another into one directory.
 # A macro, since find_package reads variables of the scope it is called in.
 macro(_qola_package)
@@ -94,8 +94,8 @@ macro(_qola_package)
       list(APPEND _qola_there ${_qola_component})
     endif()
   endforeach()
-  if(EXISTS "${qola_PREFIX}/lib/${_qola_ARCHIVE}")
-    _qola_declare("${qola_PREFIX}/lib/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
+  if(EXISTS "${qola_PREFIX}/${_qola_ARCHIVE}")
+    _qola_declare("${qola_PREFIX}/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
       _qola_reason)
     list(APPEND _qola_there static)
   endif()

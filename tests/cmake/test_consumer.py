@@ -1,8 +1,9 @@
-"""A program that CMake builds against a bundle with the pinned clang, run on the fake HIP runtime."""
+"""Programs built against a bundle by CMake or pkg-config, and run on the fake HIP runtime."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -39,49 +40,34 @@ TOOLCHAIN = (
 HDIM_32_AND_NONE = "0 0\n-1 -1\n"
 
 
-def consumer(tmp_path: Path, *options: str, **env: str) -> Project:
-    """The sample consumer."""
-    return Project(HERE / "consumer", tmp_path / "build", (*TOOLCHAIN, *options), env)
-
-
 def run(program: Path, tmp_path: Path, *library_dirs: Path) -> tuple[str, list[str]]:
     """Run a program; return what it prints, and what it launches: fwd or bwd."""
     log = tmp_path / "log"
     hip = FakeHip(FAKE, "gfx950", library_dirs)
     done = hip.run([program], log, QOLA_CACHE_DIR=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
-    return done.stdout, ["Bwd" in launch.kernel for launch in read_log(log)] and [
-        "bwd" if "Bwd" in launch.kernel else "fwd" for launch in read_log(log)
-    ]
+    kernels = [launch.kernel for launch in read_log(log)]
+    return done.stdout, ["bwd" if "Bwd" in kernel else "fwd" for kernel in kernels]
 
 
 def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
     """Prevents: a package whose targets do not compile, link or run, in a bundle that was moved."""
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
-    project = consumer(tmp_path, f"-DCMAKE_PREFIX_PATH={moved}")
+    project = Project(
+        HERE / "consumer",
+        tmp_path / "build",
+        (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={moved}", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix"),
+    )
     succeeds(project.configure())
     project.make()
     printed, launched = run(project.build / "consumer", tmp_path)
     assert printed == HDIM_32_AND_NONE
     assert launched[0] == "fwd"
     assert "bwd" in launched
-
-
-def test_pkg_config_says_the_same(tmp_path: Path) -> None:
-    """Prevents: pkg-config files whose flags do not compile or link, or that name another place."""
-    moved = tmp_path / "where it is now"
-    shutil.copytree(BUNDLE, moved)
-    project = consumer(
-        tmp_path,
-        "-DCONSUMER_PKG_CONFIG=ON",
-        f"-DPKG_CONFIG_EXECUTABLE={PKGCONF}",
-        PKG_CONFIG_PATH=str(moved / "lib/pkgconfig"),
-    )
-    succeeds(project.configure())
-    project.make()
-    printed, _ = run(project.build / "consumer", tmp_path, moved / "lib")
-    assert printed == HDIM_32_AND_NONE
+    project.make("--install")
+    shutil.rmtree(moved)
+    assert run(tmp_path / "prefix/consumer", tmp_path)[0] == HDIM_32_AND_NONE
 
 
 def pkgconf(directory: Path, *args: str) -> str:
@@ -92,10 +78,34 @@ def pkgconf(directory: Path, *args: str) -> str:
     return done.stdout.strip()
 
 
+def test_pkg_config_says_the_same(tmp_path: Path) -> None:
+    """Prevents: pkg-config files whose flags do not compile or link, or that name another place."""
+    moved = tmp_path / "where it is now"
+    shutil.copytree(BUNDLE, moved)
+    flags = {
+        kind: shlex.split(pkgconf(moved, kind, "qola-mha-fwd", "qola-mha-bwd"))
+        for kind in ("--cflags", "--libs")
+    }
+    clang = [str(SDK / "bin/clang++"), *COMPILE.split()]
+    hip = ["-xhip", "--offload-host-only", "-std=c++17", *flags["--cflags"], "-c"]
+    objects = []
+    for name in ("main", "forward", "backward"):
+        source = HERE / f"consumer/{name}.cpp"
+        objects.append(str(tmp_path / f"{name}.o"))
+        as_hip = ["-c"] if name == "main" else hip
+        subprocess.run([*clang, *as_hip, source, "-o", objects[-1]], check=True)
+    link = ["-fuse-ld=lld", f"-L{SDK}/rocm/lib", *objects, *flags["--libs"]]
+    subprocess.run([*clang, *link, "-o", tmp_path / "consumer"], check=True)
+    printed, _ = run(tmp_path / "consumer", tmp_path, moved / "lib")
+    assert printed == HDIM_32_AND_NONE
+
+
 def test_pkg_config_files_are_valid_and_true() -> None:
-    """Prevents: a file that pkgconf finds fault with, or that misstates version, namespace, archs."""
-    assert pkgconf(BUNDLE, "--list-package-names").split() == ["qola-mha-bwd", "qola-mha-fwd"]
-    assert pkgconf(FORWARD, "--list-package-names").split() == ["qola-mha-fwd"]
+    """Prevents: a file that pkgconf finds fault with, or a wrong version, namespace or archs."""
+    # pkgconf lists itself, too.
+    both = {"pkg-config", "pkgconf", "qola-mha-bwd", "qola-mha-fwd"}
+    assert set(pkgconf(BUNDLE, "--list-package-names").split()) == both
+    assert set(pkgconf(FORWARD, "--list-package-names").split()) == both - {"qola-mha-bwd"}
     for name in ("qola-mha-fwd", "qola-mha-bwd"):
         assert pkgconf(BUNDLE, "--validate", name) == ""
         assert pkgconf(BUNDLE, "--variable=archs", name) == "gfx942 gfx950"
@@ -122,7 +132,9 @@ def test_what_is_installed_runs_elsewhere(tmp_path: Path, directory: Path) -> No
     assert printed == HDIM_32_AND_NONE
     assert "bwd" in launched
     there = {path.name for path in (tmp_path / "moved").iterdir()}
-    assert there == {"configs", "lib", "licenses"} | ({"bin", "share"} if directory == LAZY else set())
+    assert there == {"configs", "lib", "licenses"} | (
+        {"bin", "share"} if directory == LAZY else set()
+    )
 
 
 FIND = """\
@@ -160,7 +172,7 @@ def test_the_package_says_what_the_bundle_is(tmp_path: Path) -> None:
 
 
 def test_a_missing_component_is_named(tmp_path: Path) -> None:
-    """Prevents: a link that fails later, without a word about the bundle; optional ones may miss."""
+    """Prevents: a link that fails later, without a word about the bundle."""
     said = fails(finder(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_bwd").configure())
     assert f"place: {FORWARD}/lib" in said
     assert "found: the components mha_fwd" in said
@@ -185,7 +197,7 @@ def test_a_missing_component_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_versions(tmp_path: Path, wanted: str, fits: bool) -> None:
-    """Prevents: a package of another minor version, which may break, taken for the one asked for."""
+    """Prevents: another minor version, which may break things, taken for the one asked for."""
     done = finder(tmp_path, FORWARD, f"{wanted} CONFIG REQUIRED").configure()
     if fits:
         succeeds(done)
@@ -199,7 +211,10 @@ def test_versions(tmp_path: Path, wanted: str, fits: bool) -> None:
         (["-Dqola_REQUIRED_ARCHS=gfx950"], ""),
         (["-Dqola_REQUIRED_ARCHS=gfx942;gfx950"], "gfx942"),
         (["-DCMAKE_HIP_ARCHITECTURES=gfx942"], ""),
-        (["-DCMAKE_HIP_ARCHITECTURES=gfx942:xnack-;gfx90a", "-Dqola_CHECK_ARCHS=ON"], "gfx942, gfx90a"),
+        (
+            ["-DCMAKE_HIP_ARCHITECTURES=gfx942:xnack-;gfx90a", "-Dqola_CHECK_ARCHS=ON"],
+            "gfx942, gfx90a",
+        ),
         (["-DCMAKE_HIP_ARCHITECTURES=gfx950:xnack-", "-Dqola_CHECK_ARCHS=ON"], ""),
     ],
 )
@@ -213,14 +228,21 @@ def test_archs(tmp_path: Path, options: list[str], missing: str) -> None:
         assert f"found: libraries for gfx950, and none for {missing}" in said
 
 
+ANSWER = """\
+#include <hip/hip_runtime_api.h>
+int answer() { int devices = 0; return hipGetDeviceCount(&devices) == hipSuccess ? 40 + devices : 0; }
+"""
+
+
 def test_an_archive_is_a_target(tmp_path: Path) -> None:
     """Prevents: a static library in the bundle that no target links, or without what it needs."""
     copy = tmp_path / "bundle"
     shutil.copytree(FORWARD, copy)
     source = tmp_path / "answer.cpp"
-    source.write_text("#include <hip/hip_runtime_api.h>\nint answer() { int n = 0; hipGetDeviceCount(&n); return 40 + n; }\n")
-    compile_ = [SDK / "bin/clang++", *COMPILE.split(), "-D__HIP_PLATFORM_AMD__", f"-I{SDK}/rocm/include"]
-    subprocess.run([*compile_, "-c", source, "-o", tmp_path / "answer.o"], check=True)
+    source.write_text(ANSWER)
+    hip = ["-D__HIP_PLATFORM_AMD__", f"-I{SDK}/rocm/include"]
+    clang = [SDK / "bin/clang++", *COMPILE.split(), *hip]
+    subprocess.run([*clang, "-c", source, "-o", tmp_path / "answer.o"], check=True)
     archive = copy / "lib/libqola_quickstart.a"
     subprocess.run([SDK / "bin/llvm-ar", "rcsD", archive, tmp_path / "answer.o"], check=True)
     (tmp_path / "main.cpp").write_text("int answer();\nint main() { return answer(); }\n")

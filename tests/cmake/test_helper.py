@@ -1,4 +1,4 @@
-"""qola.cmake: which bundle it takes, what its options mean under each of their names, and builds."""
+"""qola.cmake: which bundle it takes, what its options mean under each name, how it builds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_the_summary_says_what_and_who(project: Project) -> None:
     said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
     assert DEFAULTS.format(bundle=f"{BUNDLE} (QOLA_BUNDLE)") in said
     assert (
-        f"-- qola: {BUNDLE}: qola 0.1.0, gfx942, gfx950, AITER 0.1.7.post2.dev18, ROCm 7.2.4" in said
+        f"-- qola: {BUNDLE}: qola 0.1.0, gfx942, gfx950, AITER 0.1.7.post2.dev18, ROCm 7.2.4"
+        in said
     )
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
     assert "deprecated" not in said
@@ -123,7 +124,9 @@ def test_archs_are_checked(project: Project) -> None:
     assert "libraries for gfx950, and none for gfx942" in said
 
 
-@pytest.mark.parametrize("name", ["QOLA_STATIC_LINK", "NVTE_AITER_STATIC_LINK", "AITER_STATIC_LINK"])
+@pytest.mark.parametrize(
+    "name", ["QOLA_STATIC_LINK", "NVTE_AITER_STATIC_LINK", "AITER_STATIC_LINK"]
+)
 @pytest.mark.parametrize("kind", ["variable", "environment"])
 @pytest.mark.parametrize(
     ("value", "meaning"),
@@ -184,7 +187,9 @@ def test_transformer_engines_other_options(project: Project) -> None:
     ) in said
     cache = (project.build / "CMakeCache.txt").read_text(encoding="utf-8")
     assert "AOTRITON_PATH" not in cache, "TransformerEngine asks whether it is defined"
-    assert "//Link qola's static library in place of the shared ones\nQOLA_STATIC_LINK:BOOL=" in cache
+    assert (
+        "//Link qola's static library in place of the shared ones\nQOLA_STATIC_LINK:BOOL=" in cache
+    )
 
 
 @pytest.fixture
@@ -207,13 +212,13 @@ def test_an_error_of_qola_ends_the_configuration(
     command = f"-m qola build --manifest {manifest} --output-dir {output} --arch gfx950 --lazy"
     assert command in said
     assert "ManifestError" in said or "mine.toml" in said
-    assert f"the libraries could not be built place: {manifest} found: qola build ended with 2" in said
+    assert (
+        f"the libraries could not be built place: {manifest} found: qola build ended with 2" in said
+    )
     assert not output.exists()
 
 
-def test_every_argument_reaches_qola_build(
-    project: Project, program: str, tmp_path: Path
-) -> None:
+def test_every_argument_reaches_qola_build(project: Project, program: str, tmp_path: Path) -> None:
     """Prevents: an argument of qola_bundle that never gets to qola build."""
     arguments = "MANIFEST;no.toml;ARCHS;gfx942;gfx950;STATIC;PREBUILT;u1;u2;PUBLIC_KEY;key"
     said = fails(project.configure(program, f"-DARGUMENTS={arguments}"))
@@ -229,6 +234,8 @@ def test_without_manifest_bundle_or_qola(project: Project) -> None:
     assert "no MANIFEST, and no bundle is named" in said
     said = fails(project.configure("-DARGUMENTS=MANIFESTO;x"))
     assert "an argument that qola_bundle does not have" in said
-    said = fails(project.configure("-DARGUMENTS=MANIFEST;a.toml", "-DPython3_EXECUTABLE=/bin/false"))
+    said = fails(
+        project.configure("-DARGUMENTS=MANIFEST;a.toml", "-DPython3_EXECUTABLE=/bin/false")
+    )
     assert "there is no qola to build a bundle with" in said
     assert "pip install" in said
