@@ -246,16 +246,21 @@ function(_qola_install prefix)
 endfunction()
 
 # qola_bundle([MANIFEST <file>] [COMPONENTS <component>...] [OUTPUT_DIR <directory>] [ARCHS <arch>...]
-#             [LAZY] [STATIC] [PREBUILT <url>...] [PUBLIC_KEY <key>])
+#             [INSTALL_PREFIX <directory>] [LAZY] [STATIC] [PREBUILT <url>...] [PUBLIC_KEY <key>])
 # Declares qola::mha_fwd, qola::mha_bwd and qola::static, as far as they are there, for the whole
-# project; sets qola_LIBRARIES to those to link, and the variables of find_package(qola).
+# project; sets qola_LIBRARIES to those to link, qola_INSTALL_PREFIX, and the variables of
+# find_package(qola).
 function(qola_bundle)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "LAZY;STATIC" "MANIFEST;OUTPUT_DIR;PUBLIC_KEY"
-    "COMPONENTS;ARCHS;PREBUILT")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "LAZY;STATIC"
+    "MANIFEST;OUTPUT_DIR;INSTALL_PREFIX;PUBLIC_KEY" "COMPONENTS;ARCHS;PREBUILT")
+  # A list may be empty, as a project's own is: that says nothing.
+  if(arg_KEYWORDS_MISSING_VALUES)
+    list(REMOVE_ITEM arg_KEYWORDS_MISSING_VALUES COMPONENTS ARCHS PREBUILT)
+  endif()
   if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
     _qola_fail("an argument that qola_bundle does not have" "qola_bundle"
       "${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}"
-      "MANIFEST, COMPONENTS, OUTPUT_DIR, ARCHS, PREBUILT or PUBLIC_KEY with a value, LAZY, STATIC"
+      "MANIFEST, COMPONENTS, OUTPUT_DIR, ARCHS, INSTALL_PREFIX, PREBUILT, PUBLIC_KEY, each with a value; LAZY, STATIC"
       "docs/cmake.md describes them")
   endif()
   if(NOT arg_COMPONENTS)
@@ -272,13 +277,17 @@ function(qola_bundle)
     set(static ON)
     set(static_words "STATIC of qola_bundle")
   endif()
+  set(install_words "nothing of qola's is installed")
+  if(NOT "${arg_INSTALL_PREFIX}" STREQUAL "")
+    set(install_words "INSTALL_PREFIX of qola_bundle")
+  endif()
 
   _qola_option(QOLA_BUNDLE PATH "" "to be built"
     "Directory of a bundle of qola's libraries; empty: it is built from the manifest"
     AITER_MHA_PATH NVTE_CK_FUSED_ATTN_PATH)
   _qola_option(QOLA_STATIC_LINK BOOL "${static}" "${static_words}"
     "Link qola's static library in place of the shared ones" NVTE_AITER_STATIC_LINK AITER_STATIC_LINK)
-  _qola_option(QOLA_INSTALL_PREFIX STRING "" "nothing of qola's is installed"
+  _qola_option(QOLA_INSTALL_PREFIX STRING "${arg_INSTALL_PREFIX}" "${install_words}"
     "Directory below CMAKE_INSTALL_PREFIX to install qola's libraries in" AITER_MHA_INSTALL_PREFIX)
   _qola_option(QOLA_PROGRAM STRING "" "qola on PATH, or python3 -m qola"
     "The program qola, or a list: its command with arguments")
@@ -321,8 +330,9 @@ function(qola_bundle)
   endforeach()
   _qola_install("${prefix}")
   set(qola_PREFIX "${prefix}")
-  foreach(variable IN ITEMS qola_LIBRARIES qola_PREFIX qola_VERSION qola_NAMESPACE qola_ARCHS
-      qola_AITER_VERSION qola_ROCM_VERSION qola_LAZY)
+  set(qola_INSTALL_PREFIX "${QOLA_INSTALL_PREFIX_value}")
+  foreach(variable IN ITEMS qola_LIBRARIES qola_PREFIX qola_INSTALL_PREFIX qola_VERSION
+      qola_NAMESPACE qola_ARCHS qola_AITER_VERSION qola_ROCM_VERSION qola_LAZY)
     set(${variable} "${${variable}}" PARENT_SCOPE)
   endforeach()
   if(NOT AOTRITON_PATH_value STREQUAL "")

@@ -46,10 +46,11 @@ class Project:
             env=env,
         )
 
-    def make(self, *args: str) -> None:
-        """Build what is configured, or install it with --install."""
+    def make(self, *args: str) -> str:
+        """Build what is configured, or install it with --install; return what is said."""
         run = self._cmake(*(args or ("--build",)), str(self.build), env={})
         assert run.returncode == 0, run.stdout
+        return run.stdout
 
     def _cmake(self, *args: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

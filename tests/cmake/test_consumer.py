@@ -230,7 +230,11 @@ def test_archs(tmp_path: Path, options: list[str], missing: str) -> None:
 
 ANSWER = """\
 #include <hip/hip_runtime_api.h>
-int answer() { int devices = 0; return hipGetDeviceCount(&devices) == hipSuccess ? 40 + devices : 0; }
+int answer()
+{
+    int devices = 0;
+    return hipGetDeviceCount(&devices) == hipSuccess ? 40 + devices : 0;
+}
 """
 
 

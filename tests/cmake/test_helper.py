@@ -166,6 +166,10 @@ def test_the_user_overrules_the_project(project: Project) -> None:
     assert "QOLA_STATIC_LINK: ON (STATIC of qola_bundle)" in fails(run)
     said = succeeds(project.configure("-DQOLA_STATIC_LINK=OFF"))
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
+    said = succeeds(project.configure("-DARGUMENTS=INSTALL_PREFIX;theirs;ARCHS"))
+    assert "QOLA_INSTALL_PREFIX: theirs (INSTALL_PREFIX of qola_bundle)" in said
+    said = succeeds(project.configure("-DAITER_MHA_INSTALL_PREFIX=mine"))
+    assert "QOLA_INSTALL_PREFIX: mine (AITER_MHA_INSTALL_PREFIX)" in said
 
 
 def test_transformer_engines_other_options(project: Project) -> None:

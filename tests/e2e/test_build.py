@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cmake.project import Project, succeeds
 from tests.e2e.nested_bazel import find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
@@ -170,6 +171,28 @@ def test_second_build_does_nothing(user: User) -> None:
     assert again.returncode == 7, again.stderr
     assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
     assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
+
+
+def test_cmake_builds_what_a_project_needs(user: User) -> None:
+    """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
+    environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
+    project = Project(
+        QOLA / "tests/cmake/helper",
+        user.directory / "cmake",
+        (f"-DQOLA_PROGRAM={sys.executable};-m;qola",),
+        {**environ, "QOLA_CMAKE_DIR": str(QOLA / "qola/cmake")},
+    )
+    manifest = user.directory / "two.toml"
+    arguments = f"MANIFEST;{manifest};COMPONENTS;mha_fwd;ARCHS;gfx950"
+    said = succeeds(project.configure(f"-DARGUMENTS={arguments}"))
+    assert "left_libmha_fwd: built, " in said
+    output = project.build / "qola"
+    assert f"-- qola: {output}: qola 0.1.0, gfx950, AITER 0.1.7" in said
+    assert "-- libraries: qola::mha_fwd\n" in said
+    assert "left_libmha_fwd" not in project.make()
+    with manifest.open("a", encoding="utf-8") as file:
+        file.write("# Edited.\n")
+    assert "left_libmha_fwd: built, " in project.make()
 
 
 def test_lazy_build_and_a_pack(user: User) -> None:
