@@ -44,7 +44,7 @@ def run(program: Path, tmp_path: Path, *library_dirs: Path) -> tuple[str, list[s
     """Run a program; return what it prints, and what it launches: fwd or bwd."""
     log = tmp_path / "log"
     hip = FakeHip(FAKE, "gfx950", library_dirs)
-    done = hip.run([program], log, QOLA_CACHE_DIR=str(tmp_path / "cache"))
+    done = hip.run([program], log, QOLA_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     kernels = [launch.kernel for launch in read_log(log)]
     return done.stdout, ["bwd" if "Bwd" in kernel else "fwd" for kernel in kernels]
