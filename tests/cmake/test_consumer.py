@@ -245,7 +245,7 @@ def test_an_archive_is_a_target(tmp_path: Path) -> None:
     source = tmp_path / "answer.cpp"
     source.write_text(ANSWER)
     hip = ["-D__HIP_PLATFORM_AMD__", f"-I{SDK}/rocm/include"]
-    clang = [SDK / "bin/clang++", *COMPILE.split(), *hip]
+    clang = [str(SDK / "bin/clang++"), *COMPILE.split(), *hip]
     subprocess.run([*clang, "-c", source, "-o", tmp_path / "answer.o"], check=True)
     archive = copy / "lib/libqola_quickstart.a"
     subprocess.run([SDK / "bin/llvm-ar", "rcsD", archive, tmp_path / "answer.o"], check=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from unidiff import PatchSet
 
 from tests.cmake.project import Project, fails, succeeds
 
@@ -47,6 +49,25 @@ def test_the_summary_says_what_and_who(project: Project) -> None:
     )
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
     assert "deprecated" not in said
+
+
+def test_the_documentation_has_every_name() -> None:
+    """Prevents: an option or argument that nobody can know of, or a diff that does not apply."""
+    text = (ROOT / "qola/cmake/qola.cmake").read_text(encoding="utf-8")
+    page = (ROOT / "docs/cmake.md").read_text(encoding="utf-8")
+    names = re.findall(r"\b(?:QOLA|AITER|NVTE|AOTRITON)_[A-Z_]+\b(?!_)", text)
+    options = {name for name in names if not name.endswith("_")}
+    assert len(options) >= 11
+    assert {name for name in options if f"`{name}`" not in page} == set()
+    (arguments,) = re.findall(r"^# qola_bundle\(([^)]*)\)", text, re.MULTILINE)
+    keywords = re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", arguments)
+    assert len(keywords) == 9
+    assert {word for word in keywords if f"`{word}" not in page} == set()
+    page = (ROOT / "docs/transformer-engine.md").read_text(encoding="utf-8")
+    (diff,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    (file,) = PatchSet(diff)
+    assert file.path == "transformer_engine/common/ck_fused_attn/CMakeLists.txt"
+    assert (file.added, file.removed) == (8, 61)
 
 
 BUNDLES = ("QOLA_BUNDLE", "AITER_MHA_PATH", "NVTE_CK_FUSED_ATTN_PATH")
