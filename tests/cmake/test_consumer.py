@@ -228,6 +228,30 @@ def test_archs(tmp_path: Path, options: list[str], missing: str) -> None:
         assert f"found: libraries for gfx950, and none for {missing}" in said
 
 
+LINKED = """\
+cmake_minimum_required(VERSION 3.21)
+project(linked LANGUAGES CXX)
+find_package(qola CONFIG REQUIRED COMPONENTS mha_fwd)
+{hip}
+add_executable(app main.cpp)
+target_link_libraries(app PRIVATE qola::mha_fwd)
+"""
+
+
+@pytest.mark.parametrize("with_package", [False, True])
+def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package: bool) -> None:
+    """Prevents: a second HIP runtime beside the one that the project has found, or none."""
+    hip = "add_library(hip::host SHARED IMPORTED)\nset_target_properties(hip::host PROPERTIES"
+    hip += " IMPORTED_LOCATION /opt/theirs/libamdhip64.so)"
+    (tmp_path / "CMakeLists.txt").write_text(LINKED.format(hip=hip if with_package else ""))
+    (tmp_path / "main.cpp").write_text("int main() {}\n")
+    options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={FORWARD}")
+    succeeds(Project(tmp_path, tmp_path / "build", options).configure())
+    ninja = (tmp_path / "build/build.ninja").read_text(encoding="utf-8")
+    assert ("-lamdhip64" in ninja) == (not with_package)
+    assert ("/opt/theirs/libamdhip64.so" in ninja) == with_package
+
+
 ANSWER = """\
 #include <hip/hip_runtime_api.h>
 int answer()

@@ -97,6 +97,9 @@ def test_one_broken_module(user: User) -> None:
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("of an earlier build")
+    described = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
+    described.parent.mkdir()
+    described.write_text("of an earlier build")
     found = user.build()
     assert found.returncode == 7, found.stderr
     lines = found.stdout.splitlines()
@@ -109,6 +112,8 @@ def test_one_broken_module(user: User) -> None:
     assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
     assert not earlier.exists(), "an old library looks like a new one"
     assert earlier.with_name("left_libmha_bwd.so.previous").is_file()
+    assert not described.exists(), "pkg-config names a library that is not there"
+    assert described.with_name("qola-mha-fwd.pc").is_file()
     library = user.directory / "out/lib/left_libmha_fwd.so"
     assert library.read_bytes()[:4] == b"\x7fELF"
     record = json.loads((user.directory / "out/manifest.json").read_text())
