@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from unidiff import PatchSet
+from unidiff.patch import PatchSet
 
 from tests.cmake.project import Project, fails, succeeds
 
