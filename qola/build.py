@@ -25,7 +25,6 @@ from qola.build_setup import (
     locked,
     set_up,
 )
-from qola.bundle_places import pkgconfig_file, pkgconfig_name
 from qola.choices import DEFAULT_REMOTE, check_static, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
@@ -42,6 +41,7 @@ from qola.errors import (
 from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import load
 from qola.manifest_types import BuildMode
+from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
 from qola.plan import archive_file, from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
@@ -308,7 +308,7 @@ def _install(
     archive = f"lib/{archive_file(setup.manifest.namespace)}"
     if archive not in files:
         # One of an earlier build has other kernels than the libraries beside it.
-        failed.append(archive)
+        failed += [archive, pkgconfig_file(STATIC)]
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures

@@ -153,7 +153,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         lazy=inputs.lazy is not None,
         static=static,
     )
-    for path, text in {**cmake.package(record), **pkgconfig.texts(record, files.paths())}.items():
+    for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
         files.write(text, path, ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
@@ -176,9 +176,6 @@ class _Files:
 
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:
         self._target(path, components).write_text(text, encoding="utf-8")
-
-    def paths(self) -> tuple[str, ...]:
-        return tuple(self._components)
 
     def written(self) -> tuple[sbom.BundleFile, ...]:
         return tuple(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.bundle_places import archive_file
+from qola.plan import archive_file
 
 DIRECTORY = "lib/cmake/qola"
 """Where a bundle has the package; find_package looks there below each prefix."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from qola.bundle_places import archive_file, pkgconfig_file, pkgconfig_name
+from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.
@@ -29,13 +29,11 @@ _DESCRIPTIONS = {
 }
 
 
-def texts(record: Mapping[str, Any], files: Collection[str]) -> dict[str, str]:
+def texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the files, texts by their paths below the bundle.
 
     Args:
         record: manifest.json as data.
-        files: paths of the bundle's files; with the archive of all modules among them, there is
-            one for it too.
     """
     libs = {
         pkgconfig_name(module["name"]): (
@@ -44,13 +42,12 @@ def texts(record: Mapping[str, Any], files: Collection[str]) -> dict[str, str]:
         )
         for module in record["modules"]
     }
-    archive = archive_file(record["namespace"])
-    if archive in files:
+    if record["static"]:
         # A linker reads archives from left to right: what is needed comes last.
         system = "-lamdhip64 -lstdc++ -lm -lpthread -ldl"
-        libs["qola-static"] = (
+        libs[STATIC] = (
             "attention for AMD GPUs, as one static library",
-            f"-l:{posixpath.basename(archive)} {system}",
+            f"-l:{posixpath.basename(record['static']['path'])} {system}",
         )
     return {
         pkgconfig_file(name): _TEXT.format(

@@ -94,8 +94,8 @@ macro(_qola_package)
       list(APPEND _qola_there ${_qola_component})
     endif()
   endforeach()
-  if(EXISTS "${qola_PREFIX}/${_qola_ARCHIVE}")
-    _qola_declare("${qola_PREFIX}/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
+  if(EXISTS "${qola_PREFIX}/lib/${_qola_ARCHIVE}")
+    _qola_declare("${qola_PREFIX}/lib/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
       _qola_reason)
     list(APPEND _qola_there static)
   endif()

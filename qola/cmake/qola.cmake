@@ -99,9 +99,10 @@ function(_qola_program out)
     set(${out} "${QOLA_PROGRAM_value}" PARENT_SCOPE)
     return()
   endif()
-  find_program(found qola NO_CACHE)
-  if(found)
-    set(${out} "${found}" PARENT_SCOPE)
+  # Names of our own: what a variable has already would be taken for found.
+  find_program(_qola_found qola NO_CACHE)
+  if(_qola_found)
+    set(${out} "${_qola_found}" PARENT_SCOPE)
     return()
   endif()
   set(python "${Python3_EXECUTABLE}")
@@ -109,7 +110,8 @@ function(_qola_program out)
     set(python "${Python_EXECUTABLE}")
   endif()
   if(NOT python)
-    find_program(python NAMES python3 NO_CACHE)
+    find_program(_qola_python NAMES python3 NO_CACHE)
+    set(python "${_qola_python}")
   endif()
   if(python)
     execute_process(COMMAND "${python}" -c "import qola.cli"
@@ -120,7 +122,7 @@ function(_qola_program out)
     endif()
   endif()
   _qola_fail("there is no qola to build a bundle with" "QOLA_PROGRAM"
-    "not set, no qola on PATH, and none that ${python} imports" "the program qola"
+    "not set, no qola on PATH, and none that Python imports (${python})" "the program qola"
     "pip install <a checkout or wheel of qola>, or -DQOLA_PROGRAM=<path of qola>, or name a bundle that is there: -DQOLA_BUNDLE=<directory>")
 endfunction()
 

@@ -94,19 +94,22 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
         objects.append(str(tmp_path / f"{name}.o"))
         as_hip = ["-c"] if name == "main" else hip
         subprocess.run([*clang, *as_hip, source, "-o", objects[-1]], check=True)
-    link = ["-fuse-ld=lld", f"-L{SDK}/rocm/lib", *objects, *flags["--libs"]]
-    subprocess.run([*clang, *link, "-o", tmp_path / "consumer"], check=True)
-    printed, _ = run(tmp_path / "consumer", tmp_path, moved / "lib")
-    assert printed == HDIM_32_AND_NONE
+    link = ["-fuse-ld=lld", f"-L{SDK}/rocm/lib", *objects]
+    archive = shlex.split(pkgconf(moved, "--libs", "qola-static"))
+    for name, libs in {"shared": flags["--libs"], "static": archive}.items():
+        subprocess.run([*clang, *link, *libs, "-o", tmp_path / name], check=True)
+    assert run(tmp_path / "shared", tmp_path, moved / "lib")[0] == HDIM_32_AND_NONE
+    assert run(tmp_path / "static", tmp_path)[0] == HDIM_32_AND_NONE
 
 
 def test_pkg_config_files_are_valid_and_true() -> None:
     """Prevents: a file that pkgconf finds fault with, or a wrong version, namespace or archs."""
     # pkgconf lists itself, too.
-    both = {"pkg-config", "pkgconf", "qola-mha-bwd", "qola-mha-fwd"}
-    assert set(pkgconf(BUNDLE, "--list-package-names").split()) == both
-    assert set(pkgconf(FORWARD, "--list-package-names").split()) == both - {"qola-mha-bwd"}
-    for name in ("qola-mha-fwd", "qola-mha-bwd"):
+    itself = {"pkg-config", "pkgconf"}
+    names = ("qola-mha-bwd", "qola-mha-fwd", "qola-static")
+    assert set(pkgconf(BUNDLE, "--list-package-names").split()) == {*names} | itself
+    assert set(pkgconf(FORWARD, "--list-package-names").split()) == {"qola-mha-fwd"} | itself
+    for name in names:
         assert pkgconf(BUNDLE, "--validate", name) == ""
         assert pkgconf(BUNDLE, "--variable=archs", name) == "gfx942 gfx950"
         assert pkgconf(BUNDLE, "--variable=namespace", name) == "ci"
@@ -252,38 +255,17 @@ def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package
     assert ("/opt/theirs/libamdhip64.so" in ninja) == with_package
 
 
-ANSWER = """\
-#include <hip/hip_runtime_api.h>
-int answer()
-{
-    int devices = 0;
-    return hipGetDeviceCount(&devices) == hipSuccess ? 40 + devices : 0;
-}
-"""
-
-
-def test_an_archive_is_a_target(tmp_path: Path) -> None:
-    """Prevents: a static library in the bundle that no target links, or without what it needs."""
-    copy = tmp_path / "bundle"
-    shutil.copytree(FORWARD, copy)
-    source = tmp_path / "answer.cpp"
-    source.write_text(ANSWER)
-    hip = ["-D__HIP_PLATFORM_AMD__", f"-I{SDK}/rocm/include"]
-    clang = [str(SDK / "bin/clang++"), *COMPILE.split(), *hip]
-    subprocess.run([*clang, "-c", source, "-o", tmp_path / "answer.o"], check=True)
-    archive = copy / "lib/libqola_quickstart.a"
-    subprocess.run([SDK / "bin/llvm-ar", "rcsD", archive, tmp_path / "answer.o"], check=True)
-    (tmp_path / "main.cpp").write_text("int answer();\nint main() { return answer(); }\n")
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.21)\nproject(archive LANGUAGES CXX)\n"
-        "find_package(qola CONFIG REQUIRED COMPONENTS static)\n"
-        "add_executable(app main.cpp)\ntarget_link_libraries(app PRIVATE qola::static)\n"
-    )
-    project = Project(tmp_path, tmp_path / "build", (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={copy}"))
+def test_a_program_with_the_archive_inside(tmp_path: Path) -> None:
+    """Prevents: a target of the archive that does not link, or wants the libraries as well."""
+    options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={BUNDLE}", "-DCONSUMER_STATIC=ON")
+    project = Project(HERE / "consumer", tmp_path / "build", options)
     succeeds(project.configure())
     project.make()
-    done = FakeHip(FAKE, "gfx950").run([project.build / "app"], tmp_path / "log")
-    assert done.returncode == 41
+    moved = shutil.copy(project.build / "consumer", tmp_path)
+    printed, launched = run(Path(moved), tmp_path)
+    assert printed == HDIM_32_AND_NONE
+    assert "bwd" in launched
+    assert b"libmha_fwd.so" not in Path(moved).read_bytes()
 
 
 def test_two_bundles_in_one_directory_are_an_error(tmp_path: Path) -> None:

@@ -165,11 +165,17 @@ def test_each_name_of_static_linking(
         assert f'place: {name} found: "{value}"' in said
         assert "0, OFF, NO, FALSE or N; in any case" in said
         return
-    # This bundle has no static library: with ON that is what is told.
-    said = fails(run) if meaning == "ON" else succeeds(run)
+    said = succeeds(run)
     source = name if kind == "variable" else f"environment variable {name}"
     assert f"QOLA_STATIC_LINK: {meaning} ({source})" in said
-    assert ("the component static as well" in said) == (meaning == "ON")
+    libraries = "qola::static" if meaning == "ON" else "qola::mha_fwd;qola::mha_bwd"
+    assert f"-- libraries: {libraries}\n" in said
+
+
+def test_a_bundle_without_the_archive_is_told_so(project: Project) -> None:
+    """Prevents: shared libraries linked where static ones were asked for."""
+    said = fails(project.configure(f"-DQOLA_BUNDLE={FORWARD}", "-DQOLA_STATIC_LINK=ON"))
+    assert "the component static as well" in said
 
 
 def test_static_names_that_disagree_are_an_error(project: Project) -> None:
@@ -184,7 +190,7 @@ def test_the_user_overrules_the_project(project: Project) -> None:
     """Prevents: STATIC in a project that no option turns off."""
     arguments = "-DARGUMENTS=STATIC"
     run = project.configure(arguments, f"-DQOLA_BUNDLE={BUNDLE}")
-    assert "QOLA_STATIC_LINK: ON (STATIC of qola_bundle)" in fails(run)
+    assert "QOLA_STATIC_LINK: ON (STATIC of qola_bundle)" in succeeds(run)
     said = succeeds(project.configure("-DQOLA_STATIC_LINK=OFF"))
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
     said = succeeds(project.configure("-DARGUMENTS=INSTALL_PREFIX;theirs;ARCHS"))
@@ -241,6 +247,22 @@ def test_an_error_of_qola_ends_the_configuration(
         f"the libraries could not be built place: {manifest} found: qola build ended with 2" in said
     )
     assert not output.exists()
+
+
+def test_qola_is_found_by_its_names(project: Project, tmp_path: Path) -> None:
+    """Prevents: a qola that is installed and not found; the caller's variables taken for it."""
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    python = f"-DPython3_EXECUTABLE={sys.executable}"
+    said = fails(project.configure(python, "-Dfound=/x", "-Dpython=/x", PYTHONPATH=path))
+    assert f"-- qola: {sys.executable} -m qola build --manifest {HERE}/helper/qola.toml" in said
+    assert "qola build ended with 2" in said
+    program = tmp_path / "bin/qola"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qola "$@"\n')
+    program.chmod(0o755)
+    said = fails(project.configure(PYTHONPATH=path, PATH=f"{program.parent}:/usr/bin:/bin"))
+    assert f"-- qola: {program} build --manifest" in said
+    assert "qola build ended with 2" in said
 
 
 def test_every_argument_reaches_qola_build(project: Project, program: str, tmp_path: Path) -> None:

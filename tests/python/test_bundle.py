@@ -252,12 +252,12 @@ def test_a_cmake_package_of_any_namespace() -> None:
     own = {**record(), "lazy": True}
     config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(_qola_LIBRARY_PREFIX "ns_")' in config
-    assert 'set(_qola_ARCHIVE "lib/libqola_ns.a")' in config
+    assert 'set(_qola_ARCHIVE "libqola_ns.a")' in config
     assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
     assert "set(qola_LAZY TRUE)" in config
     config = cmake.package({**own, "namespace": ""})["lib/cmake/qola/qola-config.cmake"]
     assert 'set(_qola_LIBRARY_PREFIX "")' in config
-    assert 'set(_qola_ARCHIVE "lib/libqola.a")' in config
+    assert 'set(_qola_ARCHIVE "libqola.a")' in config
     # What a checkout may be called; CMake would read it as a list, a variable, an escape.
     aiter = {"version": None, "id": 'a;b$c"d\\e'}
     odd = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
@@ -279,10 +279,10 @@ def test_a_cmake_package_says_what_it_stands_in_for() -> None:
 def test_pkg_config_files_of_what_is_there() -> None:
     """Prevents: a file for a library that the bundle does not have, or none for one it has."""
     own = record()
-    assert list(pkgconfig.texts(own, ())) == ["lib/pkgconfig/qola-mha-fwd.pc"]
-    (text,) = pkgconfig.texts(own, ()).values()
+    assert list(pkgconfig.texts(own)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
+    (text,) = pkgconfig.texts(own).values()
     assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
-    found = pkgconfig.texts(own, ("lib/libqola_ns.a", "lib/ns_libmha_fwd.so"))
+    found = pkgconfig.texts({**own, "static": {"path": "lib/libqola_ns.a"}})
     libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
     assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
 

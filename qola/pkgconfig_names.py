@@ -1,11 +1,9 @@
-"""Paths in a bundle that those who make it, install it and describe it have to agree on."""
+"""Names of a bundle's pkg-config files, for those who make a bundle and those who install it."""
 
 from __future__ import annotations
 
-
-def archive_file(namespace: str) -> str:
-    """Path of the static library with all modules of a namespace, which may be empty."""
-    return f"lib/libqola_{namespace}.a" if namespace else "lib/libqola.a"
+STATIC = "qola-static"
+"""Name by which pkg-config knows the archive of all modules."""
 
 
 def pkgconfig_name(module: str) -> str:
