@@ -1,6 +1,6 @@
 """static_module: a module of a manifest as one object file, of whose symbols others see the entry points alone."""
 
-load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load(":providers.bzl", "QolaStaticModuleInfo")
 
