@@ -1,5 +1,5 @@
-# qola_bundle: takes a bundle of qola's libraries that is there, or has qola build one, when a project
-# is configured. docs/cmake.md describes it; qola --cmake-dir prints where this file is.
+# qola_bundle: takes a bundle of qola's libraries that is there, or has qola build one, when a
+# project is configured. docs/cmake.md describes it; qola --cmake-dir prints where this file is.
 #
 #   include(<qola --cmake-dir>/qola.cmake)
 #   qola_bundle(MANIFEST te.toml COMPONENTS mha_fwd mha_bwd)
@@ -31,7 +31,8 @@ function(_qola_value out name type value)
       set(value OFF)
     else()
       _qola_fail("an option is neither on nor off" "${name}" "\"${value}\""
-        "1, ON, YES, TRUE or Y; 0, OFF, NO, FALSE or N; in any case" "-D${name}=ON or -D${name}=OFF")
+        "1, ON, YES, TRUE or Y; 0, OFF, NO, FALSE or N; in any case"
+        "-D${name}=ON or -D${name}=OFF")
     endif()
   elseif(type STREQUAL "PATH")
     get_filename_component(value "${value}" ABSOLUTE)
@@ -40,7 +41,8 @@ function(_qola_value out name type value)
 endfunction()
 
 # _qola_option(<option> <type> <default> <words for the default> <help> [<alias>...])
-# Makes a cache entry of an option that has a help text; sets <option>_value, and <option>_source to words for the summary.
+# Makes a cache entry of an option that has a help text; sets <option>_value, and <option>_source to
+# words for the summary.
 # A name counts as a CMake variable, else as an environment variable, and empty as not set. The
 # option's own name and its aliases may not disagree.
 function(_qola_option option type default words help)
@@ -121,17 +123,19 @@ function(_qola_program out)
       return()
     endif()
   endif()
+  string(CONCAT fix "pip install <a checkout or wheel of qola>, or -DQOLA_PROGRAM=<path of qola>, "
+    "or name a bundle that is there: -DQOLA_BUNDLE=<directory>")
   _qola_fail("there is no qola to build a bundle with" "QOLA_PROGRAM"
-    "not set, no qola on PATH, and none that Python imports (${python})" "the program qola"
-    "pip install <a checkout or wheel of qola>, or -DQOLA_PROGRAM=<path of qola>, or name a bundle that is there: -DQOLA_BUNDLE=<directory>")
+    "not set, no qola on PATH, and none that Python imports (${python})" "the program qola" "${fix}")
 endfunction()
 
 # _qola_build(<output directory>)
 # Runs qola build with what qola_bundle was given. Its words go where CMake's go.
 function(_qola_build output)
   if(NOT arg_MANIFEST)
-    _qola_fail("nothing says which libraries" "qola_bundle" "no MANIFEST, and no bundle is named"
-      "a manifest to build, or a bundle" "qola_bundle(MANIFEST <file>), or -DQOLA_BUNDLE=<directory>")
+    _qola_fail("nothing says which libraries" "qola_bundle"
+      "no MANIFEST, and no bundle is named" "a manifest to build, or a bundle"
+      "qola_bundle(MANIFEST <file>), or -DQOLA_BUNDLE=<directory>")
   endif()
   get_filename_component(manifest "${arg_MANIFEST}" ABSOLUTE)
   # An edit of it has the project configured again.
@@ -220,8 +224,9 @@ function(_qola_take directory words)
       return()
     endif()
   endforeach()
-  _qola_fail("what is named is no bundle" "${words}" "${directory}"
-    "a bundle (it has lib/cmake/qola/), its lib/, or a directory with lib/ and include/qola_config.h"
+  string(CONCAT expected "a bundle (it has lib/cmake/qola/), its lib/, or a directory with lib/ and "
+    "include/qola_config.h")
+  _qola_fail("what is named is no bundle" "${words}" "${directory}" "${expected}"
     "the directory that qola build --output-dir or qola_bundle wrote; unset it to have one built")
 endfunction()
 
@@ -247,8 +252,9 @@ function(_qola_install prefix)
   endif()
 endfunction()
 
-# qola_bundle([MANIFEST <file>] [COMPONENTS <component>...] [OUTPUT_DIR <directory>] [ARCHS <arch>...]
-#             [INSTALL_PREFIX <directory>] [LAZY] [STATIC] [PREBUILT <url>...] [PUBLIC_KEY <key>])
+# qola_bundle([MANIFEST <file>] [COMPONENTS <component>...] [OUTPUT_DIR <directory>]
+#             [ARCHS <arch>...] [INSTALL_PREFIX <directory>] [LAZY] [STATIC] [PREBUILT <url>...]
+#             [PUBLIC_KEY <key>])
 # Declares qola::mha_fwd, qola::mha_bwd and qola::static, as far as they are there, for the whole
 # project; sets qola_LIBRARIES to those to link, qola_INSTALL_PREFIX, and the variables of
 # find_package(qola).
@@ -260,9 +266,11 @@ function(qola_bundle)
     list(REMOVE_ITEM arg_KEYWORDS_MISSING_VALUES COMPONENTS ARCHS PREBUILT)
   endif()
   if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+    string(CONCAT expected "MANIFEST, COMPONENTS, OUTPUT_DIR, ARCHS, INSTALL_PREFIX, PREBUILT, "
+      "PUBLIC_KEY, each with a value; LAZY, STATIC")
     _qola_fail("an argument that qola_bundle does not have" "qola_bundle"
       "${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}"
-      "MANIFEST, COMPONENTS, OUTPUT_DIR, ARCHS, INSTALL_PREFIX, PREBUILT, PUBLIC_KEY, each with a value; LAZY, STATIC"
+      "${expected}"
       "docs/cmake.md describes them")
   endif()
   if(NOT arg_COMPONENTS)
@@ -288,16 +296,18 @@ function(qola_bundle)
     "Directory of a bundle of qola's libraries; empty: it is built from the manifest"
     AITER_MHA_PATH NVTE_CK_FUSED_ATTN_PATH)
   _qola_option(QOLA_STATIC_LINK BOOL "${static}" "${static_words}"
-    "Link qola's static library in place of the shared ones" NVTE_AITER_STATIC_LINK AITER_STATIC_LINK)
+    "Link qola's static library in place of the shared ones"
+    NVTE_AITER_STATIC_LINK AITER_STATIC_LINK)
   _qola_option(QOLA_INSTALL_PREFIX STRING "${arg_INSTALL_PREFIX}" "${install_words}"
     "Directory below CMAKE_INSTALL_PREFIX to install qola's libraries in" AITER_MHA_INSTALL_PREFIX)
   _qola_option(QOLA_PROGRAM STRING "" "qola on PATH, or python3 -m qola"
     "The program qola, or a list: its command with arguments")
-  # Others' options make no cache entries: an empty one would be a value to those who ask if there is one.
+  # Others' options make no cache entries: an empty one is a value to who asks if there is one.
   _qola_option(AOTRITON_PATH PATH "" "the project's own affair" "" NVTE_AOTRITON_PATH)
-  _qola_option(AITER_ARCHIVE_BATCH_SIZE STRING "" "without effect: an archive is made in one step" "")
+  set(no_effect "without effect: an archive is made in one step")
+  _qola_option(AITER_ARCHIVE_BATCH_SIZE STRING "" "${no_effect}" "")
   if(NOT AITER_ARCHIVE_BATCH_SIZE_value STREQUAL "")
-    string(APPEND AITER_ARCHIVE_BATCH_SIZE_source "; without effect: an archive is made in one step")
+    string(APPEND AITER_ARCHIVE_BATCH_SIZE_source "; ${no_effect}")
   endif()
   _qola_summary(QOLA_BUNDLE QOLA_STATIC_LINK QOLA_INSTALL_PREFIX QOLA_PROGRAM AOTRITON_PATH
     AITER_ARCHIVE_BATCH_SIZE)
@@ -319,7 +329,8 @@ function(qola_bundle)
     set(qola_DIR "${prefix}/lib/cmake/qola" CACHE PATH "Directory of qola's CMake package" FORCE)
     find_package(qola CONFIG REQUIRED COMPONENTS ${arg_COMPONENTS})
     _qola_join(archs ${qola_ARCHS})
-    message(STATUS "qola: ${qola_PREFIX}: qola ${qola_VERSION}, ${archs}, AITER ${qola_AITER_VERSION}, ROCm ${qola_ROCM_VERSION}")
+    message(STATUS "qola: ${qola_PREFIX}: qola ${qola_VERSION}, ${archs}, "
+      "AITER ${qola_AITER_VERSION}, ROCm ${qola_ROCM_VERSION}")
   endif()
 
   list(TRANSFORM arg_COMPONENTS PREPEND "qola::" OUTPUT_VARIABLE qola_LIBRARIES)
