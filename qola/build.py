@@ -41,6 +41,7 @@ from qola.errors import (
 from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import load
 from qola.manifest_types import BuildMode
+from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
 from qola.plan import archive_file, from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
@@ -307,7 +308,7 @@ def _install(
     archive = f"lib/{archive_file(setup.manifest.namespace)}"
     if archive not in files:
         # One of an earlier build has other kernels than the libraries beside it.
-        failed.append(archive)
+        failed += [archive, pkgconfig_file(STATIC)]
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
@@ -321,6 +322,9 @@ def _install(
             files.setdefault(name, libraries[0])
         else:
             failed.append(name)
+            if module.name in ATTENTION:
+                # It names a library that is not there any more.
+                failed.append(pkgconfig_file(pkgconfig_name(module.name)))
         records.append(
             _module_record(
                 known.get(module.name, {}),

@@ -22,6 +22,7 @@ from qola.errors import Finding, QolaError
 from qola.explain import Verdict, summary, verdicts
 from qola.plan import Plan, to_json
 from qola.query import KEY, QueryError, count, items_of, select
+from qola.resources import cmake_dir
 from qola.schema import FMHA_MODES
 from qola.tables import Table, align
 
@@ -70,6 +71,12 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"qola {__version__}")
+    parser.add_argument(
+        "--cmake-dir",
+        action=_PrintCmakeDir,
+        nargs=0,
+        help="print the directory of qola.cmake, for CMake's include, and exit",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     plan = _add_command(
         commands, "plan", "[MANIFEST]", "count what a manifest builds: libraries and kernels"
@@ -113,6 +120,14 @@ def build_parser() -> argparse.ArgumentParser:
     cli_kernels.add_command(commands)
     cli_init.add_command(commands)
     return parser
+
+
+class _PrintCmakeDir(argparse.Action):
+    """Prints the directory as it is; argparse's own actions wrap long texts."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(cmake_dir())
+        parser.exit()
 
 
 def _add_command(

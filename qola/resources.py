@@ -65,3 +65,12 @@ def embedding_patches(package: Path = Path(__file__).parent) -> Path:
         ),
         "this installation of qola is not complete",
     )
+
+
+def cmake_dir(package: Path = _PACKAGE) -> Path:
+    """Return the directory with qola.cmake.
+
+    Args:
+        package: directory of the Python package.
+    """
+    return package / "cmake"

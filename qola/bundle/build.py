@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from qola.bundle import licenses, sbom
+from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.bundle.symbols import exported
@@ -153,6 +153,8 @@ def build(inputs: BundleInputs, output: Path) -> None:
         lazy=inputs.lazy is not None,
         static=static,
     )
+    for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
+        files.write(text, path, ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
     (output / sbom.RECORD).write_text(to_json(record), encoding="utf-8")

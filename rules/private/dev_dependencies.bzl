@@ -45,7 +45,7 @@ _npm_package = repository_rule(
 )
 
 def _dev_dependencies_impl(mctx):
-    for name in ["dev", "npm"]:
+    for name in ["cmake", "dev", "npm"]:
         pip_repository(
             name = "qola_pip_" + name,
             requirements = Label("//third_party/python:{}.txt".format(name)),
@@ -61,5 +61,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_dev, @qola_pip_npm, @buildifier, @qola_buildbox and @qola_nginx.",
+    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @buildifier, @qola_buildbox and @qola_nginx.",
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cmake.project import Project, succeeds
 from tests.e2e.nested_bazel import find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
@@ -96,6 +97,9 @@ def test_one_broken_module(user: User) -> None:
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("of an earlier build")
+    described = user.directory / "out/lib/pkgconfig/qola-mha-bwd.pc"
+    described.parent.mkdir()
+    described.write_text("of an earlier build")
     found = user.build()
     assert found.returncode == 7, found.stderr
     lines = found.stdout.splitlines()
@@ -108,6 +112,8 @@ def test_one_broken_module(user: User) -> None:
     assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
     assert not earlier.exists(), "an old library looks like a new one"
     assert earlier.with_name("left_libmha_bwd.so.previous").is_file()
+    assert not described.exists(), "pkg-config names a library that is not there"
+    assert described.with_name("qola-mha-fwd.pc").is_file()
     library = user.directory / "out/lib/left_libmha_fwd.so"
     assert library.read_bytes()[:4] == b"\x7fELF"
     record = json.loads((user.directory / "out/manifest.json").read_text())
@@ -170,6 +176,28 @@ def test_second_build_does_nothing(user: User) -> None:
     assert again.returncode == 7, again.stderr
     assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
     assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
+
+
+def test_cmake_builds_what_a_project_needs(user: User) -> None:
+    """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
+    environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
+    project = Project(
+        QOLA / "tests/cmake/helper",
+        user.directory / "cmake",
+        (f"-DQOLA_PROGRAM={sys.executable};-m;qola",),
+        {**environ, "QOLA_CMAKE_DIR": str(QOLA / "qola/cmake")},
+    )
+    manifest = user.directory / "two.toml"
+    arguments = f"MANIFEST;{manifest};COMPONENTS;mha_fwd;ARCHS;gfx950"
+    said = succeeds(project.configure(f"-DARGUMENTS={arguments}"))
+    assert "left_libmha_fwd: built, " in said
+    output = project.build / "qola"
+    assert f"-- qola: {output}: qola 0.1.0, gfx950, AITER 0.1.7" in said
+    assert "-- libraries: qola::mha_fwd\n" in said
+    assert "left_libmha_fwd" not in project.make()
+    with manifest.open("a", encoding="utf-8") as file:
+        file.write("# Edited.\n")
+    assert "left_libmha_fwd: built, " in project.make()
 
 
 def test_lazy_build_and_a_pack(user: User) -> None:

@@ -84,6 +84,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def test_commands(installed: Installed) -> None:
     """Prevents: a pip install without the command, or one that needs the checkout."""
     assert installed.run("--version").stdout == f"qola {__version__}\n"
+    cmake = Path(installed.run("--cmake-dir").stdout.rstrip("\n"))
+    assert (cmake / "qola.cmake").is_file()
+    assert (cmake / "qola-targets.cmake").is_file()
+    assert installed.directory in cmake.parents
     text = installed.run("build", "--help").stdout
     assert "usage: qola checkout" in installed.run("checkout", "--help").stdout
     for option in (
@@ -109,7 +113,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
     # Beside it there is Python, and what it reads.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
-    assert {Path(name).suffix for name in rest} <= {".py", ".json"}
+    assert {Path(name).suffix for name in rest} <= {".py", ".json", ".cmake"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qola.aiter import read_tree
-from qola.bundle import licenses, sbom
+from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, LibraryInput, build
 from qola.bundle.flatten import HeaderUser, flatten, landing
@@ -245,6 +245,46 @@ def test_manifest_json_tells_libraries_apart() -> None:
     assert "/home" not in json.dumps(found)
     source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
     assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
+
+
+def test_a_cmake_package_of_any_namespace() -> None:
+    """Prevents: a package that looks for libraries under names that they do not have."""
+    own = {**record(), "lazy": True}
+    config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
+    assert 'set(_qola_LIBRARY_PREFIX "ns_")' in config
+    assert 'set(_qola_ARCHIVE "libqola_ns.a")' in config
+    assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
+    assert "set(qola_LAZY TRUE)" in config
+    config = cmake.package({**own, "namespace": ""})["lib/cmake/qola/qola-config.cmake"]
+    assert 'set(_qola_LIBRARY_PREFIX "")' in config
+    assert 'set(_qola_ARCHIVE "libqola.a")' in config
+    # What a checkout may be called; CMake would read it as a list, a variable, an escape.
+    aiter = {"version": None, "id": 'a;b$c"d\\e'}
+    odd = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
+    config = cmake.package(odd)["lib/cmake/qola/qola-config.cmake"]
+    assert 'set(qola_AITER_VERSION "a\\;b\\$c\\"d\\\\e")' in config
+
+
+def test_a_cmake_package_says_what_it_stands_in_for() -> None:
+    """Prevents: a minor version that breaks, taken for another; refused ones from 1.0 on."""
+    file = "lib/cmake/qola/qola-config-version.cmake"
+    text = cmake.package({**record(), "qola": "0.3.1"})[file]
+    assert '"${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}"' in text
+    assert '_qola_wanted VERSION_EQUAL "0.3"' in text
+    text = cmake.package({**record(), "qola": "2.3.1"})[file]
+    assert 'set(_qola_wanted "${PACKAGE_FIND_VERSION_MAJOR}")' in text
+    assert '_qola_wanted VERSION_EQUAL "2"' in text
+
+
+def test_pkg_config_files_of_what_is_there() -> None:
+    """Prevents: a file for a library that the bundle does not have, or none for one it has."""
+    own = record()
+    assert list(pkgconfig.texts(own)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
+    (text,) = pkgconfig.texts(own).values()
+    assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
+    found = pkgconfig.texts({**own, "static": {"path": "lib/libqola_ns.a"}})
+    libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
+    assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
 
 
 def test_manifest_json_of_a_restricted_build() -> None:

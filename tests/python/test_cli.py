@@ -282,6 +282,15 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert after or re.search(re.escape(line) + r"\n {10,}\w", text), f"{line}: no help"
 
 
+def test_the_directory_of_qola_cmake(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a CMake project that cannot include qola.cmake, or a path that is wrapped."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--cmake-dir"], {})
+    assert not caught.value.code
+    said = capsys.readouterr().out
+    assert Path(said.rstrip("\n"), "qola.cmake").is_file()
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a bug report without a version."""
     with pytest.raises(SystemExit) as caught:

@@ -1,0 +1,102 @@
+"""The CMake package of a bundle: what find_package(qola CONFIG) reads (docs/cmake.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qola.plan import archive_file
+
+DIRECTORY = "lib/cmake/qola"
+"""Where a bundle has the package; find_package looks there below each prefix."""
+
+TARGETS = "qola-targets.cmake"
+_TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS
+
+_CONFIG = """\
+# Written by qola {version}: what this bundle is. docs/cmake.md of qola says how to use it.
+# Everything is relative to this file, so that the bundle can be moved.
+set(qola_VERSION {qola})
+set(qola_NAMESPACE {namespace})
+set(qola_ARCHS {archs})
+set(qola_AITER_VERSION {aiter})
+set(qola_ROCM_VERSION {rocm})
+set(qola_LAZY {lazy})
+get_filename_component(qola_PREFIX "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+
+set(_qola_LIBRARY_PREFIX {prefix})
+set(_qola_ARCHIVE {archive})
+include("${{CMAKE_CURRENT_LIST_DIR}}/{targets}")
+_qola_package()
+"""
+
+# As CMake's own SameMinorVersion and SameMajorVersion.
+_VERSION = """\
+# Written by qola {version}: which versions of qola's CMake package this one can stand in for.
+set(PACKAGE_VERSION {qola})
+set(_qola_wanted "{wanted}")
+set(PACKAGE_VERSION_COMPATIBLE FALSE)
+if(PACKAGE_FIND_VERSION_RANGE)
+  if(PACKAGE_VERSION VERSION_GREATER_EQUAL PACKAGE_FIND_VERSION_MIN
+     AND ((PACKAGE_FIND_VERSION_RANGE_MAX STREQUAL "INCLUDE"
+           AND PACKAGE_VERSION VERSION_LESS_EQUAL PACKAGE_FIND_VERSION_MAX)
+          OR (PACKAGE_FIND_VERSION_RANGE_MAX STREQUAL "EXCLUDE"
+              AND PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION_MAX)))
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  endif()
+elseif(_qola_wanted VERSION_EQUAL "{own}"
+       AND PACKAGE_VERSION VERSION_GREATER_EQUAL PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
+# The libraries are for 64 bits; CMake knows no size before a language is enabled.
+if(CMAKE_SIZEOF_VOID_P AND NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
+  string(APPEND PACKAGE_VERSION " (64 bits)")
+  set(PACKAGE_VERSION_UNSUITABLE TRUE)
+endif()
+"""
+
+
+def package(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files of a bundle's CMake package: texts by their paths below the bundle.
+
+    Args:
+        record: manifest.json as data.
+    """
+    namespace = record["namespace"]
+    aiter = record["inputs"]["aiter"]
+    config = _CONFIG.format(
+        version=record["qola"],
+        qola=_quoted(record["qola"]),
+        namespace=_quoted(namespace),
+        archs=" ".join(map(_quoted, record["archs"])),
+        aiter=_quoted(aiter["version"] or aiter["id"] or ""),
+        rocm=_quoted(record["inputs"]["toolchain"]["rocm_version"]),
+        lazy="TRUE" if record["lazy"] else "FALSE",
+        prefix=_quoted(f"{namespace}_" if namespace else ""),
+        archive=_quoted(archive_file(namespace)),
+        targets=TARGETS,
+    )
+    # Until 1.0, minor versions may break.
+    major, minor = record["qola"].split(".")[:2]
+    breaking = {"MAJOR": major, "MINOR": minor} if major == "0" else {"MAJOR": major}
+    version = _VERSION.format(
+        version=record["qola"],
+        qola=_quoted(record["qola"]),
+        wanted=".".join(f"${{PACKAGE_FIND_VERSION_{part}}}" for part in breaking),
+        own=".".join(breaking.values()),
+    )
+    return {
+        f"{DIRECTORY}/qola-config.cmake": config,
+        f"{DIRECTORY}/qola-config-version.cmake": version,
+        f"{DIRECTORY}/{TARGETS}": _TARGETS_FILE.read_text(encoding="utf-8"),
+    }
+
+
+def _quoted(text: str) -> str:
+    # CMake's escapes are JSON's where text is plain; $ and ; would mean something else.
+    return json.dumps(text, ensure_ascii=False).replace("$", "\\$").replace(";", "\\;")

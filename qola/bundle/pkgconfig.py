@@ -1,0 +1,62 @@
+"""pkg-config files of a bundle, one for each library. docs/cmake.md explains them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
+
+_TEXT = """\
+# Written by qola {qola}. Relative to this file, so that the bundle can be moved.
+prefix=${{pcfiledir}}/../..
+libdir=${{prefix}}/lib
+includedir=${{prefix}}/include
+namespace={namespace}
+archs={archs}
+
+Name: {name}
+Description: {description}
+Version: {qola}
+Cflags: -I${{includedir}}
+Libs: {libs}
+"""
+
+_DESCRIPTIONS = {
+    "libmha_fwd": "forward attention for AMD GPUs",
+    "libmha_bwd": "backward attention for AMD GPUs",
+}
+
+
+def texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files, texts by their paths below the bundle.
+
+    Args:
+        record: manifest.json as data.
+    """
+    libs = {
+        pkgconfig_name(module["name"]): (
+            _DESCRIPTIONS[module["name"]],
+            f"-l:{posixpath.basename(module['library'])} -lamdhip64",
+        )
+        for module in record["modules"]
+    }
+    if record["static"]:
+        # A linker reads archives from left to right: what is needed comes last.
+        system = "-lamdhip64 -lstdc++ -lm -lpthread -ldl"
+        libs[STATIC] = (
+            "attention for AMD GPUs, as one static library",
+            f"-l:{posixpath.basename(record['static']['path'])} {system}",
+        )
+    return {
+        pkgconfig_file(name): _TEXT.format(
+            qola=record["qola"],
+            namespace=record["namespace"],
+            archs=" ".join(record["archs"]),
+            name=name,
+            description=description,
+            libs=f"-L${{libdir}} {options}",
+        )
+        for name, (description, options) in libs.items()
+    }

@@ -1,0 +1,127 @@
+# Declares the targets of a directory of qola's libraries. Read by qola-config.cmake, with which it
+# lies in a bundle, and by qola.cmake for directories that are no bundle.
+
+# _qola_finding(<out> <place> <found> <expected> <fix>)
+# Sets <out> to the text of an error in the form that all of qola's have.
+function(_qola_finding out place found expected fix)
+  string(CONCAT text
+    "  place:    ${place}\n"
+    "  found:    ${found}\n"
+    "  expected: ${expected}\n"
+    "  fix:      ${fix}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+# _qola_join(<out> <items...>)
+# Sets <out> to the items with ", " between them, or to "none".
+function(_qola_join out)
+  list(JOIN ARGN ", " text)
+  if(text STREQUAL "")
+    set(text "none")
+  endif()
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+# _qola_declare(<library> <static> <include directory> <component> <reason>)
+# Declares qola::<component> for the library, unless it is declared. <static> is TRUE for an archive.
+# Sets <reason> where a target of that name is another library: two bundles in one project.
+function(_qola_declare library static include component reason)
+  if(TARGET qola::${component})
+    get_target_property(other qola::${component} IMPORTED_LOCATION)
+    if(NOT other STREQUAL library)
+      _qola_finding(text "the target qola::${component}" "${other}, and ${library}"
+        "one bundle in a directory of a project and those below it"
+        "find each bundle in a directory of its own, or make one bundle with a manifest for both")
+      set(${reason} "${text}" PARENT_SCOPE)
+    endif()
+    return()
+  endif()
+  # Where the project has found HIP's own package, its target says where the runtime is.
+  set(runtime "$<IF:$<TARGET_EXISTS:hip::host>,hip::host,amdhip64>")
+  if(static)
+    add_library(qola::${component} STATIC IMPORTED)
+    # HIP before what it needs itself: a linker reads archives from left to right.
+    set_target_properties(qola::${component} PROPERTIES
+      IMPORTED_LINK_INTERFACE_LANGUAGES CXX
+      INTERFACE_LINK_LIBRARIES "${runtime};stdc++;m;pthread;dl")
+  else()
+    add_library(qola::${component} SHARED IMPORTED)
+    # A library's soname is its file name.
+    get_filename_component(name "${library}" NAME)
+    set_target_properties(qola::${component} PROPERTIES
+      IMPORTED_SONAME "${name}"
+      INTERFACE_LINK_LIBRARIES "${runtime}")
+  endif()
+  set_target_properties(qola::${component} PROPERTIES
+    IMPORTED_LOCATION "${library}"
+    INTERFACE_INCLUDE_DIRECTORIES "${include}")
+endfunction()
+
+# _qola_check_archs(<reason> <place> <wanted> <had>)
+# Sets <reason> where an arch is wanted that is not had. Both are lists; what an arch has behind a
+# colon (gfx942:xnack-) says nothing about which code it runs.
+function(_qola_check_archs reason place wanted had)
+  set(missing)
+  foreach(arch IN LISTS wanted)
+    string(REGEX REPLACE ":.*" "" arch "${arch}")
+    if(NOT arch IN_LIST had AND NOT arch STREQUAL "native")
+      list(APPEND missing "${arch}")
+    endif()
+  endforeach()
+  if(missing)
+    _qola_join(missing ${missing})
+    _qola_join(wanted ${wanted})
+    _qola_join(had ${had})
+    _qola_finding(text "${place}" "libraries for ${had}, and none for ${missing}"
+      "libraries for ${wanted}"
+      "another bundle, from a manifest with these archs: [build] architectures, or qola build --arch")
+    set(${reason} "${text}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# _qola_package()
+# What qola-config.cmake does once it has said what the bundle is: qola_PREFIX, qola_ARCHS, and in
+# _qola_LIBRARY_PREFIX and _qola_ARCHIVE what its files are called. Targets are those of the files that
+# are there: qola build installs modules one after another into one directory.
+# A macro, since find_package reads variables of the scope it is called in.
+macro(_qola_package)
+  set(_qola_reason)
+  set(_qola_there)
+  foreach(_qola_component IN ITEMS mha_fwd mha_bwd)
+    set(_qola_file "${qola_PREFIX}/lib/${_qola_LIBRARY_PREFIX}lib${_qola_component}.so")
+    if(EXISTS "${_qola_file}")
+      _qola_declare("${_qola_file}" FALSE "${qola_PREFIX}/include" ${_qola_component} _qola_reason)
+      list(APPEND _qola_there ${_qola_component})
+    endif()
+  endforeach()
+  if(EXISTS "${qola_PREFIX}/lib/${_qola_ARCHIVE}")
+    _qola_declare("${qola_PREFIX}/lib/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
+      _qola_reason)
+    list(APPEND _qola_there static)
+  endif()
+
+  foreach(_qola_component IN LISTS qola_FIND_COMPONENTS)
+    if(_qola_component IN_LIST _qola_there)
+      set(qola_${_qola_component}_FOUND TRUE)
+    else()
+      set(qola_${_qola_component}_FOUND FALSE)
+      if(qola_FIND_REQUIRED_${_qola_component})
+        _qola_join(_qola_text ${_qola_there})
+        _qola_finding(_qola_reason "${qola_PREFIX}/lib"
+          "the components ${_qola_text}" "the component ${_qola_component} as well"
+          "a bundle that has it: module libmha_fwd or libmha_bwd of the manifest, qola build --static")
+      endif()
+    endif()
+  endforeach()
+
+  set(_qola_wanted "${qola_REQUIRED_ARCHS}")
+  if(qola_CHECK_ARCHS AND NOT _qola_wanted)
+    set(_qola_wanted "${CMAKE_HIP_ARCHITECTURES}")
+  endif()
+  _qola_check_archs(_qola_reason "${qola_PREFIX}" "${_qola_wanted}" "${qola_ARCHS}")
+
+  if(_qola_reason)
+    set(qola_FOUND FALSE)
+    set(qola_NOT_FOUND_MESSAGE "${_qola_reason}")
+  endif()
+endmacro()
