@@ -41,7 +41,7 @@ from qola.errors import (
 from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
 from qola.manifest import load
 from qola.manifest_types import BuildMode
-from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
+from qola.package_names import STATIC, component_files, component_of
 from qola.plan import archive_file, from_json, library_file
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
@@ -308,7 +308,7 @@ def _install(
     archive = f"lib/{archive_file(setup.manifest.namespace)}"
     if archive not in files:
         # One of an earlier build has other kernels than the libraries beside it.
-        failed += [archive, pkgconfig_file(STATIC)]
+        failed += [archive, *component_files(STATIC)]
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
@@ -322,9 +322,10 @@ def _install(
             files.setdefault(name, libraries[0])
         else:
             failed.append(name)
-            if module.name in ATTENTION:
-                # It names a library that is not there any more.
-                failed.append(pkgconfig_file(pkgconfig_name(module.name)))
+        if module.name in ATTENTION:
+            # Those of an earlier build speak of a library that is not there any more.
+            of_module = component_files(component_of(module.name))
+            failed += [file for file in of_module if file not in files]
         records.append(
             _module_record(
                 known.get(module.name, {}),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.plan import archive_file
-
-DIRECTORY = "lib/cmake/qola"
-"""Where a bundle has the package; find_package looks there below each prefix."""
+from qola.package_names import CMAKE_DIRECTORY, STATIC, cmake_file, component_of
 
 TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS
@@ -26,13 +24,20 @@ set(qola_ROCM_VERSION {rocm})
 set(qola_LAZY {lazy})
 get_filename_component(qola_PREFIX "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
 
-set(_qola_LIBRARY_PREFIX {prefix})
-set(_qola_ARCHIVE {archive})
 include("${{CMAKE_CURRENT_LIST_DIR}}/{targets}")
 _qola_package()
 """
 
-# As CMake's own SameMinorVersion and SameMajorVersion.
+# Of each component in a file of its own, since qola build installs modules one after another
+# into one directory, and each may be for other archs.
+_COMPONENT = """\
+# Written by qola {version}: the component {component} of this bundle.
+set(_qola_{component}_FILE {file})
+set(_qola_{component}_SIZE {size})
+set(qola_{component}_ARCHS {archs})
+"""
+
+# A version alone means what CMake's SameMinorVersion and SameMajorVersion mean; a range, itself.
 _VERSION = """\
 # Written by qola {version}: which versions of qola's CMake package this one can stand in for.
 set(PACKAGE_VERSION {qola})
@@ -67,18 +72,16 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
     Args:
         record: manifest.json as data.
     """
-    namespace = record["namespace"]
     aiter = record["inputs"]["aiter"]
+    archs = " ".join(map(_quoted, record["archs"]))
     config = _CONFIG.format(
         version=record["qola"],
         qola=_quoted(record["qola"]),
-        namespace=_quoted(namespace),
-        archs=" ".join(map(_quoted, record["archs"])),
+        namespace=_quoted(record["namespace"]),
+        archs=archs,
         aiter=_quoted(aiter["version"] or aiter["id"] or ""),
         rocm=_quoted(record["inputs"]["toolchain"]["rocm_version"]),
         lazy="TRUE" if record["lazy"] else "FALSE",
-        prefix=_quoted(f"{namespace}_" if namespace else ""),
-        archive=_quoted(archive_file(namespace)),
         targets=TARGETS,
     )
     # Until 1.0, minor versions may break.
@@ -90,10 +93,24 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         wanted=".".join(f"${{PACKAGE_FIND_VERSION_{part}}}" for part in breaking),
         own=".".join(breaking.values()),
     )
+    files = {component_of(m["name"]): (m["library"], m["size"]) for m in record["modules"]}
+    if record["static"]:
+        files[STATIC] = (record["static"]["path"], record["static"]["size"])
+    components = {
+        cmake_file(component): _COMPONENT.format(
+            version=record["qola"],
+            component=component,
+            file=_quoted(posixpath.basename(path)),
+            size=size,
+            archs=archs,
+        )
+        for component, (path, size) in files.items()
+    }
     return {
-        f"{DIRECTORY}/qola-config.cmake": config,
-        f"{DIRECTORY}/qola-config-version.cmake": version,
-        f"{DIRECTORY}/{TARGETS}": _TARGETS_FILE.read_text(encoding="utf-8"),
+        f"{CMAKE_DIRECTORY}/qola-config.cmake": config,
+        f"{CMAKE_DIRECTORY}/qola-config-version.cmake": version,
+        f"{CMAKE_DIRECTORY}/{TARGETS}": _TARGETS_FILE.read_text(encoding="utf-8"),
+        **components,
     }
 
 

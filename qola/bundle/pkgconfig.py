@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from qola.pkgconfig_names import STATIC, pkgconfig_file, pkgconfig_name
+from qola.package_names import STATIC, component_of, pkgconfig_file
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.
@@ -36,7 +36,7 @@ def texts(record: Mapping[str, Any]) -> dict[str, str]:
         record: manifest.json as data.
     """
     libs = {
-        pkgconfig_name(module["name"]): (
+        component_of(module["name"]): (
             _DESCRIPTIONS[module["name"]],
             f"-l:{posixpath.basename(module['library'])} -lamdhip64",
         )
@@ -50,13 +50,13 @@ def texts(record: Mapping[str, Any]) -> dict[str, str]:
             f"-l:{posixpath.basename(record['static']['path'])} {system}",
         )
     return {
-        pkgconfig_file(name): _TEXT.format(
+        pkgconfig_file(component): _TEXT.format(
             qola=record["qola"],
             namespace=record["namespace"],
             archs=" ".join(record["archs"]),
-            name=name,
+            name=posixpath.basename(pkgconfig_file(component)).removesuffix(".pc"),
             description=description,
             libs=f"-L${{libdir}} {options}",
         )
-        for name, (description, options) in libs.items()
+        for component, (description, options) in libs.items()
     }

@@ -80,25 +80,28 @@ function(_qola_check_archs reason place wanted had)
 endfunction()
 
 # _qola_package()
-# What qola-config.cmake does once it has said what the bundle is: qola_PREFIX, qola_ARCHS, and in
-# _qola_LIBRARY_PREFIX and _qola_ARCHIVE what its files are called. Targets are those of the files that
-# are there: qola build installs modules one after another into one directory.
+# What qola-config.cmake does once it has said what the bundle is. A component is there if its file
+# beside this one says so, and its library is. Targets are declared when nothing is wrong.
 # A macro, since find_package reads variables of the scope it is called in.
 macro(_qola_package)
   set(_qola_reason)
   set(_qola_there)
-  foreach(_qola_component IN ITEMS mha_fwd mha_bwd)
-    set(_qola_file "${qola_PREFIX}/lib/${_qola_LIBRARY_PREFIX}lib${_qola_component}.so")
-    if(EXISTS "${_qola_file}")
-      _qola_declare("${_qola_file}" FALSE "${qola_PREFIX}/include" ${_qola_component} _qola_reason)
+  foreach(_qola_component IN ITEMS mha_fwd mha_bwd static)
+    # Not those of another bundle.
+    set(_qola_${_qola_component}_FILE)
+    set(qola_${_qola_component}_ARCHS)
+    include("${qola_PREFIX}/lib/cmake/qola/qola-${_qola_component}.cmake" OPTIONAL)
+    set(_qola_file "${qola_PREFIX}/lib/${_qola_${_qola_component}_FILE}")
+    if(_qola_${_qola_component}_FILE AND EXISTS "${_qola_file}")
       list(APPEND _qola_there ${_qola_component})
+      file(SIZE "${_qola_file}" _qola_size)
+      if(NOT _qola_size EQUAL _qola_${_qola_component}_SIZE)
+        _qola_finding(_qola_reason "${_qola_file}" "${_qola_size} bytes"
+          "${_qola_${_qola_component}_SIZE} bytes, as the bundle was made with"
+          "the file is of another build, or cut off: install the bundle anew")
+      endif()
     endif()
   endforeach()
-  if(EXISTS "${qola_PREFIX}/lib/${_qola_ARCHIVE}")
-    _qola_declare("${qola_PREFIX}/lib/${_qola_ARCHIVE}" TRUE "${qola_PREFIX}/include" static
-      _qola_reason)
-    list(APPEND _qola_there static)
-  endif()
 
   foreach(_qola_component IN LISTS qola_FIND_COMPONENTS)
     if(_qola_component IN_LIST _qola_there)
@@ -114,11 +117,32 @@ macro(_qola_package)
     endif()
   endforeach()
 
+  set(_qola_components ${qola_FIND_COMPONENTS})
+  if(NOT _qola_components)
+    set(_qola_components ${_qola_there})
+  endif()
   set(_qola_wanted "${qola_REQUIRED_ARCHS}")
   if(qola_CHECK_ARCHS AND NOT _qola_wanted)
     set(_qola_wanted "${CMAKE_HIP_ARCHITECTURES}")
   endif()
-  _qola_check_archs(_qola_reason "${qola_PREFIX}" "${_qola_wanted}" "${qola_ARCHS}")
+  foreach(_qola_component IN LISTS _qola_components)
+    if(_qola_component IN_LIST _qola_there)
+      _qola_check_archs(_qola_reason "${qola_PREFIX}/lib/${_qola_${_qola_component}_FILE}"
+        "${_qola_wanted}" "${qola_${_qola_component}_ARCHS}")
+    endif()
+  endforeach()
+
+  # Declared only now: who finds a target uses it.
+  if(NOT _qola_reason)
+    foreach(_qola_component IN LISTS _qola_there)
+      set(_qola_static FALSE)
+      if(_qola_component STREQUAL "static")
+        set(_qola_static TRUE)
+      endif()
+      _qola_declare("${qola_PREFIX}/lib/${_qola_${_qola_component}_FILE}" ${_qola_static}
+        "${qola_PREFIX}/include" ${_qola_component} _qola_reason)
+    endforeach()
+  endif()
 
   if(_qola_reason)
     set(qola_FOUND FALSE)

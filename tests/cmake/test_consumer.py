@@ -231,6 +231,56 @@ def test_archs(tmp_path: Path, options: list[str], missing: str) -> None:
         assert f"found: libraries for gfx950, and none for {missing}" in said
 
 
+def test_each_library_has_its_archs(tmp_path: Path) -> None:
+    """Prevents: archs of the bundle that was installed last, where modules came one by one."""
+    prefix = tmp_path / "prefix"
+    shutil.copytree(BUNDLE, prefix)
+    package = prefix / "lib/cmake/qola"
+    for name in ("qola-config.cmake", "qola-mha_bwd.cmake"):
+        file = package / name
+        text = file.read_text(encoding="utf-8").replace('"gfx942" "gfx950"', '"gfx950"')
+        file.chmod(0o644)
+        file.write_text(text, encoding="utf-8")
+    want = "-Dqola_REQUIRED_ARCHS=gfx942"
+    of = "CONFIG REQUIRED COMPONENTS"
+    succeeds(finder(tmp_path / "one", prefix, f"{of} mha_fwd").configure(want))
+    said = fails(finder(tmp_path / "two", prefix, f"{of} mha_fwd mha_bwd").configure(want))
+    assert f"place: {prefix}/lib/ci_libmha_bwd.so found: libraries for gfx950" in said
+
+
+def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
+    """Prevents: an archive of another build, or half of one, linked."""
+    prefix = tmp_path / "prefix"
+    shutil.copytree(BUNDLE, prefix)
+    archive = prefix / "lib/libqola_ci.a"
+    size = archive.stat().st_size
+    archive.chmod(0o644)
+    with archive.open("r+b") as file:
+        file.truncate(size // 2)
+    said = fails(finder(tmp_path / "cut", prefix, "CONFIG REQUIRED").configure())
+    assert f"{archive} found: {size // 2} bytes expected: {size} bytes" in said
+
+
+NOT_FOUND = """cmake_minimum_required(VERSION 3.21)
+project(optional LANGUAGES NONE)
+set(qola_REQUIRED_ARCHS gfx90a)
+find_package(qola CONFIG)
+if(qola_FOUND OR TARGET qola::mha_fwd)
+  message(FATAL_ERROR "found all the same")
+endif()
+set(qola_REQUIRED_ARCHS gfx950)
+find_package(qola CONFIG REQUIRED)
+get_target_property(there qola::mha_fwd IMPORTED_LOCATION)
+"""
+
+
+def test_what_is_not_found_is_not_there(tmp_path: Path) -> None:
+    """Prevents: targets of a package that is not found, which a project then uses."""
+    (tmp_path / "CMakeLists.txt").write_text(NOT_FOUND)
+    options = (f"-DCMAKE_PREFIX_PATH={BUNDLE}",)
+    succeeds(Project(tmp_path, tmp_path / "build", options).configure())
+
+
 LINKED = """\
 cmake_minimum_required(VERSION 3.21)
 project(linked LANGUAGES CXX)

@@ -247,17 +247,21 @@ def test_manifest_json_tells_libraries_apart() -> None:
     assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
 
 
-def test_a_cmake_package_of_any_namespace() -> None:
+def test_a_cmake_package_names_its_files() -> None:
     """Prevents: a package that looks for libraries under names that they do not have."""
     own = {**record(), "lazy": True}
     config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
-    assert 'set(_qola_LIBRARY_PREFIX "ns_")' in config
-    assert 'set(_qola_ARCHIVE "libqola_ns.a")' in config
     assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
     assert "set(qola_LAZY TRUE)" in config
-    config = cmake.package({**own, "namespace": ""})["lib/cmake/qola/qola-config.cmake"]
-    assert 'set(_qola_LIBRARY_PREFIX "")' in config
-    assert 'set(_qola_ARCHIVE "libqola.a")' in config
+    archive = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64}
+    files = cmake.package({**own, "static": archive})
+    forward = files["lib/cmake/qola/qola-mha_fwd.cmake"]
+    assert 'set(_qola_mha_fwd_FILE "ns_libmha_fwd.so")' in forward
+    assert 'set(qola_mha_fwd_ARCHS "gfx942" "gfx950")' in forward
+    static = files["lib/cmake/qola/qola-static.cmake"]
+    assert 'set(_qola_static_FILE "libqola_ns.a")\nset(_qola_static_SIZE 7)\n' in static
+    assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(own)
+    assert "lib/cmake/qola/qola-mha_bwd.cmake" not in files
     # What a checkout may be called; CMake would read it as a list, a variable, an escape.
     aiter = {"version": None, "id": 'a;b$c"d\\e'}
     odd = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
