@@ -157,6 +157,7 @@ endforeach()
 
 def finder(tmp_path: Path, prefix: Path, arguments: str) -> Project:
     """A project that finds a bundle's package and says what it is told."""
+    tmp_path.mkdir(exist_ok=True)
     (tmp_path / "CMakeLists.txt").write_text(FIND.format(arguments=arguments), encoding="utf-8")
     return Project(tmp_path, tmp_path / "build", (f"-DCMAKE_PREFIX_PATH={prefix}",))
 
