@@ -56,12 +56,12 @@ def test_the_documentation_has_every_name() -> None:
     text = (ROOT / "qola/cmake/qola.cmake").read_text(encoding="utf-8")
     page = (ROOT / "docs/cmake.md").read_text(encoding="utf-8")
     names = re.findall(r"\b(?:QOLA|AITER|NVTE|AOTRITON)_[A-Z_]+\b(?!_)", text)
-    options = {name for name in names if not name.endswith("_")}
-    assert len(options) >= 11
-    assert {name for name in options if f"`{name}`" not in page} == set()
     (arguments,) = re.findall(r"^# qola_bundle\(([^)]*)\)", text, re.MULTILINE)
     keywords = re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", arguments)
     assert len(keywords) == 10
+    options = {name for name in names if not name.endswith("_")} - set(keywords)
+    assert len(options) >= 11
+    assert {name for name in options if f"`{name}`" not in page} == set()
     assert {word for word in keywords if f"`{word}" not in page} == set()
     page = (ROOT / "docs/transformer-engine.md").read_text(encoding="utf-8")
     (diff,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
@@ -245,7 +245,7 @@ def test_an_error_of_qola_ends_the_configuration(
     output = project.build / "out"
     command = f"-m qola build --manifest {manifest} --output-dir {output} --arch gfx950 --lazy"
     assert command in said
-    assert "[build] architectures found gfx1" in said, "qola's own words are lost"
+    assert '[build].architectures found "gfx1"' in said, "qola's own words are lost"
     assert (
         f"the libraries could not be built place: {manifest} found: qola build ended with 2" in said
     )
