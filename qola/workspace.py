@@ -93,7 +93,8 @@ class Workspace:
             'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
             self.aiter.to_starlark(),
             starlark.call("qola.manifest", manifest),
-            f"use_repo(qola, {starlark.string(f'qola_{self.name}')})",
+            # Which ROCm compiles is part of a prebuilt bundle's key.
+            f"use_repo(qola, {starlark.string(f'qola_{self.name}')}, {starlark.string(ROCM)})",
         ]
         calls = [
             _HEADER,
@@ -174,6 +175,9 @@ BUNDLE_FILE = "bundle/BUILD.bazel"
 """Written once it is known which libraries there are."""
 
 BUNDLE = "//bundle:bundle"
+
+ROCM = "qola_rocm"
+"""The repository with rocm.json."""
 
 PACK_FILE = "pack/BUILD.bazel"
 """Written once it is known which kernels there are."""
