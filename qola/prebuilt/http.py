@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -22,7 +23,6 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NOT_THERE = frozenset({404, 410})
 _MAX_REDIRECTS = 5
 _CHUNK = 1 << 18
-_LOOPBACK = ("localhost", "::1")
 
 T = TypeVar("T")
 
@@ -83,9 +83,11 @@ def is_direct(host: str, no_proxy: str) -> bool:
         host: name or address.
         no_proxy: names of hosts and domains with commas between, or ``*``, as curl reads them.
     """
-    if host in _LOOPBACK or host.startswith("127."):
-        return True
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return True
     names = [name.strip().lstrip(".").lower() for name in no_proxy.split(",") if name.strip()]
+    names.append("localhost")
     return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
 
 
@@ -229,7 +231,8 @@ class HttpClient:
             except _AnotherTryError as again:
                 reason, response = str(again), again.response
             except HTTPError as error:
-                reason = str(error)
+                # Of a broken connection, the rest repeats it as Python writes it.
+                reason = str(error.args[0] if error.args else error)
             try:
                 # Told no error: it would sort out those it takes for the caller's own.
                 retry = retry.increment("GET", url, response=response)
@@ -261,7 +264,7 @@ class HttpClient:
         body: BinaryIO | bytes | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         settings = self._settings
-        timeout = urllib3.Timeout(settings.connect_timeout, settings.read_timeout)
+        timeout = urllib3.Timeout(connect=settings.connect_timeout, read=settings.read_timeout)
         place = url
         for _ in range(_MAX_REDIRECTS + 1):
             response = self._pool(place).request(
