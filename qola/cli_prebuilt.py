@@ -150,6 +150,8 @@ def _publish(args: argparse.Namespace, around: Around) -> int:
         args.parser.error("the following arguments are required: --to")
     client = fetch.client_of(PrebuiltOptions(), environ, progress)
     target = parse_source(args.to, around.directory, client, "--to")
+    # A server that does not answer is known before anything is built.
+    publish.published(key, target, overwrite=args.overwrite)
     options = BuildOptions(args.keep_going, args.jobs, args.verbose, tuple(args.bazel_arg))
     request = request_of_build(args, around)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:

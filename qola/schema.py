@@ -404,7 +404,6 @@ PREBUILT = Table(
             Kind.TEXT_LIST,
             "URLs, or directories relative to the manifest; asked in this order",
             "`$QOLA_PREBUILT_URL`",
-            may_be_empty=True,
             example='["https://example.com/prebuilt"]',
         ),
         Field(

@@ -191,8 +191,13 @@ class HttpClient:
             if resumed:
                 self._note(f"{url}: goes on at {offset} bytes")
             part.describe(response.headers)
-            with part.open(append=resumed) as file:
-                self._copy(url, response, file, offset, total, limit)
+            try:
+                with part.open(append=resumed) as file:
+                    self._copy(url, response, file, offset, total, limit)
+            except PrebuiltError:
+                # Nothing to go on from.
+                part.discard()
+                raise
         return True
 
     def _copy(

@@ -11,6 +11,7 @@ from pathlib import Path
 from qola.aiter_source import AiterSource
 from qola.checkout import GitSource, Source, WheelSource
 from qola.digest import sha256_of, sha256_of_text
+from qola.errors import Finding, ToolchainError
 from qola.patch_pins import PatchPin, patch_files, pin_patches
 
 _FILES = ("BUILD.bazel", "LICENSE", "MODULE.bazel")
@@ -106,10 +107,23 @@ def rocm_identity(
 
 
 def detected_rocm(file: Path, root: Path) -> dict[str, str]:
-    """Return which ROCm a rocm.json means (rules/rocm/rocm_repository.bzl writes it)."""
+    """Return which ROCm a rocm.json means (rules/rocm/rocm_repository.bzl writes it).
+
+    Raises:
+        ToolchainError: there is none where this machine's own is to be used.
+    """
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["origin"] == "pinned":
         return pinned_rocm(root)
+    if not found["identity"]:
+        raise ToolchainError(
+            Finding(
+                ROCM_VARIABLE,
+                "no ROCm where it is looked for",
+                "a ROCm installation: which one is part of a prebuilt bundle's key",
+                f"unset {ROCM_VARIABLE}, or {ROCM_VARIABLE}=/opt/rocm",
+            )
+        )
     keys = ("origin", "rocm_version", "hip_version", "clang_version", "identity")
     return {key: found[key] for key in keys}
 

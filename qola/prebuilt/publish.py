@@ -111,8 +111,8 @@ def publish(
     """
     record = record_of(key, packed)
     name = record_name(key.text)
+    there = published(key, target, overwrite=overwrite)
     try:
-        there = _there(key, target, overwrite)
         if there and there.archive.tar_sha256 != packed.tar_sha256:
             raise _other_bundle(target.place(name), there, packed)
         if there and _is_signed(target, name, secret_key):
@@ -127,30 +127,44 @@ def publish(
         # Last: whoever finds it finds the others.
         target.write(name, data)
     except (UnreachableError, OSError) as error:
-        raise QolaError(
-            Finding(
-                str(target),
-                str(error),
-                "a directory, or an HTTP server that takes PUT",
-                "QOLA_PREBUILT_TOKEN is sent as a bearer token (docs/prebuilt.md)",
-            ),
-            "the bundle is not published",
-        ) from None
+        raise _not_published(target, error) from None
     return Published(record, written=True)
 
 
-def _there(key: Key, target: Source, overwrite: bool) -> Record | None:
-    """Returns the record that the target has of a key; None where it does not count."""
+def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
+    """Return the record that a target has of a key; None where there is none that counts.
+
+    Args:
+        key: the bundle's key.
+        target: where it is to be put.
+        overwrite: whether what is there does not count.
+
+    Raises:
+        PrebuiltError: what is there is of another bundle.
+        QolaError: the target does not answer.
+    """
     name = record_name(key.text)
     try:
         data = target.read(name, MAX_SIZE)
-    except UnreachableError:
+    except UnreachableError as error:
         if target.is_local:
             return None  # The directory is made by the first file.
-        raise
+        raise _not_published(target, error) from None
     if data is None or overwrite:
         return None
     return parse(data, key, target.place(name))
+
+
+def _not_published(target: Source, error: Exception) -> QolaError:
+    return QolaError(
+        Finding(
+            str(target),
+            str(error),
+            "a directory, or an HTTP server that takes PUT",
+            "QOLA_PREBUILT_TOKEN is sent as a bearer token (docs/prebuilt.md)",
+        ),
+        "the bundle is not published",
+    )
 
 
 def _is_signed(target: Source, name: str, secret_key: minisign.SecretKey | None) -> bool:

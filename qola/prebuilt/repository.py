@@ -12,6 +12,7 @@ from pathlib import Path
 from qola import __version__, starlark, workspace
 from qola.archs import resolve, split
 from qola.attention import ATTENTION
+from qola.build_setup import Forms
 from qola.choices import cache_directory
 from qola.errors import Finding, NoPrebuiltError, PrebuiltError
 from qola.install import RECORD
@@ -91,7 +92,7 @@ def _key(args: argparse.Namespace, manifest: Manifest, aiter: Mapping[str, str])
         aiter=aiter,
         patches=pin_patches(patch_files(args.patches_dir)) if args.patches_dir else (),
         rocm=identity.detected_rocm(args.rocm, root),
-        forms={"lazy": False},
+        forms=vars(Forms()),
         settings=(),
     )
 

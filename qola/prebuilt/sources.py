@@ -8,7 +8,7 @@ import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from qola.errors import Finding, PrebuiltError, QolaError
 from qola.prebuilt.http import HttpClient, UnreachableError
@@ -56,14 +56,18 @@ class DirectorySource:
     def read(self, name: str, limit: int) -> bytes | None:
         """Return a small file, None where there is none."""
         path = self._found(name, limit)
-        return path.read_bytes() if path else None
+        if path is None:
+            return None
+        with _readable(path) as file:
+            return file.read()
 
     def download(self, name: str, path: Path, limit: int) -> bool:
         """Copy a file to a path; returns whether there is one."""
         found = self._found(name, limit)
         if found is None:
             return False
-        shutil.copyfile(found, path)
+        with _readable(found) as content, path.open("wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
         return True
 
     def write(self, name: str, source: Path | bytes) -> None:
@@ -100,6 +104,14 @@ class DirectorySource:
                 )
             )
         return path
+
+
+def _readable(path: Path) -> BinaryIO:
+    """Opens a file of a directory, which others may have made their own."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UnreachableError(f"{path.name}: {error.strerror}") from None
 
 
 class HttpSource:

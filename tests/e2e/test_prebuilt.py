@@ -162,10 +162,11 @@ def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
         assert hashlib.sha256(content).hexdigest() == digests["SHA256"], file["fileName"]
 
 
-@pytest.fixture
-def consumer(server: Server, tmp_path: Path) -> Iterator[Bazel]:
+@pytest.fixture(scope="module")
+def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer's program with left's library, which is published, and right's, which is not."""
-    with bazel(HERE / "consumer", QOLA, tmp_path, user_disk_cache()) as instance:
+    directory = tmp_path_factory.mktemp("consumer")
+    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
         module = instance.workspace / "MODULE.bazel"
         tags = [PREBUILT.format(key=key, side=s, url=server.url) for s in ("left", "right")]
@@ -176,7 +177,7 @@ def consumer(server: Server, tmp_path: Path) -> Iterator[Bazel]:
         assert '":{}_libmha_fwd"' in text
         text = text.replace('":{}_libmha_fwd"', label)
         build.write_text(text, encoding="utf-8")
-        cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        cache = {"XDG_CACHE_HOME": str(directory / "cache")}
         yield Bazel(instance.workspace, instance.output_base, instance.disk_cache, cache)
 
 
@@ -199,10 +200,13 @@ def test_in_bazel(server: Server, consumer: Bazel) -> None:
 def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
     """Prevents: a bundle that somebody changed, in a program; a build in its stead, in silence."""
     right = server.archive.read_bytes()
+    shutil.rmtree(consumer.environment["XDG_CACHE_HOME"])
     wrong = bytes([*right[:-1], right[-1] ^ 1])
     server.archive.write_bytes(wrong)
     try:
-        failed = consumer.run("build", "--nobuild", "//:left", check=False)
+        # Which has it looked for once more.
+        again = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:left")
+        failed = consumer.run("build", *again, check=False)
         assert failed.returncode != 0
         assert "PrebuiltError" in failed.stderr
         for data in (right, wrong):

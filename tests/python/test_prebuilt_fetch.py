@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.build_setup import BuildRequest, choose_all
+from qola.build_setup import BuildRequest, Forms, choose_all
 from qola.cli import main
 from qola.errors import PrebuiltError, QolaError
 from qola.manifest import load
@@ -115,7 +115,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "HOME": str(tmp_path)}
     request = BuildRequest(manifest_path=tmp_path / "left.toml", archs=(), groups=())
     chosen = choose_all(request, environ, print)
-    key = fetch.key_of(chosen, request, {"lazy": False}, (), environ, print)
+    key = fetch.key_of(chosen, request, Forms(), (), environ, print)
     signature.write_pair(tmp_path / "k", "")
     with ExitStack() as stack:
         someone = User(tmp_path, tmp_path / "published", key, stack, environ)
@@ -159,6 +159,17 @@ def test_from_a_directory(user: User, capsys: pytest.CaptureFixture[str]) -> Non
         "lib",
         "manifest.json",
     ]
+
+
+def test_an_archive_of_an_earlier_build(user: User) -> None:
+    """Prevents: an archive with other kernels than the libraries beside it; --static passed over."""
+    earlier = user.output / "lib/libqola_left.a"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("of an earlier build")
+    assert user.fetch("--prebuilt", "published", "--static") == 9
+    assert earlier.exists()
+    assert user.fetch("--prebuilt", "published") == 0
+    assert not earlier.exists()
 
 
 def test_from_a_server_and_then_from_the_cache(
@@ -377,6 +388,19 @@ def test_published_to_a_server(user: User) -> None:
         publish(user.key, archive, packed, target, secret, overwrite=True)
 
 
+def test_a_server_that_does_not_answer_is_told_before_the_build(
+    user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: hours of building for a server that is down, or has another bundle."""
+    user.environ["QOLA_BAZEL"] = "no-such-bazel"
+    words = ("publish", "-m", "left.toml", "--to")
+    assert user.run(*words, "http://127.0.0.1:9") == 1
+    assert "is not published" in capsys.readouterr().err
+    (user.published / user.record()[1:]).write_bytes(b"{}")
+    assert user.run(*words, "published") == 10
+    assert user.run(*words, "published", "--overwrite") == 5, "it did not get as far as Bazel"
+
+
 def test_build_takes_it_first(user: User, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: hours of compiling for a bundle that is there; a Bazel that is needed for it."""
     assert user.run("build", "-m", "left.toml", "-o", "out", "--prebuilt", "published") == 0
@@ -532,6 +556,8 @@ def test_transformer_engine_s_layout_is_not_trusted(
     assert "it is not signed" in capsys.readouterr().err
     assert user.fetch("--aiter-commit", COMMIT, "--lazy") == 9
     assert "no lazy libraries" in capsys.readouterr().err
+    assert user.fetch("--aiter-commit", COMMIT, "--static") == 9
+    assert "no archives" in capsys.readouterr().err
     # The pinned wheel has no commit.
     assert user.fetch() == 9
     assert "no full commit" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import pytest
 
 from qola.aiter_source import AiterSource
 from qola.checkout import GitSource, LocalSource, WheelSource
+from qola.errors import ToolchainError
 from qola.manifest import Manifest, loads
 from qola.patch_pins import PatchPin
 from qola.prebuilt import identity
@@ -204,5 +205,8 @@ def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
     other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
     assert (other["identity"], other["origin"]) == ("9" * 64, "local")
     assert identity.rocm_identity(root, {}, undone[:1], ask) == other
+    (tmp_path / "rocm.json").write_text(json.dumps({**local, "identity": ""}))
+    with pytest.raises(ToolchainError, match="no ROCm"):
+        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
     (root / "third_party/rocm/packages.lock").write_text("2")
     assert identity.rocm_identity(root, {}, (), ask) != pinned
