@@ -162,6 +162,16 @@ def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
         assert hashlib.sha256(content).hexdigest() == digests["SHA256"], file["fileName"]
 
 
+def test_the_rocm_of_this_machine(server: Server) -> None:
+    """Prevents: libraries of another compiler under the pinned one's key; a key without a ROCm."""
+    words = ("fetch", "-m", "left.toml", "--print-key")
+    builder = server.keys.parent
+    assert qola(builder, *words).stdout == f"{server.key}\n"
+    asked = qola(builder, *words, QOLA_ROCM="/no/such/rocm")
+    assert asked.returncode == 5, asked.stderr
+    assert "no ROCm where it is looked for" in asked.stderr
+
+
 @pytest.fixture(scope="module")
 def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer's program with left's library, which is published, and right's, which is not."""
@@ -197,6 +207,17 @@ def test_in_bazel(server: Server, consumer: Bazel) -> None:
     assert [line.split(": ")[1] for line in answers] == ["-3"] * 4
 
 
+def test_an_unknown_manifest(consumer: Bazel) -> None:
+    """Prevents: a misspelt name that Bazel explains by a repository nobody has heard of."""
+    module = consumer.workspace / "MODULE.bazel"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace('manifest = "right"', 'manifest = "wrong"'), encoding="utf-8")
+    failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
+    module.write_text(text, encoding="utf-8")
+    assert "prebuilt libraries of an unknown manifest" in failed.stderr
+    assert "one of left, right" in failed.stderr
+
+
 def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
     """Prevents: a bundle that somebody changed, in a program; a build in its stead, in silence."""
     right = server.archive.read_bytes()
@@ -214,5 +235,7 @@ def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
         # Whoever wants to build all the same says so.
         chosen = ("--repo_env=QOLA_PREBUILT=no", "@qola_prebuilt_left//:all")
         assert "//:bundle_tar" in consumer.run("query", *chosen).stdout
+        unknown = ("--repo_env=QOLA_PREBUILT=maybe", "@qola_prebuilt_left//:all")
+        assert "yes, offline " in consumer.run("query", *unknown, check=False).stderr
     finally:
         server.archive.write_bytes(right)

@@ -162,7 +162,7 @@ def test_from_a_directory(user: User, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_an_archive_of_an_earlier_build(user: User) -> None:
-    """Prevents: an archive with other kernels than the libraries beside it; --static passed over."""
+    """Prevents: an archive of other kernels than the libraries have; --static passed over."""
     earlier = user.output / "lib/libqola_left.a"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("of an earlier build")
