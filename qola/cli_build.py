@@ -159,15 +159,13 @@ def prebuilt_options(
     args: argparse.Namespace, around: Around, *, enabled: bool = True
 ) -> PrebuiltOptions:
     """Return what the options that `add_prebuilt_options` adds say."""
-    urls = [url if "://" in url else str(around.directory / url) for url in args.prebuilt]
-    key = args.public_key
-    in_file = key and (around.directory / key).is_file()
     return PrebuiltOptions(
-        urls=tuple(urls),
+        urls=tuple(args.prebuilt),
         enabled=enabled,
         offline=args.offline,
-        public_key=str(around.directory / key) if in_file else key,
+        public_key=args.public_key,
         redirects=tuple(args.allow_redirect),
+        directory=around.directory,
     )
 
 

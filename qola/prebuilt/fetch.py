@@ -63,7 +63,7 @@ def first_prebuilt(
     """
     file = Path(request.manifest_path)
     manifest = load(file, display=file.as_posix())
-    if not choose_sources(options, manifest, environ, Path.cwd(), file.absolute().parent):
+    if not choose_sources(options, manifest, environ, file.absolute().parent):
         return None, None
     chosen = choose_all(request, environ, progress)
     if python := python_modules(chosen):
@@ -211,11 +211,11 @@ def fetch(
         PrebuiltError: a source has one that must not be used.
     """
     cache = cache_directory(environ) / "prebuilt" / key.digest
-    named = choose_sources(options, chosen.manifest, environ, Path.cwd(), chosen.file.parent)
+    named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
     client = client_of(options, environ, progress)
     sources = [parse_source(s.text, s.folder, client, s.place) for s in named]
     text = options.public_key or chosen.manifest.prebuilt.public_key
-    public_key = signature.read_public_key(text, Path.cwd()) if text else None
+    public_key = signature.read_public_key(text, options.directory) if text else None
     wanted = _wanted(chosen, key, forms)
     with store.locked(cache, progress):
         found = store.find(key, sources, cache, public_key, offline=options.offline, note=progress)

@@ -25,6 +25,7 @@ class PrebuiltOptions:
         public_key: who has to have signed them: a key of minisign or a file with one; "" for what
             the manifest says.
         redirects: hosts that redirects may lead to.
+        directory: what directories and files of command line and environment are relative to.
     """
 
     urls: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class PrebuiltOptions:
     offline: bool = False
     public_key: str = ""
     redirects: tuple[str, ...] = ()
+    directory: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,6 @@ def choose_sources(
     options: PrebuiltOptions,
     manifest: Manifest,
     environ: Mapping[str, str],
-    directory: Path,
     folder: Path,
 ) -> tuple[NamedSource, ...]:
     """Return the sources to ask, in order: those of the first that names any.
@@ -64,11 +65,11 @@ def choose_sources(
         options: what the command line says.
         manifest: the manifest.
         environ: the environment: QOLA_PREBUILT_URL, NVTE_AITER_PREBUILT_BASE_URL.
-        directory: what directories of command line and environment are relative to.
         folder: what directories of the manifest are relative to.
     """
     if not options.enabled:
         return ()
+    directory = options.directory
     if options.urls:
         return tuple(NamedSource(text, directory, "--prebuilt") for text in options.urls)
     if manifest.prebuilt.urls:

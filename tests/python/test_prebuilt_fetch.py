@@ -475,11 +475,11 @@ def test_who_names_the_sources(tmp_path: Path) -> None:
     (tmp_path / "n.toml").write_text(MANIFEST)
     with_table, without = load(tmp_path / "m.toml"), load(tmp_path / "n.toml")
     environ = {"QOLA_PREBUILT_URL": "http://a  'b c'", "NVTE_AITER_PREBUILT_BASE_URL": "http://t"}
-    here, folder = Path("/here"), Path("/folder")
+    folder = Path("/folder")
 
     def names(options: PrebuiltOptions, **changed: str) -> list[str]:
         manifest = without if "QOLA_PREBUILT_URL" in changed else with_table
-        found = choose_sources(options, manifest, {**environ, **changed}, here, folder)
+        found = choose_sources(options, manifest, {**environ, **changed}, folder)
         return [source.text for source in found]
 
     assert names(PrebuiltOptions(urls=("http://o",))) == ["http://o"]
