@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from qola.repository import pinned_id
 LAYOUT = "transformer-engine"
 
 NOT_COVERED = (
-    "archs, patches, receipts and all else of the manifest, compiler flags, the compiler and its "
-    "version, the version of qola"
+    "archs, patches, edits of the tree, receipts and all else of the manifest, compiler flags, the "
+    "compiler and its version, the version of qola"
 )
 """What two bundles with the same key of TransformerEngine's may differ in."""
 
@@ -27,11 +28,25 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def commit_of(source: AiterSource) -> str:
-    """Return AITER's commit in full, "" where none is known."""
+    """Return AITER's commit in full, "" where none is known.
+
+    Of a checkout it is what git says of it, which is what TransformerEngine asks too.
+    """
     if isinstance(source.source, GitSource):
         return source.source.commit
-    known = pinned_id(source.root) if source.root else ""
+    known = pinned_id(source.root) or _head(source.root) if source.root else ""
     return known if _COMMIT.fullmatch(known) else ""
+
+
+def _head(root: Path) -> str:
+    """Returns the commit that a directory is a checkout of, "" where it is none."""
+    if not (root / ".git").exists():
+        # The repository that it lies in may be somebody else's.
+        return ""
+    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "git", "-C", str(root)]
+    command += ["rev-parse", "--verify", "HEAD"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout.strip() if run.returncode == 0 else ""
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -530,12 +531,29 @@ def test_transformer_engine_s_layout(
     assert user.fetch("--aiter-commit", COMMIT) == 0
     said = capsys.readouterr().err
     assert "warning" in said
-    assert "does not cover archs, patches, receipts" in said
+    assert "does not cover archs, patches, edits" in said
     # qola's own key goes first.
     assert server.paths()[0].endswith(".manifest.json")
     assert all((user.output / file).is_file() for file in files)
     record = json.loads((user.output / "manifest.json").read_text())
     assert record["prebuilt"]["layout"] == "transformer-engine"
+
+
+def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
+    """Prevents: TransformerEngine's own tree of AITER, a submodule, without its prebuilts."""
+    tree = user.directory / "aiter"
+    (tree / "aiter/jit").mkdir(parents=True)
+    (tree / "aiter/jit/optCompilerConfig.json").write_text("{}")
+    words = ("--aiter-root", str(tree))
+    git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    te_server(user, f"rocm-7_aiter-{head.stdout.strip()}", "lib/left_libmha_fwd.so")
+    assert user.fetch(*words) == 0
+    # A directory of somebody else's repository is no checkout of AITER.
+    (tree / ".git").rename(user.directory / ".git")
+    assert user.fetch(*words) == 9
 
 
 def test_transformer_engine_s_layout_is_not_trusted(
