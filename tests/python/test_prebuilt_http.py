@@ -172,9 +172,10 @@ def test_a_silent_server(server: Files) -> None:
 
 def test_a_slow_server(server: Files, tmp_path: Path) -> None:
     """Prevents: a slow download that is given up, or of which nobody hears for minutes."""
-    server.faults["/file"] = Fault(pause=0.02, times=1)
+    # Longer than the timeout as a whole, and far from it between two bytes.
+    server.faults["/file"] = Fault(pause=0.04, times=1)
     client = Client()
-    slow = client.make(read_timeout=0.5, progress_interval=0.2)
+    slow = client.make(read_timeout=1.5, progress_interval=0.2)
     assert slow.download(f"{server.url}/file", tmp_path / "x", LIMIT)
     assert (tmp_path / "x").read_bytes() == CONTENT
     assert len(server.requests) == 1
