@@ -165,12 +165,15 @@ def test_from_a_directory(user: User, capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_archive_of_an_earlier_build(user: User) -> None:
     """Prevents: an archive of other kernels than the libraries have; --static passed over."""
     earlier = user.output / "lib/libqola_left.a"
-    earlier.parent.mkdir(parents=True)
-    earlier.write_text("of an earlier build")
+    of_cmake = user.output / "lib/cmake/qola/qola-static.cmake"
+    of_cmake.parent.mkdir(parents=True)
+    for file in (earlier, of_cmake):
+        file.write_text("of an earlier build")
     assert user.fetch("--prebuilt", "published", "--static") == 9
     assert earlier.exists()
     assert user.fetch("--prebuilt", "published") == 0
     assert not earlier.exists()
+    assert not of_cmake.exists(), "CMake offers an archive that is not there"
 
 
 def test_from_a_server_and_then_from_the_cache(
