@@ -18,6 +18,7 @@ from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, FailedAction, Target
 from qola.bazel_run import BuildOptions, build
 from qola.build_setup import (
     BuildRequest,
+    Forms,
     Progress,
     Setup,
     aiter_request,
@@ -28,7 +29,6 @@ from qola.build_setup import (
 from qola.choices import DEFAULT_REMOTE, check_static, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
 from qola.digest import write_if_changed
-from qola.emit import lazy_place
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -38,11 +38,13 @@ from qola.errors import (
     QolaError,
     ToolchainError,
 )
-from qola.install import RECORD, BuildResult, ModuleRecord, install, summarize
+from qola.install import RECORD, BuildResult, ModuleRecord, install, outdated, summarize
 from qola.manifest import load
 from qola.manifest_types import BuildMode
 from qola.package_names import STATIC, component_files, component_of
 from qola.plan import archive_file, from_json, library_file
+from qola.prebuilt.fetch import first_prebuilt
+from qola.prebuilt.options import PrebuiltOptions
 from qola.resources import ruleset_root
 from qola.schema import NATIVE
 
@@ -80,6 +82,7 @@ def build_kernels(
     bazel_args: Sequence[str] = (),
     lazy: bool | None = None,
     static: bool = False,
+    prebuilt: PrebuiltOptions | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
 ) -> BuildResult:
@@ -106,8 +109,10 @@ def build_kernels(
         lazy: whether the attention libraries are lazy ones (docs/lazy.md), with share/qola/ and
             bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
         static: whether lib/ also has an archive of the attention modules (docs/static.md).
+        prebuilt: where a prebuilt bundle is looked for first (docs/prebuilt.md); by default where
+            manifest and environment say.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
-            XDG_CACHE_HOME; by default the process's.
+            XDG_CACHE_HOME, and those of docs/prebuilt.md; by default the process's.
         progress: called with a line when a long step begins.
 
     Returns:
@@ -132,39 +137,66 @@ def build_kernels(
         groups=groups,
         aiter_remote=aiter_remote,
     )
-    setup = set_up(request, environ, progress)
+    output = Path(output_dir).absolute()
+    forms = Forms(wants_lazy, static)
+    wanted = prebuilt or PrebuiltOptions()
+    chosen, fetched = first_prebuilt(request, forms, bazel_args, wanted, environ, output, progress)
+    if fetched:
+        return fetched
+    setup = set_up(request, environ, progress, chosen)
     check_static(static, wants_lazy, setup.modules, environ, progress)
-    manifest, directory = setup.manifest, setup.directory
     options = BuildOptions(
         keep_going=keep_going,
         jobs=jobs,
         subcommands=verbose,
         more=(f"--output_groups=+{PLAN}", *bazel_args),
     )
-    with locked(directory, progress):
-        setup.write()
-        names = [module.name for module in setup.modules]
-        kind = "lazy libraries, " if wants_lazy else ""
-        progress(f"{manifest.file}: {kind}{', '.join(names)}, AITER {setup.aiter.describe()}")
-        labels = workspace.targets(names, wants_lazy)
-        events = build(setup.bazel, directory, labels, options, environ, note=progress)
-        results = results_of(events, dict(zip(names, labels, strict=True)))
-        # Read before Bazel runs again: it then forgets what failing actions wrote.
-        errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
-        good = [name for name in names if name in ATTENTION and results[name].success]
-        bundle = _Bundle()
-        if good:
-            text = setup.made.bundle_file(good, wants_lazy, static)
-            write_if_changed(directory / workspace.BUNDLE_FILE, text)
-            progress(f"{manifest.file}: bundle of {', '.join(good)}")
-            found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
-            bundle = _bundle(found)
-        else:
-            # One of an earlier build names libraries that this one does not have.
-            (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
-        return _install(
-            setup, wants_lazy, events, results, errors, bundle, Path(output_dir).absolute()
-        )
+    with locked(setup.directory, progress):
+        built = build_all(setup, forms, options, environ, progress)
+        return _install(setup, wants_lazy, built, output)
+
+
+def build_all(
+    setup: Setup,
+    forms: Forms,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Built:
+    """Build the modules, and a bundle of those that could be built.
+
+    Args:
+        setup: what to build; its workspace is locked by the caller until the results are read.
+        forms: which kinds of libraries.
+        options: how Bazel builds.
+        environ: its environment.
+        progress: called with a line when a long step begins.
+
+    Raises:
+        QolaError: nothing could be built.
+    """
+    manifest, directory = setup.manifest, setup.directory
+    setup.write()
+    names = [module.name for module in setup.modules]
+    kind = "lazy libraries, " if forms.lazy else ""
+    progress(f"{manifest.file}: {kind}{', '.join(names)}, AITER {setup.aiter.describe()}")
+    labels = workspace.targets(names, forms.lazy)
+    events = build(setup.bazel, directory, labels, options, environ, note=progress)
+    results = results_of(events, dict(zip(names, labels, strict=True)))
+    # Read before Bazel runs again: it then forgets what failing actions wrote.
+    errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
+    good = [name for name in names if name in ATTENTION and results[name].success]
+    bundle = _Bundle()
+    if good:
+        text = setup.made.bundle_file(good, forms.lazy, forms.static)
+        write_if_changed(directory / workspace.BUNDLE_FILE, text)
+        progress(f"{manifest.file}: bundle of {', '.join(good)}")
+        found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
+        bundle = _bundle(found)
+    else:
+        # One of an earlier build names libraries that this one does not have.
+        (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
+    return Built(events, results, errors, bundle)
 
 
 def checkout_aiter(
@@ -269,6 +301,23 @@ class _Bundle:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class Built:
+    """What Bazel has built.
+
+    Attributes:
+        events: what it said.
+        results: what became of each module.
+        errors: of those that failed, why.
+        bundle: the bundle of the others.
+    """
+
+    events: EventReader
+    results: Mapping[str, TargetResult]
+    errors: Mapping[str, str]
+    bundle: _Bundle
+
+
 def _bundle(events: EventReader) -> _Bundle:
     """Returns the bundle, or why there is none."""
     result = events.targets.get(workspace.BUNDLE)
@@ -285,15 +334,8 @@ def _bundle(events: EventReader) -> _Bundle:
     return _Bundle(None, "\n".join(words) or reason or "Bazel's output above says why")
 
 
-def _install(
-    setup: Setup,
-    lazy: bool,
-    events: EventReader,
-    results: Mapping[str, TargetResult],
-    errors: Mapping[str, str],
-    bundle: _Bundle,
-    output: Path,
-) -> BuildResult:
+def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResult:
+    events, results, bundle = built.events, built.results, built.bundle
     files: dict[str, Path] = {}
     failed: list[str] = []
     records: list[ModuleRecord] = []
@@ -332,7 +374,9 @@ def _install(
                 name=module.name,
                 md_name=Path(name).stem,
                 success=success,
-                error="" if success else errors.get(module.name, "no library among the outputs"),
+                error=""
+                if success
+                else built.errors.get(module.name, "no library among the outputs"),
                 so_path=str(output / name) if success else None,
                 duration_s=round(result.seconds, 2),
                 size=libraries[0].stat().st_size if success else None,
@@ -351,29 +395,12 @@ def _install(
         summary=summarize(records),
     )
     whole = cast(BuildResult, {**bundled, **record})
-    install(output, files, failed, whole, _outdated(setup, records, lazy, bundle, output))
+    own: list[str] = []
+    if not lazy or bundle.directory:
+        good = [module["name"] for module in records if module["success"]]
+        own = outdated(setup.manifest.namespace, good, lazy, output)
+    install(output, files, failed, whole, own)
     return whole
-
-
-def _outdated(
-    setup: Setup, records: Sequence[ModuleRecord], lazy: bool, bundle: _Bundle, output: Path
-) -> list[str]:
-    """Returns directories and files of lazy libraries that hold nothing but what this build puts.
-
-    Where a module's lazy library was, its sources are those of another library now.
-    """
-    if lazy and not bundle.directory:
-        return []
-    namespace = setup.manifest.namespace
-    built = [record["name"] for record in records if record["success"]]
-    found = [lazy_place(namespace, name) for name in built if name in ATTENTION]
-    # Modules of other groups may be lazy still, and want the program.
-    indices = [
-        *output.glob("share/qola/*/kernels.index"),
-        *output.glob("share/qola/*/*/kernels.index"),
-    ]
-    left = {path.parent.relative_to(output).as_posix() for path in indices} - set(found)
-    return found if left else [*found, "bin/qola-kernels"]
 
 
 def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:

@@ -43,6 +43,19 @@ class BuildRequest:
 
 
 @dataclass(frozen=True)
+class Forms:
+    """Which kinds of libraries a build makes.
+
+    Attributes:
+        lazy: lazy ones, or ones with their kernels inside.
+        static: an archive of the attention modules besides.
+    """
+
+    lazy: bool = False
+    static: bool = False
+
+
+@dataclass(frozen=True)
 class Setup:
     """What a request comes to.
 
@@ -73,19 +86,38 @@ class Setup:
         workspace.write(self.directory, self.made.files(self.bazel_version, self.directory))
 
 
-def set_up(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Setup:
-    """Return what a request comes to; nothing is written but a tree of AITER that is asked for.
+@dataclass(frozen=True)
+class Chosen:
+    """What a request means, before there is anything of Bazel's.
+
+    Attributes:
+        manifest: the manifest.
+        file: its absolute path.
+        modules: the modules to build.
+        archs: archs instead of the manifest's, () for those.
+        source: what is asked for of AITER.
+        aiter: the AITER source.
+    """
+
+    manifest: Manifest
+    file: Path
+    modules: tuple[ModuleSpec, ...]
+    archs: tuple[str, ...]
+    source: AiterRequest
+    aiter: AiterSource
+
+
+def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
+    """Return what a request means; nothing is written but a tree of AITER that is asked for.
 
     Args:
         request: what is asked for.
-        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME.
+        environ: the environment: GPU_ARCHS, XDG_CACHE_HOME.
         progress: called with a line when a long step begins.
 
     Raises:
         QolaError: the manifest, the AITER tree or this machine is at fault.
     """
-    ruleset = ruleset_root()
-    bazel = find_bazel(environ, ruleset)
     file = Path(request.manifest_path).absolute()
     manifest = load(file, display=Path(request.manifest_path).as_posix())
     modules = choose_modules(manifest, request.groups or ())
@@ -94,17 +126,41 @@ def set_up(request: BuildRequest, environ: Mapping[str, str], progress: Progress
     source = aiter_request(
         manifest,
         file.parent,
-        ruleset,
+        ruleset_root(),
         request.aiter_root,
         request.aiter_commit,
         request.aiter_remote,
         request.patches_dir,
     )
-    cache = cache_directory(environ)
     if request.skip_checkout:
         aiter = use_as_is(source.root or default_aiter_root(environ))
     else:
         aiter = choose(source, progress)
+    return Chosen(manifest, file, modules, archs, source, aiter)
+
+
+def set_up(
+    request: BuildRequest,
+    environ: Mapping[str, str],
+    progress: Progress,
+    chosen: Chosen | None = None,
+) -> Setup:
+    """Return what a request comes to; nothing is written but a tree of AITER that is asked for.
+
+    Args:
+        request: what is asked for.
+        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME.
+        progress: called with a line when a long step begins.
+        chosen: what `choose_all` returned for it, if that is known.
+
+    Raises:
+        QolaError: the manifest, the AITER tree or this machine is at fault.
+    """
+    ruleset = ruleset_root()
+    bazel = find_bazel(environ, ruleset)
+    chosen = chosen or choose_all(request, environ, progress)
+    manifest, file, source, aiter = chosen.manifest, chosen.file, chosen.source, chosen.aiter
+    cache = cache_directory(environ)
     mode = request.build_mode
     made = workspace.Workspace(
         name=workspace.repository_name(file),
@@ -113,7 +169,7 @@ def set_up(request: BuildRequest, environ: Mapping[str, str], progress: Progress
         modules=tuple(module.name for module in manifest.modules),
         ruleset=ruleset,
         aiter=aiter,
-        archs=archs,
+        archs=chosen.archs,
         mode=None if mode == manifest.mode else mode,
         # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
         override_aiter_commit=request.skip_checkout
@@ -123,7 +179,9 @@ def set_up(request: BuildRequest, environ: Mapping[str, str], progress: Progress
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
-    return Setup(bazel, manifest, file, modules, archs, aiter, made, directory, version)
+    return Setup(
+        bazel, manifest, file, chosen.modules, chosen.archs, aiter, made, directory, version
+    )
 
 
 def default_aiter_root(environ: Mapping[str, str]) -> Path:

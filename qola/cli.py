@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from qola import __version__, cli_init, cli_kernels, estimate, planner
+from qola import __version__, cli_init, cli_kernels, cli_prebuilt, estimate, planner
 from qola.cli_build import add_commands
 from qola.cli_request import add_plan_options, make_plan, request_of
 from qola.console import Console
@@ -117,6 +117,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     explain.set_defaults(run=_explain)
     add_commands(commands)
+    cli_prebuilt.add_commands(commands)
     cli_kernels.add_command(commands)
     cli_init.add_command(commands)
     return parser

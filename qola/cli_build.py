@@ -13,6 +13,7 @@ from qola.build_setup import BuildRequest
 from qola.choices import DEFAULT_REMOTE
 from qola.console import Console
 from qola.install import BuildResult, ModuleRecord
+from qola.prebuilt.options import PrebuiltOptions
 from qola.schema import BUILD_MODES
 
 EXIT_FAILED_MODULES = 7
@@ -22,7 +23,7 @@ BUILD_EXIT_CODES = """\
 exit codes: 0 all modules built; 7 one or more, or their bundle, did not, the others are installed;
 otherwise nothing was installed: 1 an error of qola's own; 2 wrong usage or an invalid manifest;
 3 the AITER tree or a patch; 4 a generator; 5 no Bazel, no ROCm or no GPU; 6 the plan;
-130 interrupted; 143 terminated"""
+10 a prebuilt bundle with a wrong digest, signature or content; 130 interrupted; 143 terminated"""
 
 _CHECKOUT_EXIT_CODES = """\
 exit codes: 0 done; 1 an error of qola's own; 2 wrong usage or an invalid manifest; 3 the AITER
@@ -47,33 +48,20 @@ class Around(Protocol):
 
 def add_commands(commands: Any) -> None:
     """Add build and checkout to the parser's subcommands."""
-    build = _add(commands, "build", "build a manifest's libraries", BUILD_EXIT_CODES)
-    build.add_argument(
-        "-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest"
-    )
-    build.add_argument(
-        *("-o", "--output-dir"),
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where to install lib/, include/, manifest.json and more",
-    )
+    build = add_parser(commands, "build", "build a manifest's libraries", BUILD_EXIT_CODES)
+    add_manifest(build)
+    add_output_dir(build)
     add_build_options(build)
+    add_forms(build)
     build.add_argument(
-        "--lazy",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="libraries that load each kernel when it is first called, with all that compiles it "
-        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
+        "--no-prebuilt",
+        dest="use_prebuilt",
+        action="store_false",
+        help="build, whatever prebuilt bundles there are",
     )
-    build.add_argument(
-        "--static",
-        action="store_true",
-        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
-        "library that has them inside",
-    )
+    add_prebuilt_options(build)
     build.set_defaults(run=_build)
-    checkout = _add(
+    checkout = add_parser(
         commands, "checkout", "prepare a patched AITER tree, and nothing else", _CHECKOUT_EXIT_CODES
     )
     checkout.add_argument(
@@ -86,7 +74,8 @@ def add_commands(commands: Any) -> None:
     checkout.set_defaults(run=_checkout)
 
 
-def _add(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+def add_parser(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+    """Add a command to the parser's subcommands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
@@ -99,8 +88,102 @@ def _add(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentP
     return parser
 
 
+def add_manifest(parser: argparse.ArgumentParser) -> None:
+    """Add the manifest."""
+    parser.add_argument(
+        "-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest"
+    )
+
+
+def add_output_dir(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add the output directory."""
+    parser.add_argument(
+        *("-o", "--output-dir"),
+        type=Path,
+        required=required,
+        metavar="DIR",
+        help="where to install lib/, include/, manifest.json and more",
+    )
+
+
+def add_forms(parser: argparse.ArgumentParser) -> None:
+    """Add which kinds of libraries there are."""
+    parser.add_argument(
+        "--lazy",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="libraries that load each kernel when it is first called, with all that compiles it "
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
+    )
+    parser.add_argument(
+        "--static",
+        action="store_true",
+        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
+        "library that has them inside",
+    )
+
+
+def add_prebuilt_options(parser: argparse.ArgumentParser) -> None:
+    """Add where prebuilt bundles come from."""
+    parser.add_argument(
+        "--prebuilt",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="URL or directory with prebuilt bundles, which are used before anything is built; "
+        "repeatable (default: the manifest's [prebuilt].urls, $QOLA_PREBUILT_URL, "
+        "$NVTE_AITER_PREBUILT_BASE_URL)",
+    )
+    parser.add_argument(
+        "--public-key",
+        default="",
+        metavar="KEY",
+        help="minisign's public key of who has to have signed them, or a file with it (default: "
+        "the manifest's [prebuilt].public_key)",
+    )
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="look for them in directories and among earlier downloads only",
+    )
+    parser.add_argument(
+        "--allow-redirect",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="host that a server with prebuilt bundles may redirect to; repeatable",
+    )
+
+
+def prebuilt_options(
+    args: argparse.Namespace, around: Around, *, enabled: bool = True
+) -> PrebuiltOptions:
+    """Return what the options that `add_prebuilt_options` adds say."""
+    return PrebuiltOptions(
+        urls=tuple(args.prebuilt),
+        enabled=enabled,
+        offline=args.offline,
+        public_key=args.public_key,
+        redirects=tuple(args.allow_redirect),
+        directory=around.directory,
+    )
+
+
 def add_build_options(parser: argparse.ArgumentParser) -> None:
     """Add what every command that builds with Bazel takes."""
+    add_request_options(parser)
+    parser.add_argument(
+        "--keep-going",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on with other kernels and modules when one fails (default)",
+    )
+    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every command")
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says which libraries are meant, besides the manifest."""
     _add_aiter(parser)
     parser.add_argument(
         "--skip-checkout",
@@ -121,20 +204,12 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         help="instead of [build].mode; a module's own mode wins (default: pybind)",
     )
     parser.add_argument(
-        "--keep-going",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on with other kernels and modules when one fails (default)",
-    )
-    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
-    parser.add_argument(
         "--bazel-arg",
         action="append",
         default=[],
         metavar="ARG",
         help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every command")
 
 
 def _add_aiter(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +271,7 @@ def groups_of(args: argparse.Namespace, around: Around) -> tuple[str, ...]:
 
 
 def request_of_build(args: argparse.Namespace, around: Around) -> BuildRequest:
-    """Return what the options that `add_build_options` adds ask for."""
+    """Return what the options that `add_request_options` adds ask for."""
     return BuildRequest(
         **_paths(args, around),
         archs=args.arch,
@@ -220,6 +295,7 @@ def _build(args: argparse.Namespace, around: Around) -> int:
         bazel_args=args.bazel_arg,
         lazy=args.lazy,
         static=args.static,
+        prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
         environ=around.environ,
         progress=lambda text: console.note(f"qola: {text}"),
     )
@@ -234,7 +310,7 @@ def _build(args: argparse.Namespace, around: Around) -> int:
 def print_result(result: BuildResult, console: Console) -> None:
     """Print a line per module, what failed of each, and the count, as ROCm/QoLA words it."""
     for module in result["modules"]:
-        console.line(_line(module))
+        console.line(_line(module, "fetched" if "prebuilt" in result else "built"))
     summary = result["summary"]
     console.line(
         f"Build complete: {summary['success']}/{summary['total']} succeeded, "
@@ -248,10 +324,10 @@ def print_result(result: BuildResult, console: Console) -> None:
                 console.line(f"    {line}")
 
 
-def _line(module: ModuleRecord) -> str:
+def _line(module: ModuleRecord, done: str) -> str:
     state = "failed"
     if module["size"] is not None:
-        state = f"built, {module['size'] / 1e6:.1f} MB"
+        state = f"{done}, {module['size'] / 1e6:.1f} MB"
     return f"{module['md_name']}: {state}, {module['duration_s']:.0f} s"
 
 

@@ -122,3 +122,17 @@ class BundleError(QolaError):
 
     exit_code = 8
     default_title = "the bundle cannot be made"
+
+
+class NoPrebuiltError(QolaError):
+    """No source that was asked has a prebuilt bundle of what is wanted."""
+
+    exit_code = 9
+    default_title = "there is no such prebuilt bundle"
+
+
+class PrebuiltError(QolaError):
+    """A prebuilt bundle is there and must not be used: digest, signature or content is wrong."""
+
+    exit_code = 10
+    default_title = "the prebuilt bundle must not be used"

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from qola.attention import ATTENTION
+from qola.emit import lazy_place
+
 RECORD = "manifest.json"
 """File that says what is in an output directory."""
 
@@ -120,6 +123,27 @@ def install(
         for name in own:
             _remove_others(output, output / name, files)
         os.replace(aside / RECORD, output / RECORD)
+
+
+def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:
+    """Return directories and files of lazy libraries that hold nothing but what is installed now.
+
+    Where a module's lazy library was, its sources are those of another library now.
+
+    Args:
+        namespace: the manifest's.
+        modules: the modules whose libraries are installed.
+        lazy: whether those are lazy ones.
+        output: the output directory.
+    """
+    found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
+    # Modules of other groups may be lazy still, and want the program.
+    indices = [
+        *output.glob("share/qola/*/kernels.index"),
+        *output.glob("share/qola/*/*/kernels.index"),
+    ]
+    left = {path.parent.relative_to(output).as_posix() for path in indices} - set(found)
+    return found if left else [*found, "bin/qola-kernels"]
 
 
 def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 from qola.cpp_names import namespace_problem
 from qola.errors import Finding, ManifestError, Severity
-from qola.manifest_types import BwdVariant, FwdVariant, Manifest, ModuleSpec, place_of
+from qola.manifest_types import (
+    BwdVariant,
+    FwdVariant,
+    Manifest,
+    ModuleSpec,
+    PrebuiltSpec,
+    place_of,
+)
 from qola.manifest_values import check, either, expectation, nearest, shown
 from qola.schema import (
     BIAS_KINDS,
@@ -20,6 +27,7 @@ from qola.schema import (
     MODULES,
     NATIVE,
     OVERRIDE_KEYS,
+    PREBUILT,
     QOLA,
     TABLES,
     Kind,
@@ -287,7 +295,7 @@ def _assemble(
     tables: Mapping[Table, list[Values]], warnings: tuple[Finding, ...], lines: Lines, file: str
 ) -> Manifest:
     """Build the manifest from values known to be valid."""
-    qola, build = tables[QOLA][0], tables[BUILD][0]
+    qola, build, prebuilt = tables[QOLA][0], tables[BUILD][0], tables[PREBUILT][0]
 
     def variants(table: Table, cls: Any) -> tuple[Any, ...]:
         return tuple(
@@ -315,6 +323,7 @@ def _assemble(
         bwd_variants=bwd,
         warnings=warnings,
         lines=lines,
+        prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
     )
 
 

@@ -120,12 +120,21 @@ class BwdVariant(_Variant):
 
 
 @dataclass(frozen=True)
+class PrebuiltSpec:
+    """The ``[prebuilt]`` table: sources of prebuilt bundles, and who signs them ("" for nobody)."""
+
+    urls: tuple[str, ...] = ()
+    public_key: str = ""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A whole manifest, valid in itself.
 
     `namespace` is "" for plain ``qola::``. `architectures` is sorted, and () when not given.
     `warnings` are findings that did not keep it from being valid. Two manifests are equal when
-    they ask for the same: comments, order of keys and line numbers do not count.
+    they ask for the same: comments, order of keys, line numbers and where a prebuilt bundle may
+    come from do not count.
     """
 
     file: str = field(compare=False)
@@ -140,6 +149,7 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
+    prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
 
     def place(self, *path: str | int) -> str:
         """Return the place of a key, as findings name it.

@@ -394,7 +394,31 @@ BWD_VARIANTS = Table(
     ),
 )
 
-TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS)
+PREBUILT = Table(
+    "prebuilt",
+    "Where prebuilt bundles are looked for before anything is built (docs/prebuilt.md).",
+    repeated=False,
+    fields=(
+        Field(
+            "urls",
+            Kind.TEXT_LIST,
+            "URLs, or directories relative to the manifest; asked in this order",
+            "`$QOLA_PREBUILT_URL`",
+            example='["https://example.com/prebuilt"]',
+        ),
+        Field(
+            "public_key",
+            Kind.TEXT,
+            "minisign's public key of who has to have signed them",
+            "only digests are checked",
+            pattern=r"RW[A-Za-z0-9+/]{54}",
+            pattern_doc="56 characters that begin with RW, the second line of a .pub file",
+            example='"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"',
+        ),
+    ),
+)
+
+TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, PREBUILT)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}

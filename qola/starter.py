@@ -19,6 +19,7 @@ from qola.schema import (
     MODULES,
     NATIVE,
     OVERRIDE_KEYS,
+    PREBUILT,
     QOLA,
     SUPPORTED_ARCHS,
     Field,
@@ -86,6 +87,7 @@ def starter_manifest(
     lines += ["", *_prose("The backward library."), f"#{MODULES.header}", '#name = "libmha_bwd"']
     lines += ["#receipt = 700", "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
     lines += _fields(BWD_VARIANTS, {})
+    lines += ["", *_prose(PREBUILT.doc), f"#{PREBUILT.header}", *_fields(PREBUILT, {})]
     return "\n".join(lines) + "\n"
 
 

@@ -93,7 +93,8 @@ class Workspace:
             'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
             self.aiter.to_starlark(),
             starlark.call("qola.manifest", manifest),
-            f"use_repo(qola, {starlark.string(f'qola_{self.name}')})",
+            # Which ROCm compiles is part of a prebuilt bundle's key.
+            f"use_repo(qola, {starlark.string(f'qola_{self.name}')}, {starlark.string(ROCM)})",
         ]
         calls = [
             _HEADER,
@@ -175,6 +176,9 @@ BUNDLE_FILE = "bundle/BUILD.bazel"
 
 BUNDLE = "//bundle:bundle"
 
+ROCM = "qola_rocm"
+"""The repository with rocm.json."""
+
 PACK_FILE = "pack/BUILD.bazel"
 """Written once it is known which kernels there are."""
 
@@ -188,7 +192,9 @@ def repository_name(manifest: Path) -> str:
     """Return what a manifest is called in Bazel: te-manifest.toml becomes te_manifest."""
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
     # Names the extension keeps for itself, and those that begin with a digit.
-    reserved = name in ("rocm", "rocm_sdk", "python") or name.startswith(("kernels_", "pip_"))
+    reserved = name in ("rocm", "rocm_sdk", "python") or name.startswith(
+        ("kernels_", "pip_", "prebuilt_")
+    )
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
 
 

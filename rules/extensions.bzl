@@ -12,6 +12,7 @@ load("//rules/private:aiter_wheel.bzl", "aiter_wheel")
 load("//rules/private:kernel_repository.bzl", "kernel_repository")
 load("//rules/private:manifest_repository.bzl", "manifest_repository")
 load("//rules/private:pip_repository.bzl", "pip_repository")
+load("//rules/private:prebuilt_repository.bzl", "prebuilt_repository")
 load("//rules/private:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
 load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
@@ -81,8 +82,13 @@ qola: patches of a dependency
         ))
 
 def _declare_trees(mctx):
-    """Declares a repository per AITER source and returns their names."""
+    """Declares a repository per AITER source.
+
+    Returns:
+      struct(places, tags): where each is declared, and struct(kind, tag), by name.
+    """
     declared = {}
+    tags = {}
     for tag_class in ["wheel", "git", "local"]:
         for name, entry in _collect(mctx, tag_class, _SAME_SOURCE[tag_class]).items():
             if name in declared:
@@ -101,6 +107,7 @@ qola: a dependency declares the default AITER source
                     tag_class = tag_class,
                 ))
             declared[name] = entry.place
+            tags[name] = struct(kind = tag_class, tag = entry.tag)
             _check_patches_dir(entry)
             if tag_class == "wheel":
                 aiter_wheel(
@@ -130,7 +137,49 @@ qola: a dependency declares the default AITER source
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
         declared[_DEFAULT_AITER] = "third_party/aiter/wheel.json"
-    return declared
+        tags[_DEFAULT_AITER] = struct(kind = "wheel", tag = struct(patches_dir = "", **({"package": "amd-aiter"} | pin)))
+    return struct(places = declared, tags = tags)
+
+def _identity(source):
+    """Which AITER a tag means, as qola.prebuilt.identity has it; the place it comes from is none of it."""
+    if source.kind == "wheel":
+        return {"kind": "wheel", "package": source.tag.package, "sha256": source.tag.sha256, "version": source.tag.version}
+    if source.kind == "git":
+        return {"commit": source.tag.commit, "kind": "git"}
+    return {"kind": "local"}
+
+def _declare_prebuilt(mctx, trees, manifests):
+    """Declares a repository per prebuilt() tag."""
+    for name, entry in _collect(mctx, "prebuilt").items():
+        _check_manifest_name(name, entry.place)
+        if entry.tag.manifest not in manifests:
+            fail("""
+qola: prebuilt libraries of an unknown manifest
+  place:    {place}
+  found:    manifest = "{found}"
+  expected: one of {known}
+  fix:      declare qola.manifest(name = "{found}", file = ...)""".format(
+                found = entry.tag.manifest,
+                known = ", ".join(sorted(manifests)) or "none, since there is no qola.manifest",
+                place = entry.place,
+            ))
+        manifest = manifests[entry.tag.manifest].tag
+        source = trees.tags[manifest.aiter]
+        prebuilt_repository(
+            name = "qola_prebuilt_" + name,
+            aiter = json.encode(_identity(source)),
+            allow_redirects = entry.tag.allow_redirects,
+            architectures = manifest.architectures,
+            display = _display(manifest.file),
+            manifest = manifest.file,
+            mode = manifest.mode,
+            offline = entry.tag.offline,
+            patches_dir = source.tag.patches_dir,
+            place = entry.place,
+            public_key = entry.tag.public_key,
+            repository = "qola_" + entry.tag.manifest,
+            urls = entry.tag.urls,
+        )
 
 def _declare_rocm(mctx):
     """Declares @qola_rocm and @qola_rocm_sdk; the root module decides where they come from."""
@@ -148,13 +197,13 @@ qola: two ROCm installations
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "rocm_sdk", "python"] or name.startswith("kernels_") or name.startswith("pip_")
+    taken = name in ["rocm", "rocm_sdk", "python"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail("""
 qola: a manifest's name becomes the repository @qola_<name>
   place:    {place}
   found:    name = "{name}"
-  expected: small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_... or pip_...
+  expected: small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_..., pip_... or prebuilt_...
   fix:      rename it""".format(name = name, place = place))
 
 def _qola_impl(mctx):
@@ -171,11 +220,12 @@ def _qola_impl(mctx):
     )
     python_headers(name = "qola_python")
 
-    plans = {name: [] for name in trees}
-    for name, entry in _collect(mctx, "manifest").items():
+    plans = {name: [] for name in trees.places}
+    manifests = _collect(mctx, "manifest")
+    for name, entry in manifests.items():
         aiter = entry.tag.aiter
         _check_manifest_name(name, entry.place)
-        if aiter not in trees:
+        if aiter not in trees.places:
             fail("""
 qola: unknown AITER source
   place:    {place}
@@ -183,7 +233,7 @@ qola: unknown AITER source
   expected: one of {known}
   fix:      declare qola.wheel, qola.git or qola.local with that name""".format(
                 aiter = aiter,
-                known = ", ".join(sorted(trees)),
+                known = ", ".join(sorted(trees.places)),
                 place = entry.place,
             ))
         manifest_repository(
@@ -198,6 +248,7 @@ qola: unknown AITER source
             override_aiter_commit = entry.tag.override_aiter_commit,
         )
         plans[aiter].append("@qola_{}//:plan.json".format(name))
+    _declare_prebuilt(mctx, trees, manifests)
     for aiter in sorted(plans):
         kernel_repository(
             name = "qola_kernels_" + aiter,
@@ -253,6 +304,18 @@ _manifest = tag_class(
     doc = "A manifest: becomes @qola_<name> with one target per module.",
 )
 
+_prebuilt = tag_class(
+    attrs = {
+        "allow_redirects": attr.string_list(doc = "Hosts that servers may redirect to."),
+        "manifest": attr.string(doc = "Name of the qola.manifest whose libraries are meant.", mandatory = True),
+        "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
+        "offline": attr.bool(doc = "Look in directories and among earlier downloads only."),
+        "public_key": attr.string(doc = "minisign's public key of who has to have signed; by default the manifest's [prebuilt].public_key."),
+        "urls": attr.string_list(doc = "URLs, or directories relative to the root module, asked in this order; by default the manifest's [prebuilt].urls."),
+    },
+    doc = "Libraries of a manifest that are fetched where a source has them, and built where none has: @qola_prebuilt_<name> with a target per module, and one for the bundle.",
+)
+
 _rocm = tag_class(
     attrs = {
         "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, from which to fetch the pinned ROCm; empty: with the machine's apt."),
@@ -266,13 +329,15 @@ qola = module_extension(
     doc = """Declares qola's repositories.
 
 Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
-instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); and
+instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); per
+prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or built); and
 @qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler).
 """,
     tag_classes = {
         "git": _git,
         "local": _local,
         "manifest": _manifest,
+        "prebuilt": _prebuilt,
         "rocm": _rocm,
         "wheel": _wheel,
     },

@@ -1,31 +1,10 @@
 """qola_library: a module's shared library, built under the kernel transition."""
 
-load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:defs.bzl", "CcInfo")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load(":kernel_transition.bzl", "kernel_transition")
+load(":library_link.bzl", "linking_context")
 load(":providers.bzl", "QolaLibraryInfo")
-
-def _linking_context(ctx, library):
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
-    return cc_common.create_linking_context(linker_inputs = depset([
-        cc_common.create_linker_input(
-            owner = ctx.label,
-            libraries = depset([cc_common.create_library_to_link(
-                actions = ctx.actions,
-                cc_toolchain = toolchain,
-                dynamic_library = library,
-                feature_configuration = features,
-            )]),
-            # The public headers have inline functions that call HIP.
-            user_link_flags = depset(["-lamdhip64"]),
-        ),
-    ]))
 
 def _qola_library_impl(ctx):
     # An attribute with an outgoing transition is a list of one.
@@ -43,7 +22,7 @@ def _qola_library_impl(ctx):
     return [
         CcInfo(
             compilation_context = info.headers.compilation_context,
-            linking_context = _linking_context(ctx, library),
+            linking_context = linking_context(ctx, library),
         ),
         DefaultInfo(
             files = depset([library]),

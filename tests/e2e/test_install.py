@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from qola import __version__
+from qola.prebuilt import identity
 from tests.e2e.nested_bazel import find_bazel
 
 HERE = Path(__file__).resolve().parent
@@ -96,6 +97,14 @@ def test_commands(installed: Installed) -> None:
     ):
         assert option in text, "an option of ROCm/QoLA's is gone"
     assert "exit codes: 0 all modules built; 7" in text
+
+
+def test_prebuilt_bundles_of_a_checkout_serve_an_installation(installed: Installed) -> None:
+    """Prevents: misses where qola is installed: its files lie elsewhere than in a checkout."""
+    assert identity.ruleset_digest(installed.root) == identity.ruleset_digest(QOLA)
+    manifest = QOLA / "manifests/quickstart.toml"
+    found = installed.run("fetch", "-m", str(manifest), "--print-key")
+    assert found.stdout.startswith("quickstart-rocm7.2-gfx950-"), found.stderr
 
 
 def test_wheel_holds_the_ruleset(installed: Installed) -> None:

@@ -286,6 +286,17 @@ def test_everything_said_is_in_the_canonical_form() -> None:
     assert len(canonical) == len(CHANGES) + 1
 
 
+def test_where_prebuilt_bundles_come_from_is_no_part_of_what_is_asked_for() -> None:
+    """Prevents: other plans, or kernels compiled anew, where a mirror is added."""
+    key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
+    table = f'[prebuilt]\nurls = ["https://a", "dir"]\npublic_key = "{key}"\n'
+    manifest = loads(MODULE + table, file="m.toml")
+    assert manifest.prebuilt.urls == ("https://a", "dir")
+    assert manifest.prebuilt.public_key == key
+    assert manifest == loads(MODULE, file="m.toml")
+    assert manifest.to_dict() == loads(MODULE, file="m.toml").to_dict()
+
+
 def test_lines_and_descriptions_point_into_the_file() -> None:
     """Prevents: messages about a variant or module that lead to another one."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n\n[[mha_fwd_variants]]\nhdim = 64\n", file="m")

@@ -67,6 +67,12 @@ def manifests(repo_root: Path) -> Iterator[tuple[str, str]]:
                 yield file.name, value
 
 
+def probes(field: Field) -> list[Any]:
+    """Return values for a field: any field's, and its own example."""
+    example = parse(f"key = {field.example}")[0].values() if field.example else ()
+    return [*PROBES, *example]
+
+
 def accepted(document: dict[str, Any]) -> bool:
     """Return whether qola accepts a parsed manifest."""
     try:
@@ -114,7 +120,7 @@ def test_every_kind_is_mapped(kind: Kind) -> None:
 def test_schema_and_program_agree_on_values(field: Field) -> None:
     """Prevents: a value that one of the two accepts and the other refuses."""
     validator = jsonschema.Draft4Validator(field_schema(field))
-    values = [*PROBES, *field.allowed, *([value] for value in field.allowed)]
+    values = [*probes(field), *field.allowed, *([value] for value in field.allowed)]
     verdicts = {
         repr(value): (not check(field, value)[1], validator.is_valid(value)) for value in values
     }
@@ -173,7 +179,9 @@ def test_both_refuse_one_wrong_value_in_a_manifest(table: Table) -> None:
     for field in table.fields:
         wrong = next(value for value in PROBES if check(field, value)[1])
         right = next(
-            v for v in (*field.allowed, list(field.allowed[:1]), *PROBES) if not check(field, v)[1]
+            value
+            for value in (*field.allowed, list(field.allowed[:1]), *probes(field))
+            if not check(field, value)[1]
         )
         for value, fits in ((wrong, False), (right, True)):
             row = {**(MODULE if table.name == "modules" else {}), field.key: value}

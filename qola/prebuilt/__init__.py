@@ -1,0 +1,1 @@
+"""Prebuilt bundles: found by a key of all that determines their bytes, fetched and published."""

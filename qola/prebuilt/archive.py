@@ -1,0 +1,106 @@
+"""The archive of a bundle: the same bytes for the same files; unpacked with distrust."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from qola.bundle.archive import pack
+from qola.digest import sha256_of
+from qola.errors import Finding, PrebuiltError
+from qola.prebuilt.record import Archive
+
+TOP = "."
+"""The directory in an archive that all files of a bundle are below."""
+
+_LEVEL = 6
+
+_NOT_WHOLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def pack_bundle(bundle: Path, output: Path) -> Archive:
+    """Write the archive of a bundle.
+
+    Args:
+        bundle: the bundle's directory.
+        output: the file to write.
+    """
+    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=".qola-") as file:
+        plain = Path(file.name)
+        pack(bundle, plain, TOP)
+        # Neither a name nor a time: the same bytes, as far as zlib's version is the same.
+        with (
+            output.open("wb") as packed,
+            gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as stream,
+        ):
+            shutil.copyfileobj(file, stream, 1 << 20)
+        tar = sha256_of(plain)
+    size = sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file())
+    return Archive(output.stat().st_size, sha256_of(output), tar, size)
+
+
+def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, Path]:
+    """Unpack an archive whose digest is right, but whose maker is not trusted with other files.
+
+    Args:
+        archive: the file, a tar file compressed by gzip.
+        directory: where to put the files; empty.
+        limit: most bytes that all files together may have.
+        place: where the archive is from.
+
+    Returns:
+        The files by their path in the archive.
+
+    Raises:
+        PrebuiltError: it is no such archive, or has a member that is no file or directory of its
+            own, or more than `limit` bytes.
+    """
+    found: dict[str, Path] = {}
+    size = 0
+    try:
+        with tarfile.open(archive, "r:gz") as members:
+            for member in members:
+                name = _checked(member, found, place)
+                if name is None:
+                    continue
+                size += member.size
+                if size > limit:
+                    raise _refused(place, f"more than {limit} bytes of files", f"{limit} bytes")
+                path = directory / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                source = members.extractfile(member)
+                assert source is not None, "a regular file has content"
+                with source, path.open("xb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
+                path.chmod(0o755 if member.mode & 0o100 else 0o644)
+                found[name] = path
+    except (*_NOT_WHOLE, FileExistsError, NotADirectoryError) as error:
+        raise _refused(place, f"{type(error).__name__}: {error}", "a whole .tar.gz") from None
+    return found
+
+
+def _checked(member: tarfile.TarInfo, found: dict[str, Path], place: str) -> str | None:
+    """Return the path of a file below the directory, None for a directory."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or "\\" in member.name or "\0" in member.name:
+        raise _refused(place, f"the path {member.name!r}", "paths that stay below one directory")
+    if member.isdir():
+        return None
+    if not member.isreg():
+        kind = "link" if member.issym() or member.islnk() else "special file"
+        raise _refused(place, f"{member.name!r}, a {kind}", "files and directories only")
+    name = path.as_posix()
+    if name in found or name == ".":
+        raise _refused(place, f"{member.name!r} twice", "each file once")
+    return name
+
+
+def _refused(place: str, found: str, expected: str) -> PrebuiltError:
+    return PrebuiltError(
+        Finding(place, found, expected, "do not use it; --no-prebuilt builds"),
+        "the archive is not unpacked",
+    )

@@ -1,0 +1,136 @@
+"""What a key is made of that lies in files: qola's ruleset, AITER, the ROCm that compiles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from qola.aiter_source import AiterSource
+from qola.checkout import GitSource, Source, WheelSource
+from qola.digest import sha256_of, sha256_of_text
+from qola.errors import Finding, ToolchainError
+from qola.patch_pins import PatchPin, patch_files, pin_patches
+
+_FILES = ("BUILD.bazel", "LICENSE", "MODULE.bazel")
+_DIRECTORIES = ("qola", "rules", "third_party")
+_LEFT_OUT = ("__pycache__", "_ruleset")
+"""Names that only one of a checkout and an installation has."""
+
+_WITHOUT_EFFECT = ("qola/prebuilt/", "third_party/debian/", "third_party/npm/")
+"""What neither plans nor builds: this package, and packages of Bazel and of linters."""
+
+ROCM_VARIABLE = "QOLA_ROCM"
+_REPO_ENV = f"--repo_env={ROCM_VARIABLE}="
+_LOCK = ("third_party/rocm/packages.lock", "third_party/rocm/sdk.json")
+
+
+def ruleset_digest(root: Path) -> str:
+    """Return the digest of the files that plan and build.
+
+    It is the same for a checkout and for what pip installed of it.
+
+    Args:
+        root: directory of qola's MODULE.bazel.
+    """
+    files = [root / name for name in _FILES]
+    for directory in _DIRECTORIES:
+        files += _files_below(root / directory)
+    named = {path.relative_to(root).as_posix(): path for path in files}
+    kept = {n: p for n, p in named.items() if not n.startswith(_WITHOUT_EFFECT)}
+    return _digest_of_files(kept)
+
+
+def tree_digest(root: Path) -> str:
+    """Return the digest of an AITER tree: names and contents, without git's files and modes."""
+    return _digest_of_files({p.relative_to(root).as_posix(): p for p in _files_below(root)})
+
+
+def _files_below(directory: Path) -> Iterable[Path]:
+    for place, directories, files in os.walk(directory):
+        # A link to a directory is read as what it says, so that none leads in a circle.
+        links = [name for name in directories if os.path.islink(os.path.join(place, name))]
+        left_out = (*_LEFT_OUT, ".git")
+        directories[:] = sorted(n for n in directories if n not in left_out and n not in links)
+        for name in (*files, *links):
+            if name != ".git" and not name.endswith(".pyc"):
+                yield Path(place, name)
+
+
+def _digest_of_files(files: Mapping[str, Path]) -> str:
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        if path.is_file():
+            content = sha256_of(path)
+        elif path.is_symlink():
+            content = sha256_of_text(f"link to {os.readlink(path)}")
+        else:
+            continue
+        digest.update(f"{content}  {name}\n".encode())
+    return digest.hexdigest()
+
+
+def source_identity(source: Source) -> dict[str, str]:
+    """Return which AITER it is, whatever the place it comes from: a commit has no remote here."""
+    if isinstance(source, WheelSource):
+        return {"kind": "wheel", **vars(source)}
+    if isinstance(source, GitSource):
+        return {"kind": "git", "commit": source.commit}
+    return {"kind": "local", "sha256": tree_digest(source.path)}
+
+
+def patches_of(source: AiterSource) -> tuple[PatchPin, ...]:
+    """Return the patches that are applied to a copy of an AITER source."""
+    return pin_patches(patch_files(source.patches_dir)) if source.patches_dir else ()
+
+
+def rocm_identity(
+    root: Path, environ: Mapping[str, str], bazel_args: Sequence[str], ask: Callable[[], Path]
+) -> dict[str, str]:
+    """Return which ROCm compiles.
+
+    Args:
+        root: directory of qola's MODULE.bazel.
+        environ: the environment: QOLA_ROCM.
+        bazel_args: arguments of Bazel, which may set QOLA_ROCM.
+        ask: has Bazel write rocm.json and returns it; called where it is not the pinned ROCm.
+    """
+    asked = environ.get(ROCM_VARIABLE, "")
+    for arg in bazel_args:
+        if arg.startswith(_REPO_ENV):
+            asked = arg.removeprefix(_REPO_ENV)
+    if asked in ("", "pinned"):
+        return pinned_rocm(root)
+    return detected_rocm(ask(), root)
+
+
+def detected_rocm(file: Path, root: Path) -> dict[str, str]:
+    """Return which ROCm a rocm.json means (rules/rocm/rocm_repository.bzl writes it).
+
+    Raises:
+        ToolchainError: there is none where this machine's own is to be used.
+    """
+    found = json.loads(file.read_text(encoding="utf-8"))
+    if found["origin"] == "pinned":
+        return pinned_rocm(root)
+    if not found["identity"]:
+        raise ToolchainError(
+            Finding(
+                ROCM_VARIABLE,
+                "no ROCm where it is looked for",
+                "a ROCm installation: which one is part of a prebuilt bundle's key",
+                f"unset {ROCM_VARIABLE}, or {ROCM_VARIABLE}=/opt/rocm",
+            )
+        )
+    keys = ("origin", "rocm_version", "hip_version", "clang_version", "identity")
+    return {key: found[key] for key in keys}
+
+
+def pinned_rocm(root: Path) -> dict[str, str]:
+    """Return the ROCm that qola pins: by the digests of its packages."""
+    sdk = json.loads((root / _LOCK[1]).read_text(encoding="utf-8"))
+    identity = sha256_of_text("\n".join(sha256_of(root / name) for name in _LOCK))
+    versions = {key: sdk[key] for key in ("rocm_version", "hip_version", "clang_version")}
+    return {"origin": "pinned", **versions, "identity": identity}

@@ -1,0 +1,129 @@
+"""The key of a prebuilt bundle: a digest of all that determines the bundle's bytes. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qola.digest import sha256_of_text
+from qola.manifest_types import BuildMode, Manifest, ModuleSpec
+from qola.patch_pins import PatchPin
+
+SCHEMA = 1
+"""Version of what a key is made of, and of the record beside an archive."""
+
+_SHORT = 12
+
+_WITHOUT_EFFECT = (
+    # Caches and where actions run: the same actions have the same results.
+    *("--remote_", "--experimental_remote_", "--disk_cache=", "--experimental_disk_cache"),
+    *("--config=remote-cache", "--config=rbe", "--config=ci", "--config=no-cache"),
+    *("--spawn_strategy=", "--strategy=", "--repository_cache=", "--google_"),
+    # How much at a time, and what is told of it.
+    *("--jobs=", "-j", "--local_resources=", "--local_cpu_resources=", "--local_ram_resources="),
+    *("--keep_going", "--nokeep_going", "--verbose_failures", "--noverbose_failures"),
+    *("--color=", "--curses=", "--show_", "--noshow_", "--ui_", "--subcommands", "--profile="),
+    *("--build_event_", "--execution_log_", "--bes_", "--announce_rc", "--experimental_ui_"),
+    # Where the compiler and qola's own Python come from: the first is in the key as `rocm`.
+    *("--repo_env=QOLA_ROCM=", "--repo_env=QOLA_PYTHON=", "--repo_env=PIP_"),
+)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a prebuilt bundle is found by.
+
+    Attributes:
+        name: name of the manifest.
+        rocm: version of ROCm, such as 7.2.4.
+        archs: archs of the libraries.
+        inputs: all that determines the bytes, as JSON values.
+    """
+
+    name: str
+    rocm: str
+    archs: tuple[str, ...]
+    inputs: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits: sha256 of the inputs as canonical JSON."""
+        return digest_of(self.inputs)
+
+    @property
+    def text(self) -> str:
+        """The key as files are named: te-rocm7.2-gfx950-0123456789ab."""
+        version = ".".join(self.rocm.split(".")[:2])
+        return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:_SHORT]}"
+
+
+def digest_of(inputs: Mapping[str, Any]) -> str:
+    """Return the digest of a key's inputs."""
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256_of_text(text)
+
+
+def make_key(
+    *,
+    name: str,
+    version: str,
+    ruleset: str,
+    manifest: Manifest,
+    modules: Sequence[ModuleSpec],
+    archs: Sequence[str],
+    mode: BuildMode | None,
+    aiter: Mapping[str, str],
+    patches: Sequence[PatchPin],
+    rocm: Mapping[str, str],
+    forms: Mapping[str, bool],
+    settings: Sequence[str],
+) -> Key:
+    """Return the key of a bundle. The plan is a function of these, and so has no place of its own.
+
+    Args:
+        name: what the manifest is called in Bazel.
+        version: qola's.
+        ruleset: digest of the files that plan and build.
+        manifest: what is asked for; where bundles come from is no part of it.
+        modules: the modules in the bundle.
+        archs: archs that are built for.
+        mode: what the command line asks for.
+        aiter: identity of the AITER source. Composable Kernel lies in it.
+        patches: patches on top of it, in order.
+        rocm: identity of the ROCm that compiles; `rocm_version` is its version.
+        forms: which kinds of libraries the bundle has, such as lazy ones.
+        settings: arguments of Bazel.
+    """
+    inputs = {
+        "schema": SCHEMA,
+        "qola": {"version": version, "ruleset": ruleset},
+        "manifest": {"name": name, "content": manifest.to_dict()},
+        "modules": [{"name": m.name, "mode": manifest.module_mode(m, mode)} for m in modules],
+        "archs": sorted(set(archs)),
+        "aiter": {**aiter, "patches": [vars(pin) for pin in patches]},
+        "rocm": dict(rocm),
+        "forms": dict(forms),
+        "settings": list(settings_of(settings)),
+    }
+    return Key(name, rocm["rocm_version"], tuple(sorted(set(archs))), inputs)
+
+
+def settings_of(bazel_args: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of Bazel that may change what is built, in order.
+
+    One that is not known to be without effect counts: the worst it does is a miss.
+    """
+    return tuple(arg for arg in bazel_args if not arg.startswith(_WITHOUT_EFFECT))
+
+
+def differences(one: object, other: object, path: str = "") -> list[str]:
+    """Return the paths at which two JSON values differ, such as ``aiter.patches``."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        found: list[str] = []
+        for name in sorted({*one, *other}):
+            below = f"{path}.{name}".lstrip(".")
+            found += differences(one.get(name), other.get(name), below)
+        return found
+    return [] if one == other else [path]

@@ -1,0 +1,194 @@
+"""Builds a bundle and puts it where others fetch it; the record comes last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import minisign
+
+from qola.attention import ATTENTION
+from qola.bazel_run import BuildOptions
+from qola.build import PLAN, build_all
+from qola.build_setup import BuildRequest, Chosen, Forms, Progress, locked, set_up
+from qola.errors import BundleError, Finding, PrebuiltError, QolaError
+from qola.prebuilt import signature
+from qola.prebuilt.archive import pack_bundle
+from qola.prebuilt.http import UnreachableError
+from qola.prebuilt.key import Key
+from qola.prebuilt.record import (
+    MAX_SIZE,
+    Archive,
+    Record,
+    archive_name,
+    checksum_name,
+    parse,
+    record_name,
+    record_of,
+)
+from qola.prebuilt.sources import Source
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of publishing a bundle.
+
+    Attributes:
+        record: the bundle.
+        written: whether something was written; not where the same was there already.
+    """
+
+    record: Record
+    written: bool
+
+
+def build_archive(
+    chosen: Chosen,
+    request: BuildRequest,
+    forms: Forms,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    output: Path,
+    progress: Progress,
+) -> Archive:
+    """Build a bundle with Bazel and pack it.
+
+    Args:
+        chosen: what the request means.
+        request: what to build.
+        forms: which kinds of libraries.
+        options: how Bazel builds.
+        environ: its environment.
+        output: the archive to write.
+        progress: called with a line when a long step begins.
+
+    Raises:
+        BundleError: a module or the bundle could not be built.
+        QolaError: nothing could be built.
+    """
+    setup = set_up(request, environ, progress, chosen)
+    more = (f"--output_groups=+{PLAN}", *options.more)
+    options = BuildOptions(options.keep_going, options.jobs, options.subcommands, more)
+    with locked(setup.directory, progress):
+        built = build_all(setup, forms, options, environ, progress)
+        findings = [
+            Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(ATTENTION)} built")
+            for name, words in built.errors.items()
+        ]
+        if built.bundle.directory is None and not findings:
+            findings = [Finding(chosen.manifest.file, built.bundle.error, "a bundle")]
+        if findings or built.bundle.directory is None:
+            raise BundleError(findings, "only a whole bundle is published")
+        progress(f"packing {output.name}")
+        return pack_bundle(built.bundle.directory, output)
+
+
+def publish(
+    key: Key,
+    archive: Path,
+    packed: Archive,
+    target: Source,
+    secret_key: minisign.SecretKey | None,
+    *,
+    overwrite: bool,
+) -> Published:
+    """Put a bundle where others fetch it.
+
+    What is there already stays if it is the same bundle, signed as is asked for.
+
+    Args:
+        key: the bundle's key.
+        archive: its archive.
+        packed: what is in it.
+        target: where to put it.
+        secret_key: who signs, None for nobody.
+        overwrite: whether another bundle with the same key is replaced.
+
+    Raises:
+        PrebuiltError: another bundle with the same key is there.
+        QolaError: the target does not take the files.
+    """
+    record = record_of(key, packed)
+    name = record_name(key.text)
+    there = published(key, target, overwrite=overwrite)
+    try:
+        if there and there.archive.tar_sha256 != packed.tar_sha256:
+            raise _other_bundle(target.place(name), there, packed)
+        if there and _is_signed(target, name, secret_key):
+            return Published(there, written=False)
+        target.write(archive_name(key.text), archive)
+        line = f"{packed.sha256}  {archive_name(key.text)}\n"
+        target.write(checksum_name(key.text), line.encode("ascii"))
+        data = record.to_json().encode("utf-8")
+        if secret_key is not None:
+            signed = signature.sign(data, secret_key, name)
+            target.write(f"{name}{signature.SUFFIX}", signed)
+        # Last: whoever finds it finds the others.
+        target.write(name, data)
+    except (UnreachableError, OSError) as error:
+        raise _not_published(target, error) from None
+    return Published(record, written=True)
+
+
+def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
+    """Return the record that a target has of a key; None where there is none that counts.
+
+    Args:
+        key: the bundle's key.
+        target: where it is to be put.
+        overwrite: whether what is there does not count.
+
+    Raises:
+        PrebuiltError: what is there is of another bundle.
+        QolaError: the target does not answer.
+    """
+    name = record_name(key.text)
+    try:
+        data = target.read(name, MAX_SIZE)
+    except UnreachableError as error:
+        if target.is_local:
+            return None  # The directory is made by the first file.
+        raise _not_published(target, error) from None
+    if data is None or overwrite:
+        return None
+    return parse(data, key, target.place(name))
+
+
+def _not_published(target: Source, error: Exception) -> QolaError:
+    return QolaError(
+        Finding(
+            str(target),
+            str(error),
+            "a directory, or an HTTP server that takes PUT",
+            "QOLA_PREBUILT_TOKEN is sent as a bearer token (docs/prebuilt.md)",
+        ),
+        "the bundle is not published",
+    )
+
+
+def _is_signed(target: Source, name: str, secret_key: minisign.SecretKey | None) -> bool:
+    """Returns whether a record at the target is signed by a key, or nobody has to sign it."""
+    if secret_key is None:
+        return True
+    data = target.read(name, MAX_SIZE)
+    signed = target.read(f"{name}{signature.SUFFIX}", MAX_SIZE)
+    key = secret_key.get_public_key()
+    try:
+        comment = signature.trusted_comment(name)
+        signature.verify(data or b"", signed, key, target.place(name), comment)
+    except PrebuiltError:
+        return False
+    return True
+
+
+def _other_bundle(place: str, there: Record, packed: Archive) -> PrebuiltError:
+    return PrebuiltError(
+        Finding(
+            place,
+            f"a bundle whose tar file has sha256 {there.archive.tar_sha256}",
+            f"sha256 {packed.tar_sha256}: the same inputs give the same bytes",
+            "compare the two (diffoscope); qola publish --overwrite replaces it",
+        ),
+        "another bundle with the same key is there",
+    )

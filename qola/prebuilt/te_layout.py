@@ -1,0 +1,118 @@
+"""TransformerEngine's own prebuilts: another key, other files, and less that they vouch for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.aiter_source import AiterSource
+from qola.checkout import GitSource
+from qola.prebuilt.http import UnreachableError
+from qola.prebuilt.sources import Source
+from qola.prebuilt.store import Found, Note, Outcome, check_digest, first_word
+from qola.repository import pinned_id
+
+LAYOUT = "transformer-engine"
+
+NOT_COVERED = (
+    "archs, patches, edits of the tree, receipts and all else of the manifest, compiler flags, the "
+    "compiler and its version, the version of qola"
+)
+"""What two bundles with the same key of TransformerEngine's may differ in."""
+
+_MAX_SIZE = 16 << 30
+_MAX_SMALL = 1 << 16
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+
+def commit_of(source: AiterSource) -> str:
+    """Return AITER's commit in full, "" where none is known.
+
+    Of a checkout it is what git says of it, which is what TransformerEngine asks too.
+    """
+    if isinstance(source.source, GitSource):
+        return source.source.commit
+    known = pinned_id(source.root) or _head(source.root) if source.root else ""
+    return known if _COMMIT.fullmatch(known) else ""
+
+
+def _head(root: Path) -> str:
+    """Returns the commit that a directory is a checkout of, "" where it is none."""
+    if not (root / ".git").exists():
+        # The repository that it lies in may be somebody else's.
+        return ""
+    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "git", "-C", str(root)]
+    command += ["rev-parse", "--verify", "HEAD"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout.strip() if run.returncode == 0 else ""
+
+
+def names(rocm: str, commit: str) -> tuple[str, ...]:
+    """Return what an archive may be called, without its end, in the order they are asked for.
+
+    Args:
+        rocm: version of ROCm, such as 7.2.4.
+        commit: AITER's commit in full.
+    """
+    parts = rocm.split(".")
+    versions = dict.fromkeys((parts[0], ".".join(parts[:2])))
+    return tuple(f"rocm-{version}_aiter-{commit}" for version in versions)
+
+
+def find(
+    source: Source, rocm: str, commit: str, cache: Path, *, offline: bool, note: Note
+) -> Found | list[Outcome]:
+    """Return an archive of TransformerEngine's, or why there is none.
+
+    Args:
+        source: what NVTE_AITER_PREBUILT_BASE_URL names.
+        rocm: version of ROCm.
+        commit: AITER's commit in full, "" where none is known.
+        cache: directory for what is downloaded; locked by the caller.
+        offline: ask no server.
+        note: told what happens.
+
+    Raises:
+        PrebuiltError: the archive is not the one of its checksum.
+    """
+    if not commit:
+        words = "TransformerEngine's layout is not asked for: no full commit of AITER is known"
+        return [Outcome(str(source), words)]
+    if offline and not source.is_local:
+        return [Outcome(str(source), "not asked: offline")]
+    outcomes = []
+    for name in names(rocm, commit):
+        file = f"{name}.tar.gz"
+        try:
+            sha256 = source.read(f"{file}.sha256", _MAX_SMALL)
+            if sha256 is None:
+                outcomes.append(Outcome(source.place(file), "no .sha256 there"))
+                continue
+            arrived = cache / file
+            if not source.download(file, arrived, _MAX_SIZE):
+                outcomes.append(Outcome(source.place(file), "not there"))
+                continue
+        except UnreachableError as error:
+            note(f"{source}: {error}")
+            return [*outcomes, Outcome(str(source), str(error))]
+        try:
+            check_digest(arrived, first_word(sha256), source.place(file))
+        except BaseException:
+            arrived.unlink()
+            raise
+        note(f"warning: {source.place(file)} is TransformerEngine's own prebuilt: its name does "
+             f"not cover {NOT_COVERED}")  # fmt: skip
+        return Found(arrived, _MAX_SIZE, source.place(file), LAYOUT)
+    return outcomes
+
+
+def without_top(files: Sequence[str]) -> dict[str, str]:
+    """Return where files of an archive belong, by their path in it.
+
+    TransformerEngine packs one directory, and its CMake leaves that directory's name out.
+    """
+    tops = {file.partition("/")[0] for file in files}
+    nested = len(tops) == 1 and all("/" in file for file in files)
+    return {file: file.partition("/")[2] if nested else file for file in files}

@@ -1,0 +1,81 @@
+"""prebuilt_repository: a manifest's libraries, prebuilt where somebody has them, else built."""
+
+load(":host_python.bzl", "run_qola")
+load(":tree_patches.bzl", "PATCH_ATTRS", "prepare_patches")
+
+_VARIABLE = "QOLA_PREBUILT"
+
+def _look_up(rctx):
+    """How prebuilt bundles are looked for: "yes", "offline" or "no"."""
+    value = rctx.getenv(_VARIABLE) or "yes"
+    if value not in ["yes", "offline", "no"]:
+        fail("""
+qola: QolaError: a way to look for prebuilt bundles that qola does not know
+  place:    {variable} in the environment, or --repo_env={variable}
+  found:    {value}
+  expected: yes, offline (directories and earlier downloads only) or no (build)
+  fix:      --repo_env={variable}=no""".format(value = value, variable = _VARIABLE))
+    return "offline" if rctx.attr.offline and value == "yes" else value
+
+def _prebuilt_repository_impl(rctx):
+    patches = prepare_patches(rctx)
+    manifest = rctx.path(rctx.attr.manifest)
+    rctx.watch(manifest)
+    arguments = [
+        "--manifest",
+        str(manifest),
+        "--display",
+        rctx.attr.display,
+        "--repository",
+        rctx.attr.repository,
+        "--aiter",
+        rctx.attr.aiter,
+        "--rocm",
+        str(rctx.path(rctx.attr.rocm)),
+        "--look-up",
+        _look_up(rctx),
+        "--folder",
+        str(rctx.workspace_root),
+        "--place",
+        rctx.attr.place,
+        "--output",
+        ".",
+        "--gpu-archs",
+        rctx.getenv("GPU_ARCHS") or "",
+        "--public-key",
+        rctx.attr.public_key,
+    ]
+    if patches:
+        arguments += ["--patches-dir", str(patches.directory)]
+    if rctx.attr.mode:
+        arguments += ["--mode", rctx.attr.mode]
+    arguments += ["--arch=" + arch for arch in rctx.attr.architectures]
+    arguments += ["--url=" + url for url in rctx.attr.urls]
+    arguments += ["--allow-redirect=" + host for host in rctx.attr.allow_redirects]
+    site = rctx.path(rctx.attr.python_packages).dirname.get_child("site")
+    run_qola(rctx, "qola.prebuilt.repository", arguments, python_path = [site])
+
+prebuilt_repository = repository_rule(
+    implementation = _prebuilt_repository_impl,
+    attrs = PATCH_ATTRS | {
+        "aiter": attr.string(doc = "Identity of the AITER source as JSON.", mandatory = True),
+        "allow_redirects": attr.string_list(doc = "Hosts that redirects may lead to."),
+        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
+        "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
+        "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
+        "mode": attr.string(doc = "Build mode of modules that have none of their own."),
+        "offline": attr.bool(doc = "Ask no server."),
+        "place": attr.string(doc = "Where the tag stands, for error messages.", mandatory = True),
+        "public_key": attr.string(doc = "minisign's public key of who has to have signed."),
+        "repository": attr.string(doc = "Name of the manifest's repository.", mandatory = True),
+        "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
+        "urls": attr.string_list(doc = "Sources, in order."),
+    },
+    doc = """Libraries of a manifest.
+
+Where a source has the prebuilt bundle of just this manifest, AITER, ROCm and
+qola, holds its files; nothing of AITER is fetched then. Where none has, the
+same targets build the libraries. A wrong digest or signature fails the fetch.
+""",
+    environ = ["QOLA_PYTHON"],
+)

@@ -1,0 +1,241 @@
+"""A bundle published to a real nginx, fetched elsewhere, by qola build and by Bazel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nested_bazel import Bazel, bazel, find_bazel, user_disk_cache
+from tools.remote.loopback import free_port, listening
+from tools.remote.programs import Programs
+
+HERE = Path(__file__).resolve().parent
+QOLA = HERE.parents[1]
+# Beside this repository, among the files a test is given.
+NGINX = Path("..", os.environ["QOLA_TEST_NGINX"])
+CONFIG = """\
+{user}worker_processes 1;
+pid "{directory}/nginx.pid";
+error_log stderr warn;
+events {{
+    worker_connections 64;
+}}
+http {{
+    access_log "{directory}/access.log";
+    client_body_temp_path "{directory}/unused";
+    proxy_temp_path "{directory}/unused";
+    fastcgi_temp_path "{directory}/unused";
+    uwsgi_temp_path "{directory}/unused";
+    scgi_temp_path "{directory}/unused";
+    client_max_body_size 0;
+    server {{
+        listen 127.0.0.1:{port};
+        root "{directory}/files";
+        dav_methods PUT;
+        create_full_put_path on;
+    }}
+}}
+"""
+PREBUILT = """
+qola.prebuilt(name = "{side}", manifest = "{side}", urls = ["{url}"], public_key = "{key}")
+use_repo(qola, "qola_prebuilt_{side}")
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """An nginx with prebuilt bundles, and who signs them.
+
+    Attributes:
+        directory: where it keeps its files.
+        url: what it is called.
+        keys: prefix of the pair of keys.
+        key: key of the bundle of left.toml.
+    """
+
+    directory: Path
+    url: str
+    keys: Path
+    key: str
+
+    @property
+    def archive(self) -> Path:
+        """The archive as nginx serves it."""
+        return self.directory / f"files/team/{self.key}.tar.gz"
+
+    def asked(self) -> str:
+        """Return its log."""
+        return (self.directory / "access.log").read_text(encoding="utf-8")
+
+
+def qola(directory: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run qola in a directory, with a cache below it."""
+    own = ("TEST_", "RUNFILES_", "BAZEL_", "GPU_ARCHS")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+    environment = {
+        **kept,
+        "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
+        "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
+        "QOLA_BAZEL": find_bazel(),
+        "XDG_CACHE_HOME": str(directory / "cache"),
+        **variables,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "qola", *args],
+        cwd=directory,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def manifest(directory: Path) -> Path:
+    """Put left.toml into a new directory."""
+    directory.mkdir(parents=True)
+    shutil.copy(HERE / "consumer/left.toml", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An nginx to which the bundle of left.toml was published, signed."""
+    directory = tmp_path_factory.mktemp("server")
+    for name in ("files", "unused"):
+        (directory / name).mkdir()
+    port = free_port()
+    user = pwd.getpwuid(os.getuid()).pw_name
+    config = directory / "nginx.conf"
+    text = CONFIG.format(
+        directory=directory, port=port, user="" if os.geteuid() else f"user {user} {user};\n"
+    )
+    config.write_text(text, encoding="utf-8")
+    command = [
+        *Programs(NGINX.resolve().parents[2]).command("nginx"),
+        *("-e", "stderr", "-p", str(directory), "-c", str(config), "-g", "daemon off;"),
+    ]
+    builder = manifest(directory / "builder")
+    assert qola(builder, "keygen", "k").returncode == 0
+    url = f"http://127.0.0.1:{port}/team"
+    words = ("publish", "-m", "left.toml", "--to", url, "--secret-key", "k.key")
+    cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
+    with listening(command, port, name="nginx"):
+        published = qola(builder, *words, cache)
+        assert published.returncode == 0, published.stderr
+        key = published.stdout.partition(":")[0]
+        again = qola(builder, *words, cache)
+        assert again.returncode == 0, again.stderr
+        assert again.stdout.startswith(f"{key}: there already, ")
+        yield Server(directory, url, builder / "k", key)
+        for workspace in (builder / "cache/qola/workspaces").glob("*"):
+            expunge = [find_bazel(), "clean", "--expunge"]
+            subprocess.run(expunge, cwd=workspace, check=False)
+
+
+def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
+    """Prevents: a bundle that needs Bazel where it is fetched, or is not what was built."""
+    user = manifest(tmp_path / "user")
+    words = ("--prebuilt", server.url, "--public-key", f"{server.keys}.pub")
+    built = qola(user, "build", "-m", "left.toml", "-o", "out", *words, QOLA_BAZEL="/bin/false")
+    assert built.returncode == 0, built.stderr
+    assert f"prebuilt {server.key} from {server.url}" in built.stderr
+    record = json.loads((user / "out/manifest.json").read_text(encoding="utf-8"))
+    (module,) = record["modules"]
+    library = (user / "out" / module["library"]).read_bytes()
+    assert hashlib.sha256(library).hexdigest() == module["sha256"]
+    # What the bundle's own list of files says, which was made where it was built.
+    files = json.loads((user / "out/sbom.spdx.json").read_text(encoding="utf-8"))["files"]
+    assert len(files) > 100
+    for file in files:
+        digests = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
+        content = (user / "out" / file["fileName"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digests["SHA256"], file["fileName"]
+
+
+def test_the_rocm_of_this_machine(server: Server) -> None:
+    """Prevents: libraries of another compiler under the pinned one's key; a key without a ROCm."""
+    words = ("fetch", "-m", "left.toml", "--print-key")
+    builder = server.keys.parent
+    assert qola(builder, *words).stdout == f"{server.key}\n"
+    asked = qola(builder, *words, QOLA_ROCM="/no/such/rocm")
+    assert asked.returncode == 5, asked.stderr
+    assert "no ROCm where it is looked for" in asked.stderr
+
+
+@pytest.fixture(scope="module")
+def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """The consumer's program with left's library, which is published, and right's, which is not."""
+    directory = tmp_path_factory.mktemp("consumer")
+    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
+        key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
+        module = instance.workspace / "MODULE.bazel"
+        tags = [PREBUILT.format(key=key, side=s, url=server.url) for s in ("left", "right")]
+        module.write_text("".join([module.read_text(encoding="utf-8"), *tags]), encoding="utf-8")
+        build = instance.workspace / "BUILD.bazel"
+        text = build.read_text(encoding="utf-8")
+        label = '"@qola_prebuilt_{}//:libmha_fwd"'
+        assert '":{}_libmha_fwd"' in text
+        text = text.replace('":{}_libmha_fwd"', label)
+        build.write_text(text, encoding="utf-8")
+        cache = {"XDG_CACHE_HOME": str(directory / "cache")}
+        yield Bazel(instance.workspace, instance.output_base, instance.disk_cache, cache)
+
+
+def test_in_bazel(server: Server, consumer: Bazel) -> None:
+    """Prevents: libraries that Bazel builds although they are there, or that no program can use."""
+    fetched = consumer.run("build", "@qola_prebuilt_left//:bundle", "//:left")
+    assert f"prebuilt {server.key} from {server.url}" in fetched.stderr
+    repositories = {path.name for path in (consumer.output_base / "external").iterdir()}
+    assert not [name for name in repositories if name.endswith(("~aiter", "+aiter"))]
+    (bundle,) = consumer.workspace.glob("bazel-bin/external/*qola_prebuilt_left/bundle")
+    assert (bundle / "lib/left_libmha_fwd.so").is_file()
+    assert (bundle / "manifest.json").is_file()
+    result = consumer.run("run", "//:program")
+    assert "no prebuilt right-rocm" in result.stderr
+    answers = [line for line in result.stdout.splitlines() if ": " in line]
+    # There is no device here: both libraries say so, as a status.
+    assert [line.split(": ")[1] for line in answers] == ["-3"] * 4
+
+
+def test_an_unknown_manifest(consumer: Bazel) -> None:
+    """Prevents: a misspelt name that Bazel explains by a repository nobody has heard of."""
+    module = consumer.workspace / "MODULE.bazel"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace('manifest = "right"', 'manifest = "wrong"'), encoding="utf-8")
+    failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
+    module.write_text(text, encoding="utf-8")
+    assert "prebuilt libraries of an unknown manifest" in failed.stderr
+    assert "one of left, right" in failed.stderr
+
+
+def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
+    """Prevents: a bundle that somebody changed, in a program; a build in its stead, in silence."""
+    right = server.archive.read_bytes()
+    shutil.rmtree(consumer.environment["XDG_CACHE_HOME"])
+    wrong = bytes([*right[:-1], right[-1] ^ 1])
+    server.archive.write_bytes(wrong)
+    try:
+        # Which has it looked for once more.
+        again = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:left")
+        failed = consumer.run("build", *again, check=False)
+        assert failed.returncode != 0
+        assert "PrebuiltError" in failed.stderr
+        for data in (right, wrong):
+            assert hashlib.sha256(data).hexdigest() in failed.stderr
+        # Whoever wants to build all the same says so.
+        chosen = ("--repo_env=QOLA_PREBUILT=no", "@qola_prebuilt_left//:all")
+        assert "//:bundle_tar" in consumer.run("query", *chosen).stdout
+        unknown = ("--repo_env=QOLA_PREBUILT=maybe", "@qola_prebuilt_left//:all")
+        assert "yes, offline " in consumer.run("query", *unknown, check=False).stderr
+    finally:
+        server.archive.write_bytes(right)

@@ -1,0 +1,238 @@
+"""Records, signatures and archives of prebuilt bundles."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import minisign
+import pytest
+
+from qola.errors import PrebuiltError, QolaError
+from qola.prebuilt import signature
+from qola.prebuilt.archive import pack_bundle, unpack
+from qola.prebuilt.key import Key
+from qola.prebuilt.record import Archive, parse, record_of
+
+KEY = Key("left", "7.2.4", ("gfx950",), {"schema": 1, "archs": ["gfx950"], "rocm": {"x": 1}})
+ARCHIVE = Archive(10, "a" * 64, "b" * 64, 20)
+NAME = f"{KEY.text}.manifest.json"
+SECRET = (
+    "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQnXC0JuC6/A7xvr1LxZtva07"
+    "hU5gZDca+3Pnk2JOy+fwJQa4491B6X01GeYyIfI9mBoQnIl7aO7ARtz1p/bD2vQc4ctZ7plZAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAA="
+)
+"""A secret key that `minisign -G -W` made for this test alone."""
+OURS = b"""\
+untrusted comment: signature from minisign secret key
+RURCdcLQm4Lr8LcXUjF5TRaCtu38lXkTy66ZhFC6qQnieORVogGGMgqtAkV/c14leJP7o28N+5vV18zAYEfWtRXWUUx080x42QM=
+trusted comment: file:x.manifest.json
+bYNqQccCA9lnWuJuySwpIj0djaR5aURWe3tGbTpXnbDuXma2gLvkcYG9/898zA/gOHgWLbYudGsj9vfC/khyBA==
+"""
+
+
+def test_a_record_and_back() -> None:
+    """Prevents: records that differ from run to run, or lose what they say."""
+    record = record_of(KEY, ARCHIVE)
+    text = record.to_json()
+    assert parse(text.encode(), KEY, "here") == record
+    assert record_of(KEY, ARCHIVE).to_json() == text
+    assert json.loads(text)["archive"]["name"] == f"{KEY.text}.tar.gz"
+
+
+def test_a_record_of_something_else() -> None:
+    """Prevents: a bundle with other archs or another ROCm installed, since its name is the same."""
+    other = Key(KEY.name, KEY.rocm, KEY.archs, {**KEY.inputs, "rocm": {"x": 2}})
+    data = replace(record_of(other, ARCHIVE), key=KEY.text).to_json().encode()
+    with pytest.raises(PrebuiltError) as caught:
+        parse(data, KEY, "http://here/x.manifest.json")
+    text = str(caught.value)
+    assert "http://here/x.manifest.json" in text
+    assert KEY.digest in text
+    assert other.digest in text
+    assert "rocm.x differs" in text
+
+
+def test_a_record_whose_inputs_are_others() -> None:
+    """Prevents: a record that claims a digest which is not that of what it says."""
+    record = record_of(KEY, ARCHIVE)
+    data = replace(record, inputs={"schema": 1}).to_json().encode()
+    with pytest.raises(PrebuiltError, match="where that of its inputs is"):
+        parse(data, KEY, "here")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>", b"[]", b"{}", b'{"key": 1, "archive": {}}', b"\xff"]
+)
+def test_no_record(data: bytes) -> None:
+    """Prevents: a traceback for the error page of a server."""
+    with pytest.raises(PrebuiltError, match="no record"):
+        parse(data, KEY, "here")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """Prefix of a pair of keys."""
+    signature.write_pair(tmp_path / "k", "")
+    return tmp_path / "k"
+
+
+def public(keys: Path) -> minisign.PublicKey:
+    """The public one of a pair."""
+    return signature.read_public_key(str(keys.with_suffix(".pub")), Path("/"))
+
+
+def signed(keys: Path, data: bytes, name: str = NAME) -> bytes:
+    """A signature."""
+    return signature.sign(data, signature.read_secret_key(keys.with_suffix(".key"), ""), name)
+
+
+def check(data: bytes, signed_as: bytes | None, key: minisign.PublicKey) -> None:
+    """Check a signature of the record."""
+    signature.verify(data, signed_as, key, "there", signature.trusted_comment(NAME))
+
+
+def test_a_signature(keys: Path) -> None:
+    """Prevents: right signatures refused; signatures that differ for the same record."""
+    check(b"data", signed(keys, b"data"), public(keys))
+    assert signed(keys, b"data") == signed(keys, b"data")
+    text = keys.with_suffix(".pub").read_text().splitlines()[1]
+    check(b"data", signed(keys, b"data"), signature.read_public_key(text, Path("/")))
+
+
+def test_wrong_signatures(keys: Path, tmp_path: Path) -> None:
+    """Prevents: a bundle that somebody else made, or changed, or moved, installed as signed."""
+    good = signed(keys, b"data")
+    signature.write_pair(tmp_path / "foreign", "")
+    lines = good.splitlines()
+    comment = b"\n".join([*lines[:2], lines[2].replace(b"left", b"lift"), lines[3]])
+    wrong = {
+        "none": None,
+        "empty": b"",
+        "page": b"<html>\n\n\n\n",
+        "of other data": signed(keys, b"date"),
+        "of another file": signed(keys, b"data", "other.manifest.json"),
+        "by another key": signed(tmp_path / "foreign", b"data"),
+        "with another comment": comment,
+    }
+    for what, data in wrong.items():
+        with pytest.raises(PrebuiltError) as caught:
+            check(b"data", data, public(keys))
+        assert "there.minisig" in str(caught.value), what
+        assert signature.shown(public(keys)) in str(caught.value), what
+
+
+def test_minisign_s_own_format(tmp_path: Path) -> None:
+    """Prevents: signatures that only qola can check, or only qola can make.
+
+    The key and the signature are those of minisign's own manual (test: "test").
+    """
+    key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
+    theirs = (
+        b"untrusted comment: signature from minisign secret key\n"
+        b"RWQf6LRCGA9i59SLOFxz6NxvASXDJeRtuZykwQepbDEGt87ig1BNpWaVWuNrm73YiIiJbq71Wi+dP9eKL8OC351"
+        b"vwIasSSbXxwA=\n"
+        b"trusted comment: timestamp:1555779966\tfile:test\n"
+        b"QtKMXWyYcwdpZAlPF7tE2ENJkRd1ujvKjlj1m9RtHTBnZPa5WKU5uWRs5GoP5M/VqE81QFuMKI5k/SfNQUaOAA=="
+        b"\n"
+    )
+    known = signature.read_public_key(key, Path("/"))
+    comment = "timestamp:1555779966\tfile:test"
+    signature.verify(b"test", theirs, known, "there", comment)
+    with pytest.raises(PrebuiltError):
+        signature.verify(b"tests", theirs, known, "there", comment)
+    # Ed25519 has one signature for a key and a text: this one minisign 0.11 has checked.
+    (tmp_path / "m.key").write_text(f"untrusted comment: minisign secret key\n{SECRET}\n")
+    secret = signature.read_secret_key(tmp_path / "m.key", "")
+    assert signature.sign(b"data", secret, "x.manifest.json") == OURS
+
+
+def test_keys(tmp_path: Path) -> None:
+    """Prevents: a secret key that others read, that is overwritten, or that any password opens."""
+    signature.write_pair(tmp_path / "k", "correct horse")
+    secret = tmp_path / "k.key"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(QolaError, match="is there already"):
+        signature.write_pair(tmp_path / "k", "")
+    assert not signature.read_secret_key(secret, "correct horse").is_encrypted()
+    with pytest.raises(QolaError, match="QOLA_PREBUILT_PASSWORD"):
+        signature.read_secret_key(secret, "wrong horse")
+    with pytest.raises(QolaError, match="begin with RW"):
+        signature.read_public_key("RWnokey", tmp_path)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A directory with files."""
+    directory = tmp_path / "bundle"
+    for name in ("lib/a.so", "bin/qola-kernels", "include/ck/b.hpp", "manifest.json"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(name)
+    return directory
+
+
+def test_packed_and_unpacked(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: archives that differ with time or place, or lose files and what may be run."""
+    packed = pack_bundle(bundle, tmp_path / "a.tar.gz")
+    (bundle / "lib/a.so").touch()
+    (tmp_path / "moved").mkdir()
+    moved = bundle.rename(tmp_path / "moved" / "b")
+    assert pack_bundle(moved, tmp_path / "b.tar.gz") == packed
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    found = unpack(tmp_path / "a.tar.gz", tmp_path / "out", packed.unpacked_size, "here")
+    assert sorted(found) == ["bin/qola-kernels", "include/ck/b.hpp", "lib/a.so", "manifest.json"]
+    assert {name: path.read_text() for name, path in found.items()} == {n: n for n in found}
+    assert found["bin/qola-kernels"].stat().st_mode & 0o777 == 0o755
+    assert found["manifest.json"].stat().st_mode & 0o777 == 0o644
+    # What others make of it: tar, gzip and sha256sum.
+    listed = subprocess.run(["tar", "tzf", tmp_path / "a.tar.gz"], capture_output=True, check=True)
+    assert b"./lib/a.so" in listed.stdout
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 3) -> bytes:
+    """An archive with one member."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, link
+        entry.size = size if kind == tarfile.REGTYPE else 0
+        archive.addfile(entry, io.BytesIO(b"x" * size) if entry.size else None)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (member("/etc/passwd"), "'/etc/passwd'"),
+        (member("lib/../../x"), "'lib/../../x'"),
+        (member("a\\b"), "path"),
+        (member("lib/x.so", tarfile.SYMTYPE, "/etc/passwd"), "a link"),
+        (member("lib/x.so", tarfile.LNKTYPE, "lib/y.so"), "a link"),
+        (member("dev", tarfile.CHRTYPE), "a special file"),
+        (member("fifo", tarfile.FIFOTYPE), "a special file"),
+        (member("large", size=2000), "more than 1000 bytes"),
+        (b"no archive", "BadGzipFile|ReadError"),
+        (gzip.compress(b"no tar file" * 100), "ReadError"),
+        (member("x")[:-30], "EOFError|ReadError"),
+    ],
+)
+def test_what_is_not_unpacked(tmp_path: Path, data: bytes, words: str) -> None:
+    """Prevents: files written outside of the directory; disks filled; half an archive installed."""
+    (tmp_path / "bad.tar.gz").write_bytes(data)
+    with pytest.raises(PrebuiltError, match=words):
+        unpack(tmp_path / "bad.tar.gz", tmp_path / "in" / "out", 1000, "here")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_file_twice(tmp_path: Path) -> None:
+    """Prevents: a second file of one name over the first, which was looked at."""
+    with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
+        for name in ("lib/x", "./lib/x"):
+            archive.addfile(tarfile.TarInfo(name))
+    with pytest.raises(PrebuiltError, match="twice"):
+        unpack(tmp_path / "bad.tar.gz", tmp_path / "out", 1000, "here")
