@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from qola import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, release, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
 OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
 
 
@@ -28,16 +25,6 @@ class Release:
     archive: Path
     registry: Path
     unpacked: Path
-
-
-def release(*args: str, cwd: Path) -> None:
-    """Run the documented command, as `bazel run` does."""
-    script = QOLA / "tools/release/release.py"
-    env = {**os.environ, "BUILD_WORKING_DIRECTORY": str(cwd)}
-    run = subprocess.run(
-        [sys.executable, script, *args], env=env, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
 
 
 @pytest.fixture(scope="module")

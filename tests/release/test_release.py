@@ -60,7 +60,9 @@ def test_content(archive: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts
         }
     assert expected <= members.keys()
-    kept = ("tests/e2e/consumer/", "tests/manifests/", "tests/servers/")
+    modules = ("tests/e2e/consumer/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
+    kept = (*modules, "tests/manifests/", "tests/servers/")
+    assert all(f"{module}MODULE.bazel" in members for module in modules)
     assert all(name.startswith(kept) for name in members if name.startswith("tests/"))
     assert not [name for name in members if name.endswith(".pyc") or "bazel-bin" in name]
 
