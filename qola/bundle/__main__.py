@@ -28,6 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     wheel = commands.add_parser("wheel", help="pack a directory as a Python wheel")
     wheel.add_argument("--directory", required=True, type=Path, help="what to pack")
     wheel.add_argument("--output", required=True, type=Path, help="wheel to write, by its name")
+    wheel.add_argument(
+        "--external-library",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a library that users of the wheel bring, such as libamdhip64.so.7; repeatable",
+    )
     args = parser.parse_args(argv)
     if args.command == "archive":
         pack(args.directory, args.output, args.prefix)
@@ -36,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command == "wheel":
             # The library gives this time to the list of files that it adds.
             os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
-            write_wheel(args.directory, args.output)
+            write_wheel(args.directory, args.output, args.external_library)
             return 0
         build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
     except QolaError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zipfile import ZIP_STORED, ZipInfo
 
@@ -11,6 +11,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
 from qola import __version__
+from qola.bundle.elf_versions import read_needs, system_floor
+from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
 
 _INIT = '''\
@@ -33,10 +35,14 @@ import argparse
 from {package} import __version__, path
 
 parser = argparse.ArgumentParser(prog="python -m {package}", description=__doc__)
-parser.add_argument("--path", action="store_true", help="print the directory; the default")
+places = parser.add_mutually_exclusive_group()
+for name, where in (("path", "the directory (default)"), ("lib", "lib"), ("include", "include")):
+    places.add_argument(
+        f"--{{name}}", action="store_const", const=name, dest="place", help=f"print {{where}}"
+    )
 parser.add_argument("--version", action="version", version=__version__)
-parser.parse_args()
-print(path())
+place = parser.parse_args().place
+print(path() / place if place in ("lib", "include") else path())
 '''
 _METADATA = """\
 Metadata-Version: 2.1
@@ -45,7 +51,7 @@ Version: {version}
 Summary: AMD GPU attention kernels as libraries, built by qola
 License: MIT
 Requires-Python: >=3.8
-"""
+{external}"""
 _WHEEL = """\
 Wheel-Version: 1.0
 Generator: qola {qola}
@@ -59,25 +65,34 @@ bytes depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPO
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_wheel(directory: Path, output: Path) -> None:
+def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str] = ()) -> None:
     """Write a bundle's directory as a wheel.
 
-    Stored, not compressed: deflate's bytes differ from one zlib to the next.
+    Stored, not compressed: deflate's bytes differ from one zlib to the next. What the files need of
+    the system is compared with what the platform promises, and stated as Requires-External in
+    METADATA, which pip does not act upon.
 
     Args:
         directory: the bundle; symlinks are followed.
         output: the file to write. Its name says what the Python package and its version are, and
             for which platform it is: qola_te-1.2.3-py3-none-linux_x86_64.whl.
+        external_libraries: libraries that users of the wheel bring, such as libamdhip64.so.7; see
+            check_platform.
 
     Raises:
-        BundleError: the name is none that Python takes for a wheel's.
+        BundleError: the name is none that Python takes for a wheel's, or as check_platform.
     """
     package, version, tag = _parts(output.name)
+    needs = read_needs(directory)
+    check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
+    external = "".join(f"Requires-External: {line}\n" for line in system_floor(needs))
     info = f"{package}-{version}.dist-info"
     texts = {
         f"{package}/__init__.py": _INIT.format(version=version),
         f"{package}/__main__.py": _MAIN.format(package=package),
-        f"{info}/METADATA": _METADATA.format(name=canonicalize_name(package), version=version),
+        f"{info}/METADATA": _METADATA.format(
+            name=canonicalize_name(package), version=version, external=external
+        ),
         f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
     }
     with WheelFile(str(output), "w", ZIP_STORED) as wheel:

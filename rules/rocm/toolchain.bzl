@@ -47,14 +47,13 @@ def rocm_toolchain(name, cc_toolchain):
       name: name of the toolchain() target, to be registered.
       cc_toolchain: label of a rocm_cc_toolchain.
     """
+
+    # Labels of this module: who declares a toolchain need not know @platforms.
+    system = [Label("@platforms//os:linux"), Label("@platforms//cpu:x86_64")]
     native.toolchain(
         name = name,
-        exec_compatible_with = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
-        target_compatible_with = [
-            "@platforms//os:linux",
-            "@platforms//cpu:x86_64",
-            Label("//rules/rocm:rocm"),
-        ],
+        exec_compatible_with = system,
+        target_compatible_with = system + [Label("//rules/rocm:rocm")],
         toolchain = cc_toolchain,
         toolchain_type = "@bazel_tools//tools/cpp:toolchain_type",
         visibility = ["//visibility:public"],

@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.execution_log import Spawn, read_spawns
+
+QOLA = Path(__file__).resolve().parents[2]
 
 
 def user_disk_cache() -> Path:
@@ -140,3 +143,13 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
         yield instance
     finally:
         instance.run("shutdown", check=False)
+
+
+def release(*args: str, cwd: Path) -> None:
+    """Run the documented command, as `bazel run` does."""
+    script = QOLA / "tools/release/release.py"
+    env = {**os.environ, "BUILD_WORKING_DIRECTORY": str(cwd)}
+    run = subprocess.run(
+        [sys.executable, script, *args], env=env, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 HIT = "disk cache hit"
@@ -79,6 +83,37 @@ def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
         if row[0] == "header":
             assert (root / row[2]).is_file()
     assert "external/" not in (root / "kernels.index").read_text()
+
+
+def test_editors_know_how_files_are_compiled(consumer: Bazel, tmp_path: Path) -> None:
+    """Prevents: a compile_commands.json with paths or flags that only Bazel's sandbox has."""
+    bazel_here = tmp_path / "bazel"
+    bazel_here.write_text(
+        f'#!/bin/sh\nexec "{find_bazel()}" "--output_base={consumer.output_base}" "$@"\n'
+    )
+    bazel_here.chmod(0o755)
+    asking = replace(consumer, environment={"QOLA_BAZEL": str(bazel_here)})
+    asking.run("run", "@qola//tools/compile_commands", "--", "//...")
+    text = (consumer.workspace / "compile_commands.json").read_text(encoding="utf-8")
+    entries = json.loads(text)
+    files = [Path(entry["directory"], entry["file"]) for entry in entries]
+    # What a build generates is there after that build.
+    generated = consumer.output_base / "execroot"
+    assert [f for f in files if not f.is_file() and not f.is_relative_to(generated)] == []
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for file, entry in zip(files, entries, strict=True):
+        by_name.setdefault(file.name, []).append(entry)
+    assert len(by_name["ask.cpp"]) == 2
+    kernels = [name for name in by_name if name.startswith("fmha_fwd_d32_")]
+    assert 1 <= len(kernels) <= 4
+    # Parsing a kernel instance takes half a minute; that its headers are found, a second.
+    for name, how in (("main.cpp", "-fsyntax-only"), (kernels[0], "-M"), ("ask.cpp", "-M")):
+        entry = by_name[name][0]
+        command = [how if word == "-c" else word for word in entry["arguments"]]
+        run = subprocess.run(
+            command, cwd=entry["directory"], capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stderr
 
 
 def test_another_repository_compiles_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ import pytest
 from wheel.wheelfile import WheelFile
 
 from qola.bundle.__main__ import main
+from qola.bundle.elf_versions import ElfNeeds, highest
+from qola.bundle.platform_policy import check_platform
 from qola.bundle.wheel import write_wheel
 from qola.errors import BundleError
 
@@ -45,6 +48,12 @@ def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
         ).stdout.strip()
         assert path == str(site / "qola_ns")
     assert (Path(path) / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
+    for place in ("lib", "include"):
+        printed = subprocess.run(
+            [*command, f"--{place}"], env=env, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        assert printed == str(site / "qola_ns" / place)
+        assert Path(printed).is_dir()
     version = subprocess.run(
         [*command, "--version"], env=env, capture_output=True, text=True, check=True
     )
@@ -77,6 +86,45 @@ def test_the_same_bundle_gives_the_same_bytes(
     monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
     assert main([*command, str(tmp_path / "again" / NAME)]) == 0
     assert (tmp_path / NAME).read_bytes() == (tmp_path / "again" / NAME).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ((), ()),
+        (("GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.2.5"), ("GLIBC_2.34",)),
+        (("GLIBCXX_3.4.9", "GLIBCXX_3.4.29", "CXXABI_1.3"), ("CXXABI_1.3", "GLIBCXX_3.4.29")),
+        (("GLIBC_2.36", "GLIBC_ABI_DT_RELR"), ("GLIBC_2.36", "GLIBC_ABI_DT_RELR")),
+    ],
+)
+def test_versions_are_numbers(versions: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """Prevents: 2.9 taken for more than 2.34, or a version without a number overlooked."""
+    assert highest(versions) == expected
+
+
+def test_a_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a platform that nobody defined, taken for one that every file fits."""
+    name = NAME.replace("linux_x86_64", "manylinux_2_99_x86_64")
+    with pytest.raises(BundleError, match=r"one of manylinux_2_5_x86_64, .*, linux_x86_64"):
+        write_wheel(bundle, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_symbols_that_a_policy_forbids() -> None:
+    """Prevents: a version old enough, with a symbol in it that only some systems have."""
+    symbol = "__cxa_thread_atexit_impl"
+    one = ElfNeeds("lib/a.so", ("libc.so.6",), {}, {}, frozenset({symbol, "malloc"}))
+    with pytest.raises(BundleError, match=f"found +{symbol} of libc.so.6\n") as error:
+        check_platform([one], "manylinux_2_5_x86_64", ())
+    (fitting,) = re.findall(r'platform = "(\w+)"', str(error.value))
+    check_platform([one], fitting, ())
+
+
+def test_a_file_that_only_begins_as_a_library(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a truncated library in a wheel, or a stack trace that does not name it."""
+    (bundle / "lib/ns_libmha_bwd.so").write_bytes(b"\x7fELF\x02")
+    with pytest.raises(BundleError, match=r"error: lib/ns_libmha_bwd\.so"):
+        write_wheel(bundle, tmp_path / NAME)
 
 
 @pytest.mark.parametrize(

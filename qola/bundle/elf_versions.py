@@ -1,0 +1,133 @@
+"""Reads what programs and libraries of a bundle need of the system they are loaded on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
+
+from qola.errors import BundleError, Finding
+
+_MAGIC = b"\x7fELF"
+_MACHINE = "EM_X86_64"
+
+
+@dataclass(frozen=True)
+class ElfNeeds:
+    """What one file needs.
+
+    Attributes:
+        path: the file, relative to the bundle.
+        libraries: names of shared libraries, as the loader looks for them, sorted.
+        versions: by version, such as GLIBC_2.14: the library that has to have it.
+        symbols: by version: the symbols that are bound to it, sorted; often none for a version
+            that only the linker recorded.
+        undefined: all symbols that others have to define, weak ones left out.
+    """
+
+    path: str
+    libraries: tuple[str, ...]
+    versions: Mapping[str, str]
+    symbols: Mapping[str, tuple[str, ...]]
+    undefined: frozenset[str]
+
+
+def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
+    """Return what each program and library below a directory needs, sorted by path.
+
+    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out.
+
+    Raises:
+        BundleError: a file that begins as an ELF file does and is none.
+    """
+    found = []
+    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                continue
+            name = path.relative_to(directory).as_posix()
+            try:
+                elf = ELFFile(file)
+                if elf["e_machine"] == _MACHINE:
+                    found.append(_needs(name, elf))
+            except ELFError as error:
+                raise BundleError(Finding(name, str(error), "a program or a library")) from None
+    return tuple(found)
+
+
+def system_floor(needs: Iterable[ElfNeeds]) -> tuple[str, ...]:
+    """Return the libraries that a system has to bring, each with the versions it has to reach.
+
+    A line is a value of Requires-External in a wheel's METADATA: a library's name and, in
+    parentheses, the highest version of each kind: libstdc++.so.6 (CXXABI_1.3.9, GLIBCXX_3.4.29).
+    Libraries that the files bring themselves are left out.
+    """
+    needs = tuple(needs)
+    own = {one.path.rsplit("/", 1)[-1] for one in needs}
+    versions: dict[str, set[str]] = {}
+    for one in needs:
+        for library in set(one.libraries) - own:
+            versions.setdefault(library, set())
+        for version, library in one.versions.items():
+            if library not in own:
+                versions.setdefault(library, set()).add(version)
+    return tuple(
+        f"{library} ({', '.join(top)})" if (top := highest(names)) else library
+        for library, names in sorted(versions.items())
+    )
+
+
+def highest(versions: Iterable[str]) -> tuple[str, ...]:
+    """Return the highest version of each kind, such as GLIBC, and all without a number, sorted."""
+    numbered: dict[str, tuple[int, ...]] = {}
+    others = set()
+    for version in versions:
+        kind, _, number = version.partition("_")
+        parts = number.split(".")
+        if all(part.isdecimal() for part in parts):
+            numbered[kind] = max(numbered.get(kind, ()), tuple(map(int, parts)))
+        else:
+            others.add(version)
+    return tuple(sorted([*others, *(f"{k}_{'.'.join(map(str, n))}" for k, n in numbered.items())]))
+
+
+def _needs(name: str, elf: ELFFile) -> ElfNeeds:
+    dynamic = elf.get_section_by_name(".dynamic")
+    needed: list[str] = []
+    if isinstance(dynamic, DynamicSection):
+        # pyelftools sets this attribute without declaring it.
+        tags = dynamic.iter_tags("DT_NEEDED")
+        needed = [str(tag.needed) for tag in tags]  # type: ignore[attr-defined]
+    required = elf.get_section_by_name(".gnu.version_r")
+    versions: dict[str, str] = {}
+    if isinstance(required, GNUVerNeedSection):
+        for library, entries in required.iter_versions():
+            versions.update({str(entry.name): str(library.name) for entry in entries})
+    undefined = set()
+    symbols: dict[str, set[str]] = {}
+    table = elf.get_section_by_name(".dynsym")
+    numbers = elf.get_section_by_name(".gnu.version")
+    if isinstance(table, SymbolTableSection):
+        for index, symbol in enumerate(table.iter_symbols()):
+            if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
+                continue
+            if symbol["st_info"]["bind"] != "STB_WEAK":
+                undefined.add(symbol.name)
+            if isinstance(numbers, GNUVerSymSection) and isinstance(required, GNUVerNeedSection):
+                number = numbers.get_symbol(index)["ndx"]
+                # 0 and 1 come as names (VER_NDX_LOCAL, VER_NDX_GLOBAL): without a version.
+                if isinstance(number, int) and (entry := required.get_version(number)):
+                    symbols.setdefault(str(entry[1].name), set()).add(symbol.name)
+    return ElfNeeds(
+        path=name,
+        libraries=tuple(sorted(needed)),
+        versions=dict(sorted(versions.items())),
+        symbols={version: tuple(sorted(names)) for version, names in sorted(symbols.items())},
+        undefined=frozenset(undefined),
+    )

@@ -1,0 +1,138 @@
+"""The quickstart bundle's wheel: what it needs of a system, said and checked; pip installs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.metadata import Metadata
+from packaging.tags import Tag, platform_tags
+from packaging.utils import parse_wheel_filename
+
+from qola.bundle.__main__ import main
+from qola.bundle.elf_versions import highest, read_needs, system_floor
+
+BUNDLES = {
+    kind: Path(os.environ[f"QOLA_TEST_{kind}"], "manifest.json").resolve().parent
+    for kind in ("BUNDLE", "LAZY_BUNDLE")
+}
+BUNDLE = BUNDLES["BUNDLE"]
+WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
+NM = Path(os.environ["QOLA_TEST_LLVM"]).resolve()
+LIBRARY = "lib/quickstart_libmha_fwd.so"
+HIP = "libamdhip64.so.7"
+
+
+def pack(directory: Path, platform: str, *external: str, bundle: Path = BUNDLE) -> int:
+    """Pack the bundle as a wheel of a platform, as the rule does; the exit code."""
+    output = directory / f"qola_quickstart-0.1.0-py3-none-{platform}.whl"
+    command = ["wheel", "--directory", str(bundle), "--output", str(output)]
+    code = main([*command, *(f"--external-library={name}" for name in external)])
+    assert output.exists() == (code == 0)
+    return code
+
+
+@pytest.mark.parametrize("kind", sorted(BUNDLES))
+def test_versions_are_those_of_nm(kind: str) -> None:
+    """Prevents: a version that a library needs and nobody sees: a wheel that promises too much."""
+    for one in read_needs(BUNDLES[kind]):
+        listing = subprocess.run(
+            [NM, "-D", "--undefined-only", BUNDLES[kind] / one.path],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        bound = set(re.findall(r" [Uvw] (\S+)@(\S+)$", listing, re.M))
+        assert len(bound) > 20
+        assert bound == {(symbol, v) for v, symbols in one.symbols.items() for symbol in symbols}
+        assert set(one.symbols) <= set(one.versions)
+
+
+def test_the_wheel_states_what_it_needs() -> None:
+    """Prevents: a wheel that says it is for any Linux and fails when its library is loaded."""
+    with ZipFile(WHEEL) as wheel:
+        text = wheel.read("qola_quickstart-0.1.0.dist-info/METADATA")
+    external = Metadata.from_email(text).requires_external
+    assert external is not None
+    assert tuple(external) == system_floor(read_needs(BUNDLE))
+    named = dict(line.partition(" ")[::2] for line in external)
+    assert HIP in named
+    versions = re.findall(r"\w+_[\d.]+", " ".join(external))
+    assert {v.partition("_")[0] for v in versions} >= {"CXXABI", "GLIBC", "GLIBCXX"}
+    # One version of a kind for each library: its highest.
+    assert highest(versions) == tuple(sorted({*versions} - {"GLIBC_2.3"}))
+
+
+def test_the_platform_that_is_declared_is_the_lowest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a policy that every file passes, or a fix that names a tag that fails as well."""
+    assert pack(tmp_path, "manylinux_2_28_x86_64", HIP) == 8
+    error = capsys.readouterr().err
+    assert f"error: {LIBRARY}\n  found     GLIBCXX_3.4." in error
+    assert re.search(r"of libstdc\+\+\.so\.6, for std::", error)
+    assert "expected  at most GLIBCXX_3.4.24: manylinux_2_28_x86_64" in error
+    (fitting,) = set(re.findall(r'fix +platform = "(\w+)"', error))
+    # What the rule was told for the wheel that Bazel built.
+    assert fitting == "manylinux_2_34_x86_64"
+    assert WHEEL.name == f"qola_quickstart-0.1.0-py3-none-{fitting}.whl"
+    assert pack(tmp_path, fitting, HIP) == 0
+    assert (tmp_path / WHEEL.name).read_bytes() == WHEEL.read_bytes()
+    # An old name of a policy is that policy.
+    assert pack(tmp_path, "manylinux2014_x86_64", HIP) == 8
+    assert "manylinux_2_17_x86_64" in capsys.readouterr().err
+
+
+def test_a_library_from_elsewhere_is_declared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a wheel that needs ROCm and does not say so, or a declaration nobody removes."""
+    assert pack(tmp_path, "manylinux_2_34_x86_64") == 8
+    error = capsys.readouterr().err
+    assert f"found     needs {HIP}, which no system of manylinux_2_34_x86_64 has to have" in error
+    assert f'fix       external_libraries = ["{HIP}"]' in error
+    assert pack(tmp_path, "manylinux_2_34_x86_64", HIP, "libgone.so.1") == 8
+    assert 'remove "libgone.so.1" from external_libraries' in capsys.readouterr().err
+    # Without a promise there is nothing to declare.
+    assert pack(tmp_path, "linux_x86_64") == 0
+
+
+def test_lazy_libraries_and_their_program_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a program in bin/ that needs a newer glibc than the libraries, unseen."""
+    bundle = BUNDLES["LAZY_BUNDLE"]
+    assert pack(tmp_path, "manylinux_2_28_x86_64", HIP, bundle=bundle) == 8
+    assert "error: bin/qola-kernels\n  found     GLIBC_2." in capsys.readouterr().err
+    assert pack(tmp_path, "manylinux_2_34_x86_64", HIP, bundle=bundle) == 0
+
+
+def test_pip_installs_it(tmp_path: Path) -> None:
+    """Prevents: a tag that pip refuses, or an installed package that a build cannot ask."""
+    (tag,) = parse_wheel_filename(WHEEL.name)[3]
+    assert tag in {Tag("py3", "none", platform) for platform in platform_tags()}
+    pytest.importorskip("pip", reason="needs pip for this Python")
+    site = tmp_path / "site"
+    # Bazel's link has a name that pip does not follow everywhere.
+    wheel = Path(shutil.copy(WHEEL, tmp_path))
+    options = ["--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
+    env = {**os.environ, "PYTHONPATH": ""}
+    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), str(wheel)]
+    subprocess.run(pip, env=env, check=True)
+
+    def ask(option: str) -> Path:
+        command = [sys.executable, "-m", "qola_quickstart", option]
+        env = {**os.environ, "PYTHONPATH": str(site)}
+        return Path(subprocess.check_output(command, env=env, text=True).strip())
+
+    assert ask("--path") == site / "qola_quickstart"
+    assert (ask("--include") / "qola_mha_fwd.h").is_file()
+    installed = ask("--lib") / "quickstart_libmha_fwd.so"
+    assert installed.read_bytes() == (BUNDLE / LIBRARY).read_bytes()
+    assert os.access(installed, os.X_OK)

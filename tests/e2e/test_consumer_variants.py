@@ -1,0 +1,138 @@
+"""Other ways to depend on qola: two AITERs, a ROCm toolchain of one's own, the next Bazel.
+
+Nothing is compiled: analysis says which kernels and which compiler an action would use. Each module
+is analysed with qola's checkout, and with its release archive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola import __version__
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+PIN = json.loads((QOLA / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
+
+#: What Bazel 8 does by default and the Bazel of these tests can do.
+BAZEL_8 = (
+    "--incompatible_disable_native_repo_rules",
+    "--incompatible_disallow_empty_glob",
+    "--incompatible_use_plus_in_repo_names",
+    "--noenable_workspace",
+)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release archive, unpacked."""
+    directory = tmp_path_factory.mktemp("release")
+    release("archive", "--output-dir", ".", cwd=directory)
+    with tarfile.open(directory / f"qola-{__version__}.tar.gz") as tar:
+        tar.extractall(directory, filter="data")
+    return directory / f"qola-{__version__}"
+
+
+@contextmanager
+def variant(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    with bazel(HERE / name, QOLA, tmp_path_factory.mktemp(name), user_disk_cache()) as instance:
+        yield instance
+
+
+def analyse_with(instance: Bazel, archive: Path) -> None:
+    """Analyse everything with the archive in place of the checkout."""
+    module = instance.workspace / "MODULE.bazel"
+    text = module.read_text(encoding="utf-8")
+    assert f'path = "{QOLA}"' in text
+    module.write_text(text.replace(f'path = "{QOLA}"', f'path = "{archive}"'), encoding="utf-8")
+    try:
+        instance.run("build", "--nobuild", "//...")
+    finally:
+        module.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def two_pins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    with variant("two_pins", tmp_path_factory) as instance:
+        instance.run("build", "--nobuild", "//...")
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def own_rocm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    with variant("own_rocm", tmp_path_factory) as instance:
+        instance.run("build", "--nobuild", "//...")
+        yield instance
+
+
+def plan(instance: Bazel, name: str) -> dict[str, Any]:
+    (file,) = instance.output_base.glob(f"external/*[~+]qola_{name}/plan.json")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def kernel_targets(instance: Bazel, name: str) -> set[str]:
+    expression = f"filter('_gfx950.object$', deps(//:{name}_libmha_fwd))"
+    return set(instance.run("query", expression).stdout.split())
+
+
+def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
+    """Prevents: kernels of one AITER in a library that was planned against another."""
+    assert PIN["sha256"] in (HERE / "two_pins/MODULE.bazel").read_text(), (
+        "a new pin: write it there"
+    )
+    plain, patched = plan(two_pins, "plain"), plan(two_pins, "patched")
+    assert plain["aiter"]["patches"] == []
+    assert [patch["name"] for patch in patched["aiter"]["patches"]] == ["kernel-header.patch"]
+    digests = [{k["name"]: k["sha256"] for k in one["kernels"]} for one in (plain, patched)]
+    # The same kernels, of other sources.
+    assert digests[0].keys() == digests[1].keys()
+    assert not set(digests[0].values()) & set(digests[1].values())
+    for side, other, aiter in (
+        ("plain", "patched", "qola_kernels_aiter"),
+        ("patched", "plain", "qola_kernels_aiter_patched"),
+    ):
+        targets = kernel_targets(two_pins, side)
+        assert 1 <= len(targets) <= 4
+        repositories = {re.split("[@~+]", target.partition("//")[0])[-1] for target in targets}
+        assert repositories == {aiter}
+        assert not targets & kernel_targets(two_pins, other)
+        (source,) = two_pins.output_base.glob(f"external/*[~+]{aiter}/fwd/{min(digests[0])}.cpp")
+        assert ("// of a patched AITER" in source.read_text()) == (side == "patched")
+    analyse_with(two_pins, archive)
+
+
+def test_an_own_toolchain_goes_first(own_rocm: Bazel, archive: Path) -> None:
+    """Prevents: a consumer's compiler that is registered, and qola's that compiles all the same."""
+    graph = json.loads(
+        own_rocm.run(
+            *("aquery", "--output=jsonproto", "--noinclude_artifacts"),
+            'mnemonic("CppCompile|CppLink|Qola.*", deps(//:it_libmha_fwd))',
+        ).stdout
+    )
+    compilers: dict[str, set[bool]] = {}
+    for action in graph["actions"]:
+        (target,) = (t["label"] for t in graph["targets"] if t["id"] == action["targetId"])
+        if "bazel_tools" in target:
+            continue
+        text = " ".join(action["arguments"])
+        assert "qola_rocm_sdk" not in text, target
+        compilers.setdefault(action["mnemonic"], set()).add("/opt/own-rocm/" in text)
+    assert compilers.keys() >= {"CppCompile", "CppLink", "QolaDevice", "QolaHost"}
+    assert set.union(*compilers.values()) == {True}
+    # Part of every key: after an upgrade no cache answers with what the old compiler made.
+    assert '"own-rocm-1"' in json.dumps(graph)
+    analyse_with(own_rocm, archive)
+
+
+def test_what_bazel_8_does(own_rocm: Bazel) -> None:
+    """Prevents: rules that load in this Bazel and no longer in the next."""
+    own_rocm.run("build", "--nobuild", *BAZEL_8, "//...")

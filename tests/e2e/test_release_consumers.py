@@ -1,0 +1,98 @@
+"""qola from its release archive: out of a registry by bazel_dep alone, and unpacked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qola import __version__
+from tests.e2e.nested_bazel import Bazel, bazel, release, user_disk_cache
+
+HERE = Path(__file__).resolve().parent
+OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
+
+
+@dataclass(frozen=True)
+class Release:
+    """The archive of this checkout, a registry that has it, and what it unpacks to."""
+
+    archive: Path
+    registry: Path
+    unpacked: Path
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """Make the archive, and enter it in a registry on this machine's disk."""
+    directory = tmp_path_factory.mktemp("release")
+    release("archive", "--output-dir", "dist", cwd=directory)
+    archive = directory / "dist" / f"qola-{__version__}.tar.gz"
+    entry = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "nobody"]
+    release(*entry, "--url", archive.as_uri(), cwd=directory)
+    with tarfile.open(archive) as tar:
+        tar.extractall(directory, filter="data")
+    return Release(archive, directory / "registry", directory / f"qola-{__version__}")
+
+
+@pytest.fixture(scope="module")
+def consumer(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+    """The consumer of the archive, with nothing but bazel_dep to name qola."""
+    source = released.unpacked / "tests/e2e/consumer"
+    directory = tmp_path_factory.mktemp("consumer")
+    with bazel(source, released.unpacked, directory, user_disk_cache()) as instance:
+        module = instance.workspace / "MODULE.bazel"
+        text = module.read_text(encoding="utf-8")
+        override = OVERRIDE.format(released.unpacked)
+        assert override in text
+        module.write_text(text.replace(override, ""), encoding="utf-8")
+        yield instance
+
+
+def test_bazel_dep_alone(released: Release, consumer: Bazel) -> None:
+    """Prevents: a release that needs a file of the checkout, or whose entry no Bazel resolves."""
+    registry = f"--registry={released.registry.as_uri()}"
+    consumer.run("build", registry, "//:program", "//:left_bundle_tar")
+    graph = consumer.run("mod", registry, "graph", "--depth=1").stdout
+    assert f"qola@{__version__}" in graph
+    (root,) = consumer.output_base.glob("external/qola[~+]/MODULE.bazel")
+    # Fetched from the archive: no link to where it came from.
+    assert not root.is_symlink()
+    assert root.resolve().is_relative_to(consumer.output_base)
+    answers = subprocess.check_output([consumer.workspace / "bazel-bin/program"], text=True)
+    assert answers.count(": -3\n") == 4
+
+
+def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> None:
+    """Prevents: an entry whose integrity nobody checks: any file passes for the release."""
+    directory = released.registry.parent / "changed"
+    shutil.copytree(released.registry, directory / "registry")
+    changed = directory / released.archive.name
+    changed.write_bytes(released.archive.read_bytes() + b"\n")
+    (source,) = directory.glob("registry/modules/qola/*/source.json")
+    text = source.read_text(encoding="utf-8")
+    source.write_text(text.replace(released.archive.as_uri(), changed.as_uri()), encoding="utf-8")
+    registry = f"--registry={(directory / 'registry').as_uri()}"
+    # Without what the repository cache has under the digest of the entry.
+    fresh = "--repository_cache="
+    result = consumer.run("build", "--nobuild", registry, fresh, "//:program", check=False)
+    assert result.returncode != 0
+    assert "Checksum was" in result.stderr
+
+
+def test_unpacked_as_an_override(released: Release, consumer: Bazel) -> None:
+    """Prevents: an archive that does for a registry and not for local_path_override."""
+    module = consumer.workspace / "MODULE.bazel"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text + OVERRIDE.format(released.unpacked), encoding="utf-8")
+    try:
+        consumer.run("build", "--nobuild", "//...")
+        graph = consumer.run("mod", "graph", "--depth=1").stdout
+    finally:
+        module.write_text(text, encoding="utf-8")
+    assert "qola@_" in graph

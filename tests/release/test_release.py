@@ -1,0 +1,163 @@
+"""A release: what the archive holds, the same bytes every time, and its entry in a registry."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from qola import __version__
+from tools.release.release import ReleaseError, main, module_of, write_archive, write_entry
+
+ROOT = Path(__file__).resolve().parents[2]
+VALUES = {"OWNER": "somebody", "REPO": "kernels"}
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive of this checkout, as the documented command makes it."""
+    monkeypatch.delenv("BUILD_WORKSPACE_DIRECTORY", raising=False)
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    assert main(["archive", "--output-dir", "out"]) == 0
+    return tmp_path / "out" / f"qola-{__version__}.tar.gz"
+
+
+def source(registry: Path) -> dict[str, Any]:
+    path = registry / "modules/qola" / __version__ / "source.json"
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return value
+
+
+def test_versions_agree() -> None:
+    """Prevents: a release whose module says another version than its Python package."""
+    assert module_of((ROOT / "MODULE.bazel").read_text()) == ("qola", __version__)
+    with pytest.raises(ReleaseError, match="expected module"):
+        module_of('bazel_dep(name = "qola", version = "1")')
+
+
+def test_content(archive: Path) -> None:
+    """Prevents: an archive without a file that consumers read, or with what a build left behind."""
+    with tarfile.open(archive) as tar:
+        members = {m.name.removeprefix(f"qola-{__version__}/"): m for m in tar}
+        assert [m.name for m in members.values()] == sorted(m.name for m in members.values())
+    assert {(m.uid, m.gid, m.uname, m.mtime, m.type) for m in members.values()} == {
+        (0, 0, "", 0, tarfile.REGTYPE)
+    }
+    assert {m.mode for m in members.values()} == {0o644, 0o755}
+    assert members["bazelw"].mode == 0o755
+    expected = {"README.md", "CHANGELOG.md", "docs/bazel.md", ".bcr/presubmit.yml"}
+    for directory in ("qola", "rules", "third_party", "tools", "manifests"):
+        expected |= {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / directory).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+    assert expected <= members.keys()
+    modules = ("tests/e2e/consumer/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
+    kept = (*modules, "tests/manifests/", "tests/servers/")
+    assert all(f"{module}MODULE.bazel" in members for module in modules)
+    assert all(name.startswith(kept) for name in members if name.startswith("tests/"))
+    assert not [name for name in members if name.endswith(".pyc") or "bazel-bin" in name]
+
+
+def test_the_same_files_give_the_same_bytes(archive: Path, tmp_path: Path) -> None:
+    """Prevents: an integrity that holds on one machine, or today, only."""
+    file = tmp_path / "file"
+    file.write_text("text")
+    outputs = []
+    for index, mode in enumerate((0o600, 0o664)):
+        file.chmod(mode)
+        os.utime(file, (index, index))
+        output = tmp_path / f"{index}.tar.gz"
+        write_archive({"b": file, "a": file}, output, "p")
+        outputs.append(output.read_bytes())
+    assert outputs[0] == outputs[1]
+    before = archive.read_bytes()
+    assert main(["archive", "--output-dir", "out"]) == 0
+    assert archive.read_bytes() == before
+    assert not list(archive.parent.glob("*.new"))
+
+
+def test_entry(archive: Path, tmp_path: Path) -> None:
+    """Prevents: an entry that Bazel refuses: a wrong digest or prefix, or text to fill in."""
+    registry = tmp_path / "registry"
+    write_entry(archive, registry, VALUES, "")
+    found = source(registry)
+    digest = base64.b64encode(hashlib.sha256(archive.read_bytes()).digest()).decode()
+    name = f"qola-{__version__}.tar.gz"
+    assert found == {
+        "integrity": f"sha256-{digest}",
+        "strip_prefix": f"qola-{__version__}",
+        "url": f"https://github.com/somebody/kernels/releases/download/v{__version__}/{name}",
+    }
+    with tarfile.open(archive) as tar:
+        assert {m.name.split("/")[0] for m in tar} == {found["strip_prefix"]}
+    directory = registry / "modules/qola"
+    assert not [p for p in registry.rglob("*") if p.is_file() and "{OWNER}" in p.read_text()]
+    assert (directory / __version__ / "MODULE.bazel").read_bytes() == (
+        ROOT / "MODULE.bazel"
+    ).read_bytes()
+    metadata = json.loads((directory / "metadata.json").read_text())
+    assert metadata["versions"] == [__version__]
+    assert metadata["repository"] == ["github:somebody/kernels"]
+
+
+def test_a_release_never_changes(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a version that means something else from one day to the next; lost older ones."""
+    registry = tmp_path / "registry"
+    known = registry / "modules/qola/metadata.json"
+    known.parent.mkdir(parents=True)
+    known.write_text(json.dumps({"versions": ["0.0.9"], "yanked_versions": {"0.0.9": "broken"}}))
+    command = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "me"]
+    url = "https://example.org/qola.tar.gz"
+    assert main([*command, "--url", url]) == 0
+    assert source(registry)["url"] == url
+    metadata = json.loads(known.read_text())
+    assert metadata["versions"] == ["0.0.9", __version__]
+    assert metadata["yanked_versions"] == {"0.0.9": "broken"}
+    before = {p: p.read_bytes() for p in registry.rglob("*") if p.is_file()}
+    assert main(command) == 1
+    assert f"has version {__version__} already" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in registry.rglob("*") if p.is_file()} == before
+
+
+def test_an_archive_of_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a registry with half an entry."""
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    (tmp_path / "file").write_text("text")
+    write_archive({"README.md": tmp_path / "file"}, tmp_path / "x.tar.gz", "x")
+    command = ["entry", "--archive", "x.tar.gz", "--registry", "registry", "--owner", "me"]
+    assert main(command) == 1
+    assert "no .bcr/metadata.template.json, .bcr/presubmit.yml" in capsys.readouterr().err
+    assert not (tmp_path / "registry").exists()
+
+
+def test_the_registrys_own_test(archive: Path) -> None:
+    """Prevents: a presubmit of a module that the archive does not hold, or without its qola."""
+    presubmit = yaml.safe_load((ROOT / ".bcr/presubmit.yml").read_text())
+    module = presubmit["bcr_test_module"]
+    with tarfile.open(archive) as tar:
+        top = f"qola-{__version__}/{module['module_path']}"
+        file = tar.extractfile(f"{top}/MODULE.bazel")
+        assert file is not None
+        text = file.read().decode()
+    override = 'local_path_override(\n    module_name = "qola",\n    path = "../../..",\n)'
+    assert override in text
+    assert os.path.normpath(os.path.join(module["module_path"], "../../..")) == "."
+    for task in module["tasks"].values():
+        assert task["build_targets"]
+        assert task["platform"] == "${{ platform }}"
+        assert task["bazel"] == "${{ bazel }}"
+    major = (ROOT / ".bazelversion").read_text().split(".")[0]
+    assert f"{major}.x" in module["matrix"]["bazel"]

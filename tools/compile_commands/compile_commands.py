@@ -1,0 +1,172 @@
+"""Writes compile_commands.json, by which clangd and editors know how each file is compiled.
+
+Paths are those of the files themselves, below the workspace and Bazel's output base: an entry needs
+neither a sandbox nor the links that Bazel makes for one build and removes for the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qola.bazel_run import child_environment, find_bazel
+from qola.errors import Finding, QolaError, ToolchainError
+
+#: Compiles of C++ files, and those of kernel instances: their device pass, or both passes at once.
+MNEMONICS = ("CppCompile", "QolaCompile", "QolaDevice")
+
+DEFAULT_TARGETS = ("//:quickstart_lazy", "//:quickstart_libmha_fwd")
+
+_FILE = "compile_commands.json"
+#: Where Bazel's commands begin the paths of other repositories and of outputs.
+_EXTERNAL, _OUTPUT = "external/", "bazel-out/"
+#: A path that Bazel shortened for the cache (--experimental_output_paths=strip).
+_SHORTENED = "bazel-out/cfg/"
+_PRECOMPILED = ("-Xclang", "-include-pch", "-Xclang")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where Bazel has what, absolute.
+
+    Attributes:
+        workspace: the checkout.
+        output_base: has external/, the other repositories.
+        execution_root: has bazel-out/, the outputs.
+    """
+
+    workspace: str
+    output_base: str
+    execution_root: str
+
+
+def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
+    """Return the entries of compile_commands.json, sorted.
+
+    Args:
+        graph: what bazel aquery --output=jsonproto prints.
+        places: of the workspace that was asked.
+    """
+    outputs = _output_paths(graph)
+    found = []
+    for action in graph.get("actions", ()):
+        if action["mnemonic"] not in MNEMONICS:
+            continue
+        output = outputs[action["primaryOutputId"]]
+        if _EXTERNAL + "bazel_tools/" in output:
+            continue  # Bazel's own programs
+        arguments = list(_arguments(action["arguments"], output, places))
+        found.append(
+            {
+                "arguments": arguments,
+                "directory": places.workspace,
+                "file": arguments[arguments.index("-c") + 1],
+                "output": _absolute(output, places),
+            }
+        )
+    return sorted(found, key=lambda entry: (str(entry["file"]), str(entry["output"])))
+
+
+def _arguments(arguments: Sequence[str], output: str, places: Places) -> Iterator[str]:
+    # Precompiled headers hold what the source includes anyway, and only Bazel has built them.
+    words = list(arguments)
+    while _PRECOMPILED[1] in words:
+        at = words.index(_PRECOMPILED[1])
+        del words[at - 1 : at + 3]
+    configured = "/".join(output.split("/")[:2]) + "/"
+    skip = False
+    for word in words:
+        if skip or word in ("-MF", "-MD", "-o"):
+            skip = not skip and word in ("-MF", "-o")
+            continue
+        if not word.startswith("-frandom-seed="):
+            yield _absolute(word.replace(_SHORTENED, configured), places)
+
+
+def _absolute(word: str, places: Places) -> str:
+    """Return an argument whose path, if it has one, does not depend on the execution root."""
+    for start, root in (
+        (_EXTERNAL, places.output_base),
+        (_OUTPUT, places.execution_root),
+    ):
+        if word.startswith(start):
+            return f"{root}/{word}"
+        option, sign, value = word.partition("=")
+        if sign and value.startswith(start):
+            return f"{option}={root}/{value}"
+        for flag in ("-I", "-L"):
+            if word.startswith(flag + start):
+                return f"{flag}{root}/{word.removeprefix(flag)}"
+    return word
+
+
+def _output_paths(graph: Mapping[str, Any]) -> dict[int, str]:
+    fragments = {fragment["id"]: fragment for fragment in graph.get("pathFragments", ())}
+
+    def path(number: int) -> str:
+        fragment = fragments[number]
+        parent = fragment.get("parentId")
+        return (f"{path(parent)}/" if parent else "") + str(fragment["label"])
+
+    return {artifact["id"]: path(artifact["pathFragmentId"]) for artifact in graph["artifacts"]}
+
+
+def _ask(bazel: Sequence[str], workspace: Path, environ: Mapping[str, str], *args: str) -> str:
+    run = subprocess.run(
+        [*bazel, *args],
+        cwd=workspace,
+        env=child_environment(environ),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 0:
+        raise ToolchainError(
+            Finding(
+                f"bazel {args[0]}",
+                f"exit code {run.returncode}",
+                "targets that can be analysed",
+                "see what it says above",
+            ),
+            f"{_FILE} cannot be written",
+        )
+    return run.stdout
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="compile_commands", description=__doc__)
+    parser.add_argument(
+        "targets", nargs="*", default=DEFAULT_TARGETS, help=f"default: {' '.join(DEFAULT_TARGETS)}"
+    )
+    targets = parser.parse_args(argv).targets
+    workspace = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
+    try:
+        bazel = find_bazel(os.environ, workspace)
+        query = f'mnemonic("{"|".join(MNEMONICS)}", deps(set({" ".join(targets)})))'
+        graph = json.loads(
+            _ask(bazel, workspace, os.environ, "aquery", "--output=jsonproto", query)
+        )
+        info = _ask(bazel, workspace, os.environ, "info", "output_base", "execution_root")
+        known = dict(line.split(": ", 1) for line in info.splitlines())
+        places = Places(str(workspace), known["output_base"], known["execution_root"])
+        found = entries(graph, places)
+    except QolaError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    aside = workspace / f".{_FILE}.new"
+    aside.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, workspace / _FILE)
+    print(f"{workspace / _FILE}: {len(found)} entries")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Writes docs/api.md from the docstrings of rules/defs.bzl and rules/extensions.bzl."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.docs.stardoc_output import read_module
+
+UPDATE = "./bazelw run //tools/docs:update"
+
+#: What generated repositories call (qola/emit.py); all else is for BUILD files of users.
+GENERATED = frozenset(
+    {
+        *("bundle_files", "embedded_code_objects", "header_set", "kernel_instances"),
+        *("module_library", "public_headers", "python_module"),
+    }
+)
+
+_HEAD = f"""\
+# Rules, tags and providers
+
+Written from the docstrings in rules/ by `{UPDATE}`; do not edit. How they go together:
+[bazel.md](bazel.md).
+"""
+_TAGS = """\
+## Tags in MODULE.bazel
+
+    qola = use_extension("@qola//rules:extensions.bzl", "qola")
+"""
+_RULES = """\
+## Rules in BUILD files
+
+    load("@qola//rules:defs.bzl", ...)
+"""
+_PROVIDERS = """\
+## Providers
+
+For rules of your own that take a `qola_library`.
+"""
+_GENERATED = """\
+## What generated repositories call
+
+`@qola_<manifest>` and `@qola_kernels_<aiter>` are made of these; call them only from there.
+"""
+
+
+def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
+    """Return the page.
+
+    Args:
+        defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
+        extensions: that of rules/extensions.bzl.
+
+    Raises:
+        ValueError: something public has no docstring, or GENERATED names what is not there.
+    """
+    entries = {
+        **{rule["rule_name"]: rule for rule in defs["rule_info"]},
+        **{function["function_name"]: function for function in defs["func_info"]},
+    }
+    gone = GENERATED - entries.keys()
+    if gone:
+        raise ValueError(f"rules/defs.bzl has no {', '.join(sorted(gone))}: see GENERATED")
+    parts = [_HEAD, _TAGS]
+    for extension in extensions["module_extension_info"]:
+        parts.append(_text(extension["extension_name"], extension["doc_string"]))
+        for tag in sorted(extension["tag_class"], key=lambda tag: str(tag["tag_name"])):
+            name = f"{extension['extension_name']}.{tag['tag_name']}"
+            parts += _section(name, tag["doc_string"], "Attribute", tag["attribute"])
+    for head, wanted in ((_RULES, entries.keys() - GENERATED), (_GENERATED, GENERATED)):
+        parts.append(head)
+        for name in sorted(wanted):
+            entry = entries[name]
+            rows = entry.get("attribute") or entry.get("parameter") or ()
+            kind = "Attribute" if "attribute" in entry else "Parameter"
+            parts += _section(name, entry["doc_string"], kind, rows)
+        if head == _RULES:
+            parts.append(_PROVIDERS)
+            for provider in defs["provider_info"]:
+                name = provider["provider_name"]
+                parts += _section(name, provider["doc_string"], "Field", provider["field_info"])
+    return "\n".join(parts)
+
+
+def _section(name: str, doc: str, kind: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"### {name}\n"
+    yield _text(name, doc)
+    lines = [_row(name, kind, row) for row in rows]
+    if lines:
+        types = kind == "Attribute"
+        defaults = kind != "Field"
+        heads = [kind, *["Type"] * types, *["Default"] * defaults, "Meaning"]
+        yield "\n".join([f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads), *lines]) + "\n"
+
+
+def _row(name: str, kind: str, row: Mapping[str, Any]) -> str:
+    cells = [f"`{row['name']}`"]
+    if kind == "Attribute":
+        cells.append(row["type"].lower().replace("_", " "))
+    if kind != "Field":
+        default = row["default_value"].replace("|", "\\|")
+        cells.append("required" if row["mandatory"] else f"`{default}`" if default else "")
+    doc = row["doc_string"]
+    if kind == "Attribute" and row["type"] == "NAME":
+        doc = doc or "A unique name for this target."
+    if not doc.strip() and row["name"] != "kwargs":
+        raise ValueError(f"{name}: {row['name']} has no documentation")
+    cells.append(_escaped(" ".join(doc.split())).replace("|", "\\|"))
+    return f"| {' | '.join(cells)} |"
+
+
+def _text(name: str, doc: str) -> str:
+    """Return a docstring as Markdown: indented lines become blocks of code."""
+    if not doc.strip():
+        raise ValueError(f"{name} has no documentation")
+    lines: list[str] = []
+    for line in inspect.cleandoc(doc).splitlines():
+        code = line.startswith("    ")
+        if code and lines and lines[-1] and not lines[-1].startswith("    "):
+            lines.append("")
+        lines.append(line if code else _escaped(line))
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return text in which <name> outside of `code` is no HTML."""
+    return re.sub(r"`[^`]*`|<", lambda m: "\\<" if m[0] == "<" else m[0], text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="api", description=__doc__)
+    parser.add_argument("--defs", required=True, type=Path, help="binary ModuleInfo")
+    parser.add_argument("--extensions", required=True, type=Path, help="binary ModuleInfo")
+    args = parser.parse_args(argv)
+    modules = [read_module(path.read_bytes()) for path in (args.defs, args.extensions)]
+    target = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/api.md")
+    target.write_text(render(modules[0], modules[1]), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
