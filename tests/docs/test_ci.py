@@ -138,6 +138,7 @@ def test_who_may_write() -> None:
     for name, job in JOBS.items():
         text = json.dumps(job)
         writes = "--config=remote-cache-write" in text
+        # publish writes by options of its own: qola build has another workspace.
         assert writes == (name in ("main", "nightly"))
         assert ("secrets." in text) == (name != "pull-request")
         assert job["permissions"] == {"contents": "read"}
