@@ -38,11 +38,18 @@ from qola.errors import (
     QolaError,
     ToolchainError,
 )
-from qola.install import RECORD, BuildResult, ModuleRecord, install, outdated, summarize
+from qola.install import (
+    RECORD,
+    BuildResult,
+    ModuleRecord,
+    install,
+    not_made,
+    outdated,
+    summarize,
+)
 from qola.manifest import load
 from qola.manifest_types import BuildMode
-from qola.package_names import STATIC, component_files, component_of
-from qola.plan import archive_file, from_json, library_file
+from qola.plan import from_json, library_file
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
 from qola.resources import ruleset_root
@@ -53,8 +60,6 @@ _SHOWN_FAILURES = 3
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""
-
-_SBOM = "sbom.spdx.json"
 
 _NO_ROCM = "qola: ToolchainError: "
 
@@ -344,13 +349,8 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
         paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
         files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
-    else:
-        # An earlier one would speak of other files than are there now.
-        failed.append(_SBOM)
-    archive = f"lib/{archive_file(setup.manifest.namespace)}"
-    if archive not in files:
-        # One of an earlier build has other kernels than the libraries beside it.
-        failed += [archive, *component_files(STATIC)]
+    names = [module.name for module in setup.modules]
+    failed += not_made(setup.manifest.namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
@@ -364,10 +364,6 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
             files.setdefault(name, libraries[0])
         else:
             failed.append(name)
-        if module.name in ATTENTION:
-            # Those of an earlier build speak of a library that is not there any more.
-            of_module = component_files(component_of(module.name))
-            failed += [file for file in of_module if file not in files]
         records.append(
             _module_record(
                 known.get(module.name, {}),

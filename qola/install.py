@@ -7,15 +7,19 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
 from qola.attention import ATTENTION
 from qola.emit import lazy_place
+from qola.package_names import CMAKE_CONFIG, STATIC, component_files, component_of
+from qola.plan import archive_file
 
 RECORD = "manifest.json"
 """File that says what is in an output directory."""
+
+SBOM = "sbom.spdx.json"
 
 PREVIOUS = ".previous"
 """What the name of an earlier library ends in, when its module did not build this time."""
@@ -123,6 +127,23 @@ def install(
         for name in own:
             _remove_others(output, output / name, files)
         os.replace(aside / RECORD, output / RECORD)
+
+
+def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:
+    """Return files that an earlier build may have left, and that speak of other libraries.
+
+    Args:
+        namespace: the manifest's.
+        modules: the modules whose libraries are installed, or failed.
+        files: what is installed now.
+    """
+    named = [SBOM]
+    attention = [module for module in modules if module in ATTENTION]
+    if attention:
+        named += [CMAKE_CONFIG, f"lib/{archive_file(namespace)}", *component_files(STATIC)]
+    for module in attention:
+        named += component_files(component_of(module))
+    return [name for name in named if name not in files]
 
 
 def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:

@@ -9,6 +9,10 @@ CMAKE_DIRECTORY = "lib/cmake/qola"
 """Where a bundle has its CMake package; find_package looks there below each prefix."""
 
 
+CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
+"""What makes it one."""
+
+
 def component_of(module: str) -> str:
     """Component of the CMake package that is a module: mha_fwd for libmha_fwd."""
     return module.removeprefix("lib")

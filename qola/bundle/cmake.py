@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.package_names import CMAKE_DIRECTORY, STATIC, cmake_file, component_of
+from qola.package_names import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
 
 TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS
@@ -107,7 +107,7 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         for component, (path, size) in files.items()
     }
     return {
-        f"{CMAKE_DIRECTORY}/qola-config.cmake": config,
+        CMAKE_CONFIG: config,
         f"{CMAKE_DIRECTORY}/qola-config-version.cmake": version,
         f"{CMAKE_DIRECTORY}/{TARGETS}": _TARGETS_FILE.read_text(encoding="utf-8"),
         **components,

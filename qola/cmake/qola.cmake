@@ -192,9 +192,11 @@ function(_qola_build output)
     _qola_fail("the libraries could not be built" "${manifest}" "qola build ended with ${failed}"
       "0; what qola says is above" "${words}")
   endif()
-  if(NOT EXISTS "${output}/lib/cmake/qola/qola-config.cmake")
+  # A prebuilt of TransformerEngine's own has libraries and no package.
+  file(GLOB libraries "${output}/lib/*libmha_fwd.so" "${output}/lib/*libmha_bwd.so")
+  if(NOT libraries)
     _qola_fail("the manifest has no attention libraries" "${manifest}"
-      "qola build ended well, without a CMake package in ${output}"
+      "qola build ended well, without any in ${output}/lib"
       "a manifest with the module libmha_fwd or libmha_bwd" "qola plan ${manifest}")
   endif()
 endfunction()
@@ -370,7 +372,7 @@ function(qola_bundle)
     _qola_take("${QOLA_BUNDLE_value}" "${QOLA_BUNDLE_source}")
   else()
     _qola_build("${arg_OUTPUT_DIR}")
-    set(prefix "${arg_OUTPUT_DIR}")
+    _qola_take("${arg_OUTPUT_DIR}" "what qola build installed")
   endif()
   if(EXISTS "${prefix}/lib/cmake/qola/qola-config.cmake")
     if(arg_ARCHS)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from qola.errors import Finding, PrebuiltError
-from qola.install import RECORD, BuildResult, ModuleRecord, install, outdated, summarize
-from qola.package_names import STATIC, component_files, component_of
-from qola.plan import archive_file, library_file
+from qola.install import RECORD, BuildResult, ModuleRecord, install, not_made, outdated, summarize
+from qola.plan import library_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
@@ -80,16 +79,8 @@ def install_found(found: Found, wanted: Wanted, output: Path) -> BuildResult | N
         run = _run_record(found, wanted, libraries, sizes, bundled, output)
         result = cast(BuildResult, {**bundled, **run})
         own = outdated(wanted.namespace, wanted.modules, wanted.lazy, output)
-        install(output, files, _not_there(wanted, files), result, own)
+        install(output, files, not_made(wanted.namespace, wanted.modules, files), result, own)
         return result
-
-
-def _not_there(wanted: Wanted, files: Mapping[str, Path]) -> list[str]:
-    """Returns files of an earlier build that speak of other libraries than are there now."""
-    named = [f"lib/{archive_file(wanted.namespace)}", *component_files(STATIC)]
-    for module in wanted.modules:
-        named += component_files(component_of(module))
-    return [name for name in named if name not in files]
 
 
 def _bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:

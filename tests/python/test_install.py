@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.install import BuildResult, ModuleRecord, install, summarize
+from qola.install import BuildResult, ModuleRecord, install, not_made, summarize
 
 
 def record(output: Path, **built: bool) -> BuildResult:
@@ -128,6 +128,21 @@ def test_sources_of_an_earlier_library_go(tmp_path: Path) -> None:
     pack.unlink()
     install(output, {}, [], record(output, fwd=True), ["share/qola/te/packs"])
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
+
+
+def test_what_speaks_of_other_libraries() -> None:
+    """Prevents: an archive, package or SBOM of an earlier build beside libraries of this one."""
+    static = "lib/libqola_te.a"
+    package = ["lib/cmake/qola/qola-config.cmake", "lib/cmake/qola/qola-mha_fwd.cmake"]
+    files = ["sbom.spdx.json", *package, "lib/pkgconfig/qola-mha-fwd.pc"]
+    left = not_made("te", ["libmha_fwd", "libmha_bwd", "module_aiter_enum"], files)
+    assert static in left
+    assert "lib/cmake/qola/qola-mha_bwd.cmake" in left
+    assert "lib/pkgconfig/qola-static.pc" in left
+    assert not set(left) & set(files)
+    assert set(files) <= set(not_made("te", ["libmha_fwd"], []))
+    # Modules that Python imports have no part in any of it.
+    assert not_made("te", ["module_aiter_enum"], files) == []
 
 
 def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
