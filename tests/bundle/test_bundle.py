@@ -56,6 +56,7 @@ def test_layout() -> None:
     assert [n for n in found if n.startswith("lib/")] == [
         "lib/cmake/qola/qola-config-version.cmake",
         "lib/cmake/qola/qola-config.cmake",
+        "lib/cmake/qola/qola-mha_fwd.cmake",
         "lib/cmake/qola/qola-targets.cmake",
         "lib/pkgconfig/qola-mha-fwd.pc",
         "lib/quickstart_libmha_fwd.so",
