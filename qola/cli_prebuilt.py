@@ -157,6 +157,9 @@ def _publish(args: argparse.Namespace, around: Around) -> int:
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         archive = Path(directory) / archive_name(key.text)
         packed = publish.build_archive(chosen, request, forms, options, environ, archive, progress)
+        # Hours may have passed, in which somebody edited what the key is made of.
+        _, after, _ = _chosen(args, around, progress)
+        publish.check_same(key, after)
         done = publish.publish(key, archive, packed, target, secret, overwrite=args.overwrite)
     words = "published" if done.written else "there already"
     size = done.record.archive.size / 1e6

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import shutil
 import tarfile
 import tempfile
@@ -18,6 +20,9 @@ TOP = "."
 """The directory in an archive that all files of a bundle are below."""
 
 _LEVEL = 6
+
+_HEADERS = 64 << 20
+"""Most bytes of a tar file besides its files' own: two or three blocks of 512 for each."""
 
 _NOT_WHOLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -62,7 +67,10 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
     found: dict[str, Path] = {}
     size = 0
     try:
-        with tarfile.open(archive, "r:gz") as members:
+        with (
+            gzip.open(archive) as stream,
+            tarfile.open(fileobj=_Bounded(stream, limit + _HEADERS, place), mode="r|") as members,
+        ):
             for member in members:
                 name = _checked(member, found, place)
                 if name is None:
@@ -80,7 +88,28 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
                 found[name] = path
     except (*_NOT_WHOLE, FileExistsError, NotADirectoryError) as error:
         raise _refused(place, f"{type(error).__name__}: {error}", "a whole .tar.gz") from None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise _refused(place, str(error), "names that a file can have") from None
     return found
+
+
+class _Bounded(io.RawIOBase):
+    """Reads no more than a tar file of its files' size can have: a header may claim any size."""
+
+    def __init__(self, stream: gzip.GzipFile, limit: int, place: str) -> None:
+        self._stream = stream
+        self._left = limit
+        self._place = place
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, at most `size`."""
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _refused(self._place, "more than its record says", "files, and little besides")
+        return data
 
 
 def _checked(member: tarfile.TarInfo, found: dict[str, Path], place: str) -> str | None:

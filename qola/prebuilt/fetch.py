@@ -19,7 +19,7 @@ from qola.manifest import load
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import HttpClient, HttpSettings, proxies_of
 from qola.prebuilt.install import Wanted, install_found
-from qola.prebuilt.key import Key, make_key
+from qola.prebuilt.key import Key, joined, make_key
 from qola.prebuilt.options import (
     TOKEN_VARIABLE,
     NamedSource,
@@ -69,7 +69,11 @@ def first_prebuilt(
     if python := python_modules(chosen):
         progress(f"no prebuilt bundle has {', '.join(python)}, which Python imports: building")
         return chosen, None
-    key = key_of(chosen, request, forms, bazel_args, environ, progress)
+    try:
+        key = key_of(chosen, request, forms, bazel_args, environ, progress)
+    except NoPrebuiltError as error:
+        progress(f"no prebuilt bundle is looked for: {error.findings[0].found}")
+        return chosen, None
     try:
         return chosen, fetch(chosen, key, forms, options, environ, output, progress)
     except NoPrebuiltError as error:
@@ -115,6 +119,7 @@ def key_of(
         QolaError: a file that decides it cannot be read, or Bazel does not know the ROCm.
     """
     root = ruleset_root()
+    bazel_args = joined(bazel_args)
     return make_key(
         name=workspace.repository_name(chosen.file),
         version=__version__,

@@ -14,7 +14,11 @@ from qola.digest import sha256_of, sha256_of_text
 from qola.errors import Finding, ToolchainError
 from qola.patch_pins import PatchPin, patch_files, pin_patches
 
-_FILES = ("BUILD.bazel", "LICENSE", "MODULE.bazel")
+_FILES = (
+    *(".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel"),
+    # Lays out the compiler's packages.
+    "tools/setup/unpack_packages.sh",
+)
 _DIRECTORIES = ("qola", "rules", "third_party")
 _LEFT_OUT = ("__pycache__", "_ruleset")
 """Names that only one of a checkout and an installation has."""
@@ -44,16 +48,24 @@ def ruleset_digest(root: Path) -> str:
 
 
 def tree_digest(root: Path) -> str:
-    """Return the digest of an AITER tree: names and contents, without git's files and modes."""
+    """Return the digest of an AITER tree: names and contents, without git's files and modes.
+
+    Links are followed, out of the tree too, as a build follows them.
+    """
     return _digest_of_files({p.relative_to(root).as_posix(): p for p in _files_below(root)})
 
 
 def _files_below(directory: Path) -> Iterable[Path]:
-    for place, directories, files in os.walk(directory):
-        # A link to a directory is read as what it says, so that none leads in a circle.
-        links = [name for name in directories if os.path.islink(os.path.join(place, name))]
-        left_out = (*_LEFT_OUT, ".git")
-        directories[:] = sorted(n for n in directories if n not in left_out and n not in links)
+    seen = {os.path.realpath(directory)}
+    for place, directories, files in os.walk(directory, followlinks=True):
+        followed: list[str] = []
+        links: list[str] = []
+        for name in sorted(set(directories) - {*_LEFT_OUT, ".git"}):
+            real = os.path.realpath(os.path.join(place, name))
+            # A second way to a directory is read as what the link says: it may lead in a circle.
+            (links if real in seen else followed).append(name)
+            seen.add(real)
+        directories[:] = followed
         for name in (*files, *links):
             if name != ".git" and not name.endswith(".pyc"):
                 yield Path(place, name)

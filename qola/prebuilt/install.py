@@ -87,8 +87,10 @@ def _bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
     """Returns a bundle's manifest.json."""
     try:
         record = json.loads(files[RECORD].read_text(encoding="utf-8"))
-        record["modules"] = [dict(module) for module in record["modules"]]
-    except (KeyError, ValueError, TypeError) as error:
+        record["modules"] = [
+            {**module, "name": str(module["name"])} for module in record["modules"]
+        ]
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise PrebuiltError(
             Finding(place, f"no {RECORD} of a bundle in it: {error}", "a bundle (docs/bundle.md)")
         ) from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.digest import sha256_of_text
+from qola.errors import Finding, NoPrebuiltError
 from qola.manifest_types import BuildMode, Manifest, ModuleSpec
 from qola.patch_pins import PatchPin
 
@@ -19,7 +20,6 @@ _SHORT = 12
 _WITHOUT_EFFECT = (
     # Caches and where actions run: the same actions have the same results.
     *("--remote_", "--experimental_remote_", "--disk_cache=", "--experimental_disk_cache"),
-    *("--config=remote-cache", "--config=rbe", "--config=ci", "--config=no-cache"),
     *("--spawn_strategy=", "--strategy=", "--repository_cache=", "--google_"),
     # How much at a time, and what is told of it.
     *("--jobs=", "-j", "--local_resources=", "--local_cpu_resources=", "--local_ram_resources="),
@@ -28,6 +28,12 @@ _WITHOUT_EFFECT = (
     *("--build_event_", "--execution_log_", "--bes_", "--announce_rc", "--experimental_ui_"),
     # Where the compiler and qola's own Python come from: the first is in the key as `rocm`.
     *("--repo_env=QOLA_ROCM=", "--repo_env=QOLA_PYTHON=", "--repo_env=PIP_"),
+)
+
+
+_ELSEWHERE = (
+    # A .bazelrc of the user's, or a directory, whose content the words do not have.
+    *("--config", "--override_", "--inject_repository", "--registry", "--flagfile"),
 )
 
 
@@ -110,12 +116,38 @@ def make_key(
     return Key(name, rocm["rocm_version"], tuple(sorted(set(archs))), inputs)
 
 
+def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:
+    """Return arguments of Bazel, values that stand apart joined to their options by ``=``."""
+    found: list[str] = []
+    for arg in bazel_args:
+        if found and not arg.startswith("-"):
+            found[-1] += f"={arg}"
+        else:
+            found.append(arg)
+    return tuple(found)
+
+
 def settings_of(bazel_args: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of Bazel that may change what is built, in order.
+    """Return the arguments of Bazel that may change what is built, in order, as `joined`.
 
     One that is not known to be without effect counts: the worst it does is a miss.
+
+    Raises:
+        NoPrebuiltError: what one of them means is not in its words, so that no key can have it.
     """
-    return tuple(arg for arg in bazel_args if not arg.startswith(_WITHOUT_EFFECT))
+    kept = [arg for arg in joined(bazel_args) if not arg.startswith(_WITHOUT_EFFECT)]
+    for arg in kept:
+        inherits = arg.startswith(("--action_env=", "--host_action_env=", "--repo_env="))
+        if arg.startswith(_ELSEWHERE) or (inherits and arg.count("=") == 1):
+            raise NoPrebuiltError(
+                Finding(
+                    "--bazel-arg",
+                    f"{arg}, whose meaning lies elsewhere",
+                    "arguments that say in themselves what they do: a key is made of their words",
+                    "write out what it stands for, or build with --no-prebuilt",
+                )
+            )
+    return tuple(kept)
 
 
 def differences(one: object, other: object, path: str = "") -> list[str]:

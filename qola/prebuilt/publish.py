@@ -12,11 +12,12 @@ from qola.attention import ATTENTION
 from qola.bazel_run import BuildOptions
 from qola.build import PLAN, build_all
 from qola.build_setup import BuildRequest, Chosen, Forms, Progress, locked, set_up
+from qola.digest import sha256_of
 from qola.errors import BundleError, Finding, PrebuiltError, QolaError
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import UnreachableError
-from qola.prebuilt.key import Key
+from qola.prebuilt.key import Key, differences
 from qola.prebuilt.record import (
     MAX_SIZE,
     Archive,
@@ -95,7 +96,7 @@ def publish(
 ) -> Published:
     """Put a bundle where others fetch it.
 
-    What is there already stays if it is the same bundle, signed as is asked for.
+    What is there already stays if it is the same bundle, whole, and signed as is asked for.
 
     Args:
         key: the bundle's key.
@@ -115,8 +116,13 @@ def publish(
     try:
         if there and there.archive.tar_sha256 != packed.tar_sha256:
             raise _other_bundle(target.place(name), there, packed)
-        if there and _is_signed(target, name, secret_key):
-            return Published(there, written=False)
+        if there and _is_whole(target, there, archive):
+            if _is_signed(target, name, secret_key):
+                return Published(there, written=False)
+            assert secret_key is not None, "nobody has to sign it otherwise"
+            signed = signature.sign(target.read(name, MAX_SIZE) or b"", secret_key, name)
+            target.write(f"{name}{signature.SUFFIX}", signed)
+            return Published(there, written=True)
         target.write(archive_name(key.text), archive)
         line = f"{packed.sha256}  {archive_name(key.text)}\n"
         target.write(checksum_name(key.text), line.encode("ascii"))
@@ -165,6 +171,37 @@ def _not_published(target: Source, error: Exception) -> QolaError:
         ),
         "the bundle is not published",
     )
+
+
+def check_same(before: Key, after: Key) -> None:
+    """Check that a build was of what its key says.
+
+    Raises:
+        QolaError: the inputs are others now than when the build began.
+    """
+    if after.digest != before.digest:
+        changed = ", ".join(differences(before.inputs, after.inputs))
+        raise QolaError(
+            Finding(
+                before.text,
+                f"{changed} changed while it was built: the key is {after.text} now",
+                "the same inputs before and after the build",
+                "qola publish again",
+            ),
+            "the bundle is not published",
+        )
+
+
+def _is_whole(target: Source, there: Record, archive: Path) -> bool:
+    """Returns whether the target has the archive that its record means: all of it is read."""
+    copy = archive.with_name(f"{archive.name}.there")
+    try:
+        found = target.download(archive_name(there.key), copy, there.archive.size)
+        return found and sha256_of(copy) == there.archive.sha256
+    except PrebuiltError:
+        return False
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _is_signed(target: Source, name: str, secret_key: minisign.SecretKey | None) -> bool:

@@ -98,7 +98,7 @@ def parse(data: bytes, key: Key, place: str) -> Record:
             ),
         )
         name, schema = archive["name"], content["schema"]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise PrebuiltError(
             Finding(place, f"no record: {type(error).__name__} {error}", "what qola publish writes")
         ) from None

@@ -88,8 +88,8 @@ def find(
     Raises:
         PrebuiltError: a source has one whose digest or signature is wrong.
     """
-    found = _cached(key, cache, public_key, offline, note)
-    if found:
+    found = _cached(key, cache, public_key, note)
+    if isinstance(found, Found):
         return found
     outcomes = []
     for source in sources:
@@ -104,6 +104,9 @@ def find(
         except UnreachableError as error:
             note(f"{source}: {error}")
             outcomes.append(Outcome(str(source), str(error)))
+    if offline and found is not None:
+        # There is one, and it must not be used: that is no miss.
+        raise found
     return outcomes
 
 
@@ -121,20 +124,18 @@ def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
 
 
 def _cached(
-    key: Key, cache: Path, public_key: minisign.PublicKey | None, offline: bool, note: Note
-) -> Found | None:
-    """Returns what an earlier fetch left, if all of it is as it should be."""
+    key: Key, cache: Path, public_key: minisign.PublicKey | None, note: Note
+) -> Found | PrebuiltError | None:
+    """Returns what an earlier fetch left, or what is wrong with it; None for nothing."""
     archive = cache / archive_name(key.text)
     if not archive.is_file() or not (cache / record_name(key.text)).is_file():
         return None
     try:
         return _found(key, cache, public_key, f"the cache of downloads ({cache})")
     except PrebuiltError as error:
-        if offline:
-            raise
         # A server's file is an error; this machine's copy of it is only a copy.
         note(f"the copy in the cache is not used: {error.findings[0].found}")
-        return None
+        return error
 
 
 def _found(key: Key, cache: Path, public_key: minisign.PublicKey | None, place: str) -> Found:

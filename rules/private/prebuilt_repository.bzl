@@ -21,6 +21,7 @@ def _prebuilt_repository_impl(rctx):
     patches = prepare_patches(rctx)
     manifest = rctx.path(rctx.attr.manifest)
     rctx.watch(manifest)
+    rctx.watch(rctx.path(rctx.attr.rocm))
     arguments = [
         "--manifest",
         str(manifest),

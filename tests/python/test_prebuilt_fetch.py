@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import HttpClient, HttpSettings
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import PrebuiltOptions, choose_sources
-from qola.prebuilt.publish import publish
+from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, checksum_name, record_name
 from qola.prebuilt.sources import DirectorySource, HttpSource, parse_source
 from tests.python.http_files import Fault, Files, serving
@@ -586,3 +586,52 @@ def test_transformer_engine_s_layout_is_not_trusted(
     del server.content[f"/{name}.tar.gz.sha256"]
     assert user.fetch("--aiter-commit", COMMIT) == 9
     assert "no .sha256 there" in capsys.readouterr().err
+
+
+def test_offline_a_signed_one_beside_an_unsigned_copy(
+    user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a copy of no use that hides the directory with the right bundle."""
+    unsigned = shutil.copytree(user.published, user.directory / "unsigned")
+    (unsigned / f"{record_name(user.key.text)}{signature.SUFFIX}").unlink()
+    assert user.fetch("--prebuilt", "unsigned") == 0
+    signed = ("--public-key", "k.pub", "--offline")
+    assert user.fetch("--prebuilt", "unsigned", *signed) == 10
+    assert user.fetch(*signed) == 10, "a copy that must not be used is no miss"
+    capsys.readouterr()
+    assert user.fetch("--prebuilt", "published", *signed) == 0
+    assert "the copy in the cache is not used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("harm", ["gone", "another"])
+def test_publishing_again_heals(user: User, harm: str) -> None:
+    """Prevents: a broken publication that "there already" keeps broken for ever."""
+    archive = user.published / archive_name(user.key.text)
+    if harm == "gone":
+        archive.unlink()
+    else:
+        archive.write_bytes(archive.read_bytes()[::-1])
+    assert user.fetch("--prebuilt", "published") != 0
+    assert put(user, user.directory / "bundle")
+    assert user.fetch("--prebuilt", "published") == 0
+    assert not put(user, user.directory / "bundle")
+
+
+def test_inputs_that_change_while_building(user: User) -> None:
+    """Prevents: new content signed under the key of what was there when the build began."""
+    check_same(user.key, user.key)
+    other = replace(user.key, inputs={**user.key.inputs, "archs": ["gfx942"]})
+    with pytest.raises(QolaError, match="archs changed while it was built"):
+        check_same(user.key, other)
+
+
+def test_an_argument_that_no_key_has(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a bundle of other settings than those of a user's own configuration."""
+    own = "--bazel-arg=--config=mine"
+    assert user.fetch("--prebuilt", "published", own) == 9
+    assert "--config=mine, whose meaning lies elsewhere" in capsys.readouterr().err
+    assert user.run("build", "-m", "left.toml", "-o", "out", "--prebuilt", "published", own) != 0
+    assert "no prebuilt bundle is looked for: --config=mine" in capsys.readouterr().err
+    apart = ("--bazel-arg=--repo_env", "--bazel-arg=QOLA_ROCM=pinned", "--print-key")
+    assert user.fetch(*apart) == 0
+    assert capsys.readouterr().out.strip() == user.key.text

@@ -67,7 +67,7 @@ def test_a_record_whose_inputs_are_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"<html>", b"[]", b"{}", b'{"key": 1, "archive": {}}', b"\xff"]
+    "data", [b"", b"<html>", b"[]", b"{}", b'{"key": 1, "archive": {}}', b"\xff", b"[" * 100_000]
 )
 def test_no_record(data: bytes) -> None:
     """Prevents: a traceback for the error page of a server."""
@@ -236,3 +236,24 @@ def test_a_file_twice(tmp_path: Path) -> None:
             archive.addfile(tarfile.TarInfo(name))
     with pytest.raises(PrebuiltError, match="twice"):
         unpack(tmp_path / "bad.tar.gz", tmp_path / "out", 1000, "here")
+
+
+def test_headers_larger_than_files(tmp_path: Path) -> None:
+    """Prevents: an archive of a few bytes that takes all memory."""
+    info = tarfile.TarInfo("lib/x")
+    info.pax_headers = {"comment": "x" * (100 << 20)}
+    archive = tmp_path / "x.tar.gz"
+    with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO())
+    assert archive.stat().st_size < 1 << 20
+    with pytest.raises(PrebuiltError, match="more than its record says"):
+        unpack(archive, tmp_path / "out", 1000, "here")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    """Prevents: a traceback for an archive that somebody made so."""
+    archive = tmp_path / "x.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("x" * 300), io.BytesIO())
+    with pytest.raises(PrebuiltError, match="names that a file can have"):
+        unpack(archive, tmp_path / "out", 1000, "here")

@@ -12,7 +12,7 @@ import pytest
 
 from qola.aiter_source import AiterSource
 from qola.checkout import GitSource, LocalSource, WheelSource
-from qola.errors import ToolchainError
+from qola.errors import NoPrebuiltError, ToolchainError
 from qola.manifest import Manifest, loads
 from qola.patch_pins import PatchPin
 from qola.prebuilt import identity
@@ -116,8 +116,19 @@ def test_the_text_of_a_key() -> None:
 def test_settings_that_count() -> None:
     """Prevents: a wrong hit for a setting, and misses for where the cache is."""
     arguments = ["--remote_cache=grpc://x", "--@qola//:compress", "--jobs=4", "--copt=-O1"]
-    arguments += ["--disk_cache=/x", "--config=remote-cache-write", "--repo_env=QOLA_ROCM=local"]
-    assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1")
+    arguments += ["--disk_cache", "/x", "--repo_env=QOLA_ROCM=local", "--define", "a=b"]
+    assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1", "--define=a=b")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--config=ci", "--override_module=a=/x", "--action_env=CPATH", "--repo_env=PATH", "--config"],
+)
+def test_settings_that_no_key_can_have(argument: str) -> None:
+    """Prevents: one key for two builds, whose difference lies in a file or the environment."""
+    with pytest.raises(NoPrebuiltError, match="whose meaning lies elsewhere"):
+        settings_of(["--copt=-O1", argument])
+    assert settings_of(["--action_env=CPATH=/x"]) == ("--action_env=CPATH=/x",)
 
 
 def test_aiter_by_what_it_is(tmp_path: Path) -> None:
@@ -136,12 +147,19 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
     (second / "csrc" / "__pycache__").mkdir()
     (second / "csrc" / "__pycache__" / "y.pyc").write_text("2")
     assert identity.tree_digest(first) == identity.tree_digest(second)
+    elsewhere = tmp_path / "composable_kernel"
+    elsewhere.mkdir()
+    (elsewhere / "ck.hpp").write_text("1")
+    (elsewhere / "back").symlink_to(second)
     before = identity.source_identity(LocalSource(second))
     changes: list[Callable[[], object]] = [
         lambda: (second / "csrc" / "x.h").write_text("2"),
         lambda: (second / "csrc" / "x.h").rename(second / "csrc" / "y.h"),
         lambda: (second / "csrc" / "empty.h").write_text(""),
         lambda: (second / "loop").symlink_to(second),
+        lambda: (second / "ck").symlink_to(elsewhere),
+        # What a developer has: Composable Kernel beside AITER, and a link to it.
+        lambda: (elsewhere / "ck.hpp").write_text("2"),
     ]
     for change in changes:
         change()
