@@ -20,6 +20,7 @@ _SHORT = 12
 _WITHOUT_EFFECT = (
     # Caches and where actions run: the same actions have the same results.
     *("--remote_", "--experimental_remote_", "--disk_cache=", "--experimental_disk_cache"),
+    *("--credential_helper", "--experimental_credential_helper", "--tls_", "--grpc_"),
     *("--spawn_strategy=", "--strategy=", "--repository_cache=", "--google_"),
     # How much at a time, and what is told of it.
     *("--jobs=", "-j", "--local_resources=", "--local_cpu_resources=", "--local_ram_resources="),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,14 @@ def test_settings_that_count() -> None:
     arguments = ["--remote_cache=grpc://x", "--@qola//:compress", "--jobs=4", "--copt=-O1"]
     arguments += ["--disk_cache", "/x", "--repo_env=QOLA_ROCM=local", "--define", "a=b"]
     assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1", "--define=a=b")
+
+
+def test_a_workflow_publishes_under_the_plain_key() -> None:
+    """Prevents: bundles that a CI publishes and nobody finds, since its cache is in their key."""
+    workflow = (Path(__file__).resolve().parents[2] / "docs/ci/qola.yml").read_text("utf-8")
+    arguments = re.findall(r'--bazel-arg=([^\s"]+)', workflow)
+    assert len(arguments) >= 4
+    assert settings_of(arguments) == ()
 
 
 @pytest.mark.parametrize(
