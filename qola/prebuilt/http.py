@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import urllib3
-from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
+from urllib3.exceptions import HTTPError, LocationParseError, MaxRetryError, ProtocolError
+from urllib3.util import Url, parse_url
 
 from qola import __version__
 from qola.errors import Finding, PrebuiltError
@@ -23,6 +25,9 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NOT_THERE = frozenset({404, 410})
 _MAX_REDIRECTS = 5
 _CHUNK = 1 << 18
+
+_AMBIGUOUS = re.compile(r"[\\\s\x00-\x20\x7f-\x9f]")
+"""What a URL has none of, and what parsers make different hosts of."""
 
 T = TypeVar("T")
 
@@ -44,11 +49,12 @@ class HttpSettings:
     """How files are fetched.
 
     Attributes:
-        redirects: hosts that a redirect may lead to, besides the one that was asked.
+        redirects: hosts that a redirect may lead to, besides the one that was asked; as
+            ``http://HOST`` also from https to http.
         token: what is sent as a bearer token to the host that was asked, "" for nothing.
         proxies: proxy by scheme, and under `no` the hosts that are asked without one.
         retries: attempts after the first.
-        backoff: seconds before the second retry; twice as long before each further one.
+        backoff: half the seconds before the second retry; twice as long before each further one.
         longest_wait: most seconds before a retry, whatever the server's Retry-After says.
         connect_timeout, read_timeout: seconds until a connection, and without a byte of an answer.
         progress_interval: seconds between lines about one file.
@@ -89,6 +95,37 @@ def is_direct(host: str, no_proxy: str) -> bool:
     names = [name.strip().lstrip(".").lower() for name in no_proxy.split(",") if name.strip()]
     names.append("localhost")
     return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
+
+
+def redirect_target(asked: Url, place: Url, location: str, redirects: Iterable[str]) -> Url:
+    """Return where a redirect leads to: what is checked here is what is connected to.
+
+    Args:
+        asked: what was asked for.
+        place: what answers with the redirect.
+        location: what it says.
+        redirects: hosts that it may lead to, as `HttpSettings` has them.
+
+    Raises:
+        PrebuiltError: it leaves the host that was asked, or encryption, and may not.
+    """
+    target = _target(place, location)
+    weaker = place.scheme == "https" and (target is None or target.scheme != "https")
+    host = _host(target) if target else ""
+    allowed = {name.lower().replace("[", "").replace("]", "") for name in redirects}
+    names = {f"http://{host}"} if weaker else {host, f"http://{host}"}
+    if target and (names & allowed or (host == _host(asked) and not weaker)):
+        return target
+    option = f"--allow-redirect {'http://' * weaker}{host}"
+    raise PrebuiltError(
+        Finding(
+            asked.url,
+            f"a redirect to {target or ascii(location)[1:-1]}",
+            f"the file, or a redirect that stays on {_host(asked)}" + (" over https" * weaker),
+            f"{option}, if that host is meant" if target else "",
+        ),
+        "the redirect is not followed",
+    )
 
 
 class HttpClient:
@@ -270,13 +307,13 @@ class HttpClient:
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         settings = self._settings
         timeout = urllib3.Timeout(connect=settings.connect_timeout, read=settings.read_timeout)
-        place = url
+        asked = place = parse_url(url)
         for _ in range(_MAX_REDIRECTS + 1):
             response = self._pool(place).request(
                 method,
-                place,
+                place.url,
                 body=body,
-                headers={**self._headers(url, place), **headers},
+                headers={**self._headers(asked, place), **headers},
                 timeout=timeout,
                 preload_content=False,
                 redirect=False,
@@ -292,44 +329,21 @@ class HttpClient:
                 response.close()
             if method != "GET":
                 raise UnreachableError(f"{method} answers {response.status}, to {location}")
-            target = urllib.parse.urljoin(place, location)
-            self._check_redirect(url, place, target)
-            place = target
+            place = redirect_target(asked, place, location, settings.redirects)
         raise UnreachableError(f"more than {_MAX_REDIRECTS} redirects")
 
-    def _headers(self, url: str, place: str) -> dict[str, str]:
+    def _headers(self, asked: Url, place: Url) -> dict[str, str]:
         # Compressed on the way, lengths and ranges would be those of something else.
         found = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
-        if self._settings.token and _origin(place) == _origin(url):
+        if self._settings.token and _origin(place) == _origin(asked):
             found["Authorization"] = f"Bearer {self._settings.token}"
         return found
 
-    def _check_redirect(self, url: str, place: str, target: str) -> None:
-        """Refuses to leave the host that was asked, or encryption, unless it is allowed."""
-        before, after = urllib.parse.urlsplit(place), urllib.parse.urlsplit(target)
-        asked = urllib.parse.urlsplit(url).hostname
-        weaker = before.scheme == "https" and after.scheme != "https"
-        known = after.scheme in ("http", "https")
-        if known and after.hostname in self._settings.redirects:
-            return
-        if known and after.hostname == asked and not weaker:
-            return
-        raise PrebuiltError(
-            Finding(
-                url,
-                f"a redirect to {target}",
-                f"the file, or a redirect that stays on {asked}" + (" over https" * weaker),
-                f"--allow-redirect {after.hostname}, if that host is meant" if known else "",
-            ),
-            "the redirect is not followed",
-        )
-
-    def _pool(self, url: str) -> urllib3.PoolManager:
+    def _pool(self, url: Url) -> urllib3.PoolManager:
         """Returns what connects to a host: directly, or by way of a proxy."""
-        parts = urllib.parse.urlsplit(url)
         proxies = dict(self._settings.proxies)
-        proxy = proxies.get(parts.scheme, "")
-        if is_direct(parts.hostname or "", proxies.get("no", "")):
+        proxy = proxies.get(url.scheme or "", "")
+        if is_direct(_host(url), proxies.get("no", "")):
             proxy = ""
         if proxy not in self._pools:
             self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
@@ -394,9 +408,25 @@ def _body(source: Path | bytes) -> Iterator[tuple[BinaryIO | bytes, int]]:
         yield file, source.stat().st_size
 
 
-def _origin(url: str) -> tuple[str, str]:
-    parts = urllib.parse.urlsplit(url)
-    return parts.scheme, parts.netloc
+def _origin(url: Url) -> tuple[str | None, str, int | None]:
+    return url.scheme, _host(url), url.port or {"http": 80, "https": 443}.get(url.scheme or "")
+
+
+def _host(url: Url) -> str:
+    """Returns the host that urllib3 connects to, an address of IPv6 without brackets."""
+    return (url.host or "").strip("[]")
+
+
+def _target(place: Url, location: str) -> Url | None:
+    """Returns where a redirect leads to; None where parsers might not agree on that."""
+    if _AMBIGUOUS.search(location):
+        return None
+    try:
+        target = parse_url(urllib.parse.urljoin(place.url, location))
+    except (ValueError, LocationParseError):
+        return None
+    known = target.scheme in ("http", "https") and target.host and target.auth is None
+    return target if known else None
 
 
 def _too_large(url: str, limit: int, size: int | None = None) -> PrebuiltError:

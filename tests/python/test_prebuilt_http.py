@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from urllib3.util import parse_url
 
 from qola.errors import PrebuiltError
 from qola.prebuilt.http import (
@@ -17,6 +18,7 @@ from qola.prebuilt.http import (
     UnreachableError,
     is_direct,
     proxies_of,
+    redirect_target,
 )
 from tests.python.http_files import Fault, Files, serving
 
@@ -217,12 +219,47 @@ def test_redirects_on_the_same_host(server: Files) -> None:
         Client().make().read(f"{server.url}/old", LIMIT)
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "http://localhost@127.0.0.1:{port}/else",
+        "http://127.0.0.1:{port}/el\tse",
+        "http://127.0.0.1:{port}/else else",
+        "http://[127.0.0.1:{port}/else",
+    ],
+)
+def test_redirects_that_parsers_read_differently(server: Files, place: str) -> None:
+    """Prevents: one host checked, and another one connected to."""
+    with serving(Files({"/else": b"elsewhere", "/@127.0.0.1/else": b"elsewhere"})) as other:
+        location = place.format(port=other.port)
+        server.faults["/file"] = Fault(status=302, headers={"Location": location}, times=1)
+        with pytest.raises(PrebuiltError, match="is not followed"):
+            Client().make().read(f"{server.url}/file", LIMIT)
+        assert not other.requests
+
+
 @pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
 def test_redirects_to_other_schemes(server: Files, place: str) -> None:
     """Prevents: a server that has this machine's own files read."""
     server.faults["/file"] = Fault(status=302, headers={"Location": place}, times=1)
     with pytest.raises(PrebuiltError, match="is not followed"):
         Client().make(redirects=("127.0.0.1",)).read(f"{server.url}/file", LIMIT)
+
+
+@pytest.mark.parametrize("host", ["a.org", "b.org"])
+def test_redirects_to_plain_http(host: str) -> None:
+    """Prevents: a host that may be redirected to taken for leave to give up encryption."""
+    asked = parse_url("https://a.org/x")
+
+    def target(location: str, *redirects: str) -> str:
+        return redirect_target(asked, asked, location, redirects).url
+
+    with pytest.raises(PrebuiltError, match="is not followed") as caught:
+        target(f"http://{host}/y", host)
+    assert caught.value.findings[0].fix.startswith(f"--allow-redirect http://{host},")
+    assert target(f"http://{host}/y", f"http://{host}") == f"http://{host}/y"
+    assert target(f"https://{host}/y", host) == f"https://{host}/y"
+    assert target(f"https://{host}/y", f"http://{host}") == f"https://{host}/y"
 
 
 def test_put(server: Files, tmp_path: Path) -> None:
