@@ -8,7 +8,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -51,13 +51,15 @@ class HttpSettings:
     Attributes:
         redirects: hosts that a redirect may lead to, besides the one that was asked; as
             ``http://HOST`` also from https to http.
-        token: what is sent as a bearer token to the host that was asked, "" for nothing.
+        token: what is sent as a bearer token to the host that was asked, over https or within
+            this machine; "" for nothing.
         proxies: proxy by scheme, and under `no` the hosts that are asked without one.
         retries: attempts after the first.
         backoff: half the seconds before the second retry; twice as long before each further one.
         longest_wait: most seconds before a retry, whatever the server's Retry-After says.
         connect_timeout, read_timeout: seconds until a connection, and without a byte of an answer.
         progress_interval: seconds between lines about one file.
+        withheld: why no host is told the token, "" where one may be.
     """
 
     redirects: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ class HttpSettings:
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
     progress_interval: float = 5.0
+    withheld: str = ""
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -82,6 +85,13 @@ def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
+def is_this_machine(host: str) -> bool:
+    """Return whether a name or an address is this machine's own, which no network sees."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
 def is_direct(host: str, no_proxy: str) -> bool:
     """Return whether a host is asked without a proxy.
 
@@ -89,9 +99,8 @@ def is_direct(host: str, no_proxy: str) -> bool:
         host: name or address.
         no_proxy: names of hosts and domains with commas between, or ``*``, as curl reads them.
     """
-    with suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return True
+    if is_this_machine(host):
+        return True
     names = [name.strip().lstrip(".").lower() for name in no_proxy.split(",") if name.strip()]
     names.append("localhost")
     return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
@@ -140,6 +149,11 @@ class HttpClient:
         self._settings = settings
         self._note = note
         self._pools: dict[str, urllib3.PoolManager] = {}
+        self._untold: set[str] = set()
+
+    def without_token(self, why: str) -> HttpClient:
+        """Return a client that tells no host the token, and says once why."""
+        return HttpClient(replace(self._settings, withheld=why), self._note)
 
     def read(self, url: str, limit: int) -> bytes | None:
         """Return a small file, None where there is none.
@@ -335,9 +349,20 @@ class HttpClient:
     def _headers(self, asked: Url, place: Url) -> dict[str, str]:
         # Compressed on the way, lengths and ranges would be those of something else.
         found = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
-        if self._settings.token and _origin(place) == _origin(asked):
+        if self._settings.token and _origin(place) == _origin(asked) and self._may_know(place):
             found["Authorization"] = f"Bearer {self._settings.token}"
         return found
+
+    def _may_know(self, place: Url) -> bool:
+        """Returns whether a host may be told the token; says so once where it may not."""
+        why = self._settings.withheld
+        if not why and place.scheme != "https" and not is_this_machine(_host(place)):
+            why = "http is not encrypted"
+        origin = f"{place.scheme}://{place.netloc}"
+        if why and origin not in self._untold:
+            self._untold.add(origin)
+            self._note(f"{origin}: the token is not sent there: {why}")
+        return not why
 
     def _pool(self, url: Url) -> urllib3.PoolManager:
         """Returns what connects to a host: directly, or by way of a proxy."""

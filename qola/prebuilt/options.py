@@ -12,6 +12,10 @@ from qola.manifest_types import Manifest
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"
 TOKEN_VARIABLE = "QOLA_PREBUILT_TOKEN"
+OPTION = "--prebuilt"
+
+TOKEN_PLACES = frozenset({OPTION, "--to", URL_VARIABLE})
+"""Where whoever has the token names sources; manifests and build files are often others'."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class NamedSource:
     Attributes:
         text: a URL or a directory.
         folder: what a directory is relative to.
-        place: where the text stands, for messages.
+        place: where the text stands, for messages; sources of `TOKEN_PLACES` get the token.
         te_layout: TransformerEngine's own layout may be there too.
     """
 
@@ -71,7 +75,7 @@ def choose_sources(
         return ()
     directory = options.directory
     if options.urls:
-        return tuple(NamedSource(text, directory, "--prebuilt") for text in options.urls)
+        return tuple(NamedSource(text, directory, OPTION) for text in options.urls)
     if manifest.prebuilt.urls:
         place = manifest.place("prebuilt", "urls")
         return tuple(NamedSource(text, folder, place) for text in manifest.prebuilt.urls)

@@ -12,6 +12,7 @@ from typing import BinaryIO, Protocol
 
 from qola.errors import Finding, PrebuiltError, QolaError
 from qola.prebuilt.http import HttpClient, UnreachableError
+from qola.prebuilt.options import OPTION, TOKEN_PLACES, TOKEN_VARIABLE, URL_VARIABLE
 
 
 class Source(Protocol):
@@ -150,14 +151,14 @@ def parse_source(text: str, folder: Path, client: HttpClient, place: str) -> Sou
         text: http://, https:// or file:// URL, or a directory.
         folder: what a directory is relative to.
         client: fetches over HTTP.
-        place: where the text stands.
+        place: where the text stands; outside of `TOKEN_PLACES` the client's token is not sent.
 
     Raises:
         QolaError: it is none of these.
     """
     parts = urllib.parse.urlsplit(text)
     expected = "an http, https or file URL without user, query and fragment, or a directory"
-    fix = "QOLA_PREBUILT_TOKEN is sent to a server that wants to know who asks"
+    fix = f"{TOKEN_VARIABLE} is sent to a server that wants to know who asks"
     if "://" not in text:
         return DirectorySource(folder / Path(text).expanduser())
     if parts.query or parts.fragment or "@" in parts.netloc:
@@ -167,5 +168,8 @@ def parse_source(text: str, folder: Path, client: HttpClient, place: str) -> Sou
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
     if parts.scheme in ("http", "https") and parts.hostname:
+        if place not in TOKEN_PLACES:
+            why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
+            client = client.without_token(why)
         return HttpSource(text, client)
     raise QolaError(Finding(place, text, expected))

@@ -426,6 +426,39 @@ def test_by_default(user: User, how: str) -> None:
     assert (f"{user.record()}.minisig" in server.paths()) == (how == "manifest")
 
 
+@pytest.mark.parametrize(
+    "how", ["--prebuilt", "QOLA_PREBUILT_URL", "manifest", "NVTE_AITER_PREBUILT_BASE_URL"]
+)
+def test_who_gets_the_token(user: User, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a token told to servers that somebody else's manifest names."""
+    server = user.serve()
+    user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
+    words = []
+    if how == "manifest":
+        table = f'[prebuilt]\nurls = ["{server.url}"]\n'
+        (user.directory / "left.toml").write_text(MANIFEST + table)
+    elif how == "--prebuilt":
+        words = [how, server.url]
+    else:
+        user.environ[how] = server.url
+    assert user.fetch(*words) == 0
+    told = ["Authorization" in request.headers for request in server.requests]
+    said = capsys.readouterr().err
+    trusted = how in ("--prebuilt", "QOLA_PREBUILT_URL")
+    assert told == [trusted] * len(told)
+    assert said.count(f"{server.url}: the token is not sent there: only --prebuilt") == 1 - trusted
+    assert "secret" not in said
+
+
+def test_publish_sends_the_token(user: User) -> None:
+    """Prevents: bundles that cannot be published where one has to say who one is."""
+    server = user.serve()
+    server.content[user.record()] = b"{}"
+    user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
+    assert user.run("publish", "-m", "left.toml", "--to", server.url) == 10
+    assert [r.headers.get("Authorization") for r in server.requests] == ["Bearer secret"]
+
+
 def test_build_does_not_hide_what_is_wrong(user: User, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a build in silence where somebody has changed a bundle."""
     archive = user.published / user.archive("")[1:]

@@ -17,6 +17,7 @@ from qola.prebuilt.http import (
     HttpSettings,
     UnreachableError,
     is_direct,
+    is_this_machine,
     proxies_of,
     redirect_target,
 )
@@ -208,6 +209,27 @@ def test_redirects_to_other_hosts(server: Files, status: int) -> None:
         assert allowed.read(f"{server.url}/file", LIMIT) == b"elsewhere"
         assert server.requests[-1].headers["Authorization"] == "Bearer secret"
         assert "Authorization" not in other.requests[0].headers, "a token told to somebody else"
+
+
+def test_a_token_over_plain_http(server: Files) -> None:
+    """Prevents: a token that everybody on the way can read; one that is missed in silence."""
+    server.content["http://somewhere.invalid/x"] = b"by proxy"
+    client = Client()
+    proxied = client.make(proxies={"http": server.url}, token="secret")
+    for _ in range(2):
+        assert proxied.read("http://somewhere.invalid/x", LIMIT) == b"by proxy"
+    assert all("Authorization" not in request.headers for request in server.requests)
+    words = "the token is not sent there: http is not encrypted"
+    assert client.lines == [f"http://somewhere.invalid: {words}"]
+    assert proxied.read(f"http://localhost:{server.port}/file", LIMIT) == CONTENT
+    assert server.requests[-1].headers["Authorization"] == "Bearer secret"
+
+
+def test_this_machine() -> None:
+    """Prevents: a token told to a host that is only called like this machine."""
+    assert all(is_this_machine(host) for host in ("localhost", "127.0.0.1", "127.8.0.1", "::1"))
+    others = ("127.0.0.1.org", "localhost.org", "10.0.0.1", "a.localhost", "0.0.0.0")
+    assert not any(is_this_machine(host) for host in others)
 
 
 def test_redirects_on_the_same_host(server: Files) -> None:
