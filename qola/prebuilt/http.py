@@ -53,7 +53,7 @@ class HttpSettings:
             ``http://HOST`` also from https to http.
         token: what is sent as a bearer token to the host that was asked, over https or within
             this machine; "" for nothing.
-        proxies: proxy by scheme, and under `no` the hosts that are asked without one.
+        proxies: URL of the proxy by scheme, and under `no` the hosts that are asked without one.
         retries: attempts after the first.
         backoff: half the seconds before the second retry; twice as long before each further one.
         longest_wait: most seconds before a retry, whatever the server's Retry-After says.
@@ -76,13 +76,18 @@ class HttpSettings:
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the proxies that an environment names, as `HttpSettings` has them."""
-    names = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
-    names["no"] = ("no_proxy", "NO_PROXY")
+    every = ("all_proxy", "ALL_PROXY")
     # HTTP_PROXY in capitals may be a header of a request to a CGI program: curl passes it by too.
+    names = {"http": ("http_proxy", *every), "https": ("https_proxy", "HTTPS_PROXY", *every)}
+    names["no"] = ("no_proxy", "NO_PROXY")
     found = {
         key: next((environ[n] for n in own if environ.get(n)), "") for key, own in names.items()
     }
-    return {key: value for key, value in found.items() if value}
+    return {
+        key: value if key == "no" or "://" in value else f"http://{value}"
+        for key, value in found.items()
+        if value
+    }
 
 
 def is_this_machine(host: str) -> bool:
@@ -371,7 +376,7 @@ class HttpClient:
         if is_direct(_host(url), proxies.get("no", "")):
             proxy = ""
         if proxy not in self._pools:
-            self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+            self._pools[proxy] = _by_proxy(proxy) if proxy else urllib3.PoolManager()
         return self._pools[proxy]
 
 
@@ -431,6 +436,29 @@ def _body(source: Path | bytes) -> Iterator[tuple[BinaryIO | bytes, int]]:
         return
     with source.open("rb") as file:
         yield file, source.stat().st_size
+
+
+def _by_proxy(proxy: str) -> urllib3.ProxyManager:
+    """Returns what connects by way of a proxy, as the user and password in its URL.
+
+    Raises:
+        UnreachableError: it is no URL of such a proxy.
+    """
+    try:
+        url = parse_url(proxy)
+    except LocationParseError:
+        url = Url()
+    if url.scheme not in ("http", "https") or not url.host:
+        # Not the URL itself, which may have a password.
+        scheme = proxy.partition("://")[0]
+        found = f"the proxy of the environment is a {scheme} URL that is of no use"
+        raise UnreachableError(f"{found}; expected [http://][USER:PASSWORD@]HOST[:PORT]")
+    headers = {}
+    if url.auth:
+        # Each byte as it is, whatever the encoding: make_headers writes latin-1.
+        auth = urllib.parse.unquote(url.auth, encoding="latin-1")
+        headers = urllib3.make_headers(proxy_basic_auth=auth)
+    return urllib3.ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
 
 
 def _origin(url: Url) -> tuple[str | None, str, int | None]:

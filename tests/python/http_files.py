@@ -95,6 +95,10 @@ def serving(files: Files) -> Iterator[Files]:
                 headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
             self.answer(206 if begin else 200, headers, content[begin:], fault)
 
+        def do_CONNECT(self) -> None:
+            files.requests.append(Request("CONNECT", self.path, dict(self.headers)))
+            self.answer(403, {}, b"")
+
         def do_PUT(self) -> None:
             files.requests.append(Request("PUT", self.path, dict(self.headers)))
             data = self.rfile.read(int(self.headers["Content-Length"]))

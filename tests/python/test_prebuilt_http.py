@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import time
 from collections.abc import Iterator
@@ -303,6 +304,9 @@ def test_proxies() -> None:
     found = proxies_of({"https_proxy": "http://p:1", "HTTP_PROXY": "http://q:2", "no_proxy": ".in"})
     # Capitals may be a header of somebody's request, as curl's manual explains.
     assert found == {"https": "http://p:1", "no": ".in"}
+    found = proxies_of({"HTTPS_PROXY": "p:3128", "ALL_PROXY": "a:1", "no_proxy": "b.org"})
+    assert found == {"https": "http://p:3128", "http": "http://a:1", "no": "b.org"}
+    assert proxies_of({"all_proxy": "https://a"}) == dict.fromkeys(("http", "https"), "https://a")
     assert is_direct("a.in", ".in, b.org")
     assert is_direct("b.org", ".in, b.org")
     assert is_direct("localhost", "")
@@ -317,3 +321,39 @@ def test_a_proxy_is_used(server: Files) -> None:
     server.content["http://somewhere.invalid/x"] = b"by proxy"
     client = Client().make(proxies={"http": server.url})
     assert client.read("http://somewhere.invalid/x", LIMIT) == b"by proxy"
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_a_proxy_that_asks_who_one_is(server: Files, name: str, scheme: str) -> None:
+    """Prevents: a proxy's password not sent to it, or sent on to the server as one's own."""
+    server.content["http://somewhere.invalid/x"] = b"by proxy"
+    proxy = f"{scheme}us%65r:p%40%C3%A4:w@127.0.0.1:{server.port}"
+    client = Client().make(proxies=proxies_of({name: proxy}))
+    assert client.read("http://somewhere.invalid/x", LIMIT) == b"by proxy"
+    sent = server.requests[0].headers["proxy-authorization"]
+    assert base64.b64decode(sent.removeprefix("Basic ")).decode() == "user:p@ä:w"
+    assert client.read(f"{server.url}/file", LIMIT) == CONTENT
+    assert "proxy-authorization" not in {name.lower() for name in server.requests[1].headers}
+
+
+def test_a_proxy_for_https(server: Files) -> None:
+    """Prevents: a proxy without a scheme, or with a password, of no use for https."""
+    proxies = proxies_of({"https_proxy": f"user:pw@127.0.0.1:{server.port}"})
+    client = Client().make(proxies=proxies, retries=0)
+    with pytest.raises(UnreachableError, match="proxy"):
+        client.read("https://somewhere.invalid/x", LIMIT)
+    (asked,) = server.requests
+    assert (asked.method, asked.path) == ("CONNECT", "somewhere.invalid:443")
+    assert asked.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+
+
+@pytest.mark.parametrize("proxy", ["socks5://u:secret@127.0.0.1:1", "http://u:secret@[x:1"])
+def test_no_proxy_that_can_be_used(proxy: str) -> None:
+    """Prevents: a traceback or a password in messages for a proxy that qola does not know."""
+    client = Client()
+    made = client.make(proxies=proxies_of({"all_proxy": proxy}))
+    with pytest.raises(UnreachableError, match="the proxy of the environment") as caught:
+        made.read("http://somewhere.invalid/x", LIMIT)
+    assert "secret" not in str(caught.value)
+    assert not client.lines, "tried again, which changes nothing"
