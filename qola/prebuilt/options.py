@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from qola.errors import Finding, QolaError
 from qola.manifest_types import Manifest
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
@@ -70,6 +71,9 @@ def choose_sources(
         manifest: the manifest.
         environ: the environment: QOLA_PREBUILT_URL, NVTE_AITER_PREBUILT_BASE_URL.
         folder: what directories of the manifest are relative to.
+
+    Raises:
+        QolaError: QOLA_PREBUILT_URL has a quote without another.
     """
     if not options.enabled:
         return ()
@@ -79,8 +83,23 @@ def choose_sources(
     if manifest.prebuilt.urls:
         place = manifest.place("prebuilt", "urls")
         return tuple(NamedSource(text, folder, place) for text in manifest.prebuilt.urls)
-    if named := shlex.split(environ.get(URL_VARIABLE, "")):
+    if named := _words(environ.get(URL_VARIABLE, "")):
         return tuple(NamedSource(text, directory, URL_VARIABLE) for text in named)
     if base := environ.get(TE_VARIABLE, "").strip():
         return (NamedSource(base, directory, TE_VARIABLE, te_layout=True),)
     return ()
+
+
+def _words(value: str) -> list[str]:
+    """Returns the sources that QOLA_PREBUILT_URL names."""
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise QolaError(
+            Finding(
+                URL_VARIABLE,
+                f"{value}: {error}",
+                "URLs or directories with blanks between, quoted as in a shell",
+                f"{URL_VARIABLE}={shlex.quote(shlex.quote(value))}, if that is one directory",
+            )
+        ) from None

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from qola.aiter_source import AiterSource
 from qola.checkout import GitSource
+from qola.digest import sha256_of
 from qola.prebuilt.http import UnreachableError
-from qola.prebuilt.sources import Source
+from qola.prebuilt.sources import DirectorySource, Source
 from qola.prebuilt.store import Found, Note, Outcome, check_digest, first_word
 from qola.repository import pinned_id
 
@@ -22,6 +23,7 @@ NOT_COVERED = (
 )
 """What two bundles with the same key of TransformerEngine's may differ in."""
 
+_CHECKSUM = ".sha256"
 _MAX_SIZE = 16 << 30
 _MAX_SMALL = 1 << 16
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -66,6 +68,9 @@ def find(
 ) -> Found | list[Outcome]:
     """Return an archive of TransformerEngine's, or why there is none.
 
+    What was downloaded before is used where its digest is still the one that the source names;
+    offline, the one that it named then.
+
     Args:
         source: what NVTE_AITER_PREBUILT_BASE_URL names.
         rocm: version of ROCm.
@@ -80,32 +85,54 @@ def find(
     if not commit:
         words = "TransformerEngine's layout is not asked for: no full commit of AITER is known"
         return [Outcome(str(source), words)]
-    if offline and not source.is_local:
-        return [Outcome(str(source), "not asked: offline")]
-    outcomes = []
+    outcomes: list[Outcome] = []
     for name in names(rocm, commit):
         file = f"{name}.tar.gz"
         try:
-            sha256 = source.read(f"{file}.sha256", _MAX_SMALL)
-            if sha256 is None:
-                outcomes.append(Outcome(source.place(file), "no .sha256 there"))
-                continue
-            arrived = cache / file
-            if not source.download(file, arrived, _MAX_SIZE):
-                outcomes.append(Outcome(source.place(file), "not there"))
-                continue
+            if offline and not source.is_local:
+                found = _kept(file, cache)
+            else:
+                found = _asked(source, file, cache)
         except UnreachableError as error:
             note(f"{source}: {error}")
             return [*outcomes, Outcome(str(source), str(error))]
+        if isinstance(found, Found):
+            note(f"warning: {found.source} is TransformerEngine's own prebuilt: its name does "
+                 f"not cover {NOT_COVERED}")  # fmt: skip
+            return found
+        outcomes.append(Outcome(source.place(file), found))
+    return outcomes
+
+
+def _kept(file: str, cache: Path) -> Found | str:
+    """Returns what an earlier call left of an archive, or why it is not used."""
+    sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", _MAX_SMALL)
+    if sha256 is None or not (cache / file).is_file():
+        return "not asked: offline"
+    check_digest(cache / file, first_word(sha256), str(cache / file))
+    return Found(cache / file, _MAX_SIZE, str(cache / file), LAYOUT)
+
+
+def _asked(source: Source, file: str, cache: Path) -> Found | str:
+    """Returns an archive of a source, fetched unless it was before, or why there is none."""
+    sha256 = source.read(f"{file}{_CHECKSUM}", _MAX_SMALL)
+    if sha256 is None:
+        return f"no {_CHECKSUM} there"
+    archive, digest = cache / file, first_word(sha256)
+    if not archive.is_file() or sha256_of(archive) != digest:
+        arrived = cache / f"{file}.arrived"
+        if not source.download(file, arrived, _MAX_SIZE):
+            return "not there"
         try:
-            check_digest(arrived, first_word(sha256), source.place(file))
+            check_digest(arrived, digest, source.place(file))
         except BaseException:
             arrived.unlink()
             raise
-        note(f"warning: {source.place(file)} is TransformerEngine's own prebuilt: its name does "
-             f"not cover {NOT_COVERED}")  # fmt: skip
-        return Found(arrived, _MAX_SIZE, source.place(file), LAYOUT)
-    return outcomes
+        # First, or it would stand for another archive if this ended here.
+        (cache / f"{file}{_CHECKSUM}").unlink(missing_ok=True)
+        arrived.replace(archive)
+    DirectorySource(cache).write(f"{file}{_CHECKSUM}", sha256)
+    return Found(archive, _MAX_SIZE, source.place(file), LAYOUT)
 
 
 def without_top(files: Sequence[str]) -> dict[str, str]:

@@ -526,6 +526,18 @@ def test_who_names_the_sources(tmp_path: Path) -> None:
     assert names(PrebuiltOptions(urls=("http://o",), enabled=False)) == []
 
 
+def test_sources_that_no_shell_would_read(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a traceback for an apostrophe in the name of a directory."""
+    user.environ["QOLA_PREBUILT_URL"] = "/srv/it's"
+    for command in ("fetch", "build"):
+        assert user.run(command, "-m", "left.toml", "-o", "out") == 1
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        assert "QOLA_PREBUILT_URL" in said
+        assert "/srv/it's" in said
+        assert "fix       QOLA_PREBUILT_URL=" in said
+
+
 @pytest.mark.parametrize("text", ["ftp://x/y", "http://", "http://u:secret@x/", "https://x/?a=1"])
 def test_no_source(text: str) -> None:
     """Prevents: a password in messages; URLs that mean something else with a name behind them."""
@@ -668,3 +680,39 @@ def test_an_argument_that_no_key_has(user: User, capsys: pytest.CaptureFixture[s
     apart = ("--bazel-arg=--repo_env", "--bazel-arg=QOLA_ROCM=pinned", "--print-key")
     assert user.fetch(*apart) == 0
     assert capsys.readouterr().out.strip() == user.key.text
+
+
+def test_transformer_engine_s_layout_is_kept(
+    user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: gigabytes downloaded for each build; an offline machine without what it has."""
+    name = f"rocm-7_aiter-{COMMIT}"
+    archive, checksum = f"/{name}.tar.gz", f"/{name}.tar.gz.sha256"
+    server = te_server(user, name, "lib/left_libmha_fwd.so")
+    words = ("--aiter-commit", COMMIT)
+    assert user.fetch(*words, "--offline") == 9
+    assert f"{server.url}{archive}: not asked: offline" in capsys.readouterr().err
+    assert not server.requests
+    assert user.fetch(*words) == 0
+    assert user.fetch(*words) == 0
+    assert server.paths().count(checksum) == 2
+    assert server.paths().count(archive) == 1
+    asked = len(server.requests)
+    shutil.rmtree(user.output)
+    assert user.fetch(*words, "--offline") == 0
+    assert "does not cover archs" in capsys.readouterr().err
+    assert len(server.requests) == asked
+    assert (user.output / "lib/left_libmha_fwd.so").is_file()
+    # Another archive under the same name.
+    data = te_archive(name, "lib/left_libmha_fwd.so", "include/qola_config.h")
+    server.content[archive] = data
+    server.content[checksum] = hashlib.sha256(data).hexdigest().encode()
+    assert user.fetch(*words) == 0
+    assert server.paths().count(archive) == 2
+    assert (user.output / "include/qola_config.h").is_file()
+    (copy,) = (user.directory / "cache/qola/prebuilt").glob(f"*{archive}")
+    copy.write_bytes(b"damaged")
+    assert user.fetch(*words, "--offline") == 10
+    assert hashlib.sha256(b"damaged").hexdigest() in capsys.readouterr().err
+    assert user.fetch(*words) == 0
+    assert server.paths().count(archive) == 3
