@@ -151,7 +151,8 @@ def add_prebuilt_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="host that a server with prebuilt bundles may redirect to; repeatable",
+        help="host that a server with prebuilt bundles may redirect to; http://HOST also without "
+        "encryption; repeatable",
     )
 
 

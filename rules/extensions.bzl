@@ -306,7 +306,7 @@ _manifest = tag_class(
 
 _prebuilt = tag_class(
     attrs = {
-        "allow_redirects": attr.string_list(doc = "Hosts that servers may redirect to."),
+        "allow_redirects": attr.string_list(doc = "Hosts that servers may redirect to; `http://HOST` without encryption too."),
         "manifest": attr.string(doc = "Name of the qola.manifest whose libraries are meant.", mandatory = True),
         "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
         "offline": attr.bool(doc = "Look in directories and among earlier downloads only."),

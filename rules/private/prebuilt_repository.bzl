@@ -60,7 +60,7 @@ prebuilt_repository = repository_rule(
     implementation = _prebuilt_repository_impl,
     attrs = PATCH_ATTRS | {
         "aiter": attr.string(doc = "Identity of the AITER source as JSON.", mandatory = True),
-        "allow_redirects": attr.string_list(doc = "Hosts that redirects may lead to."),
+        "allow_redirects": attr.string_list(doc = "Hosts that redirects may lead to; http://HOST without encryption too."),
         "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
         "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
