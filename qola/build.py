@@ -23,8 +23,8 @@ from qola.build_setup import (
     Setup,
     aiter_request,
     default_aiter_root,
-    locked,
     set_up,
+    workspace_locked,
 )
 from qola.choices import DEFAULT_REMOTE, check_static, choose_lazy, choose_modules
 from qola.diagnostics import first_errors
@@ -156,7 +156,7 @@ def build_kernels(
         subcommands=verbose,
         more=(f"--output_groups=+{PLAN}", *bazel_args),
     )
-    with locked(setup.directory, progress):
+    with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
         return _install(setup, wants_lazy, built, output)
 

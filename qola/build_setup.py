@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola import workspace
+from qola import locking, workspace
 from qola.aiter_source import AiterRequest, AiterSource, choose, use_as_is
 from qola.bazel_run import find_bazel
 from qola.choices import (
@@ -211,14 +210,6 @@ def aiter_request(
     )
 
 
-@contextmanager
-def locked(directory: Path, progress: Progress) -> Iterator[None]:
-    """Keeps a second build of the same manifest waiting: they share a workspace."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another build of this manifest")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def workspace_locked(directory: Path, progress: Progress) -> AbstractContextManager[None]:
+    """Keep a second build of the same manifest waiting: they share a workspace."""
+    return locking.locked(directory, "build of this manifest", progress)

@@ -15,7 +15,7 @@ from qola.attention import ATTENTION
 from qola.bazel_events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.bazel_run import BuildOptions, build
 from qola.build import PLAN, describe_failure, results_of
-from qola.build_setup import BuildRequest, Progress, Setup, locked, set_up
+from qola.build_setup import BuildRequest, Progress, Setup, set_up, workspace_locked
 from qola.digest import write_if_changed
 from qola.errors import Finding, QolaError
 from qola.kernel_selection import Row, Selection, SelectionError, choose
@@ -108,7 +108,7 @@ def build_pack(
         raise SelectionError(
             Finding(place, "no module with kernels", f"one of {', '.join(ATTENTION)}"),
         )
-    with locked(directory, progress):
+    with workspace_locked(directory, progress):
         setup.write()
         progress(f"{place}: kernels of {', '.join(names)}, AITER {setup.aiter.describe()}")
         plan = _plan(setup, names, options, environ, progress)

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import minisign
 
-from qola import __version__, workspace
+from qola import __version__, locking, workspace
 from qola.attention import ATTENTION
 from qola.bazel_run import child_environment
-from qola.build_setup import BuildRequest, Chosen, Forms, Progress, choose_all, locked, set_up
+from qola.build_setup import (
+    BuildRequest,
+    Chosen,
+    Forms,
+    Progress,
+    choose_all,
+    set_up,
+    workspace_locked,
+)
 from qola.choices import cache_directory
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
 from qola.install import BuildResult
@@ -153,7 +161,7 @@ def _ask_bazel(
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
     command = [*setup.bazel, "query", "--output=location", *variables, label]
-    with locked(setup.directory, progress):
+    with workspace_locked(setup.directory, progress):
         setup.write()
         progress("looking for the ROCm of this machine")
         run = subprocess.run(
@@ -222,7 +230,7 @@ def fetch(
     text = options.public_key or chosen.manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, options.directory) if text else None
     wanted = _wanted(chosen, key, forms)
-    with store.locked(cache, progress):
+    with locking.locked(cache, "fetch of this bundle", progress):
         found = store.find(key, sources, cache, public_key, offline=options.offline, note=progress)
         outcomes: list[Outcome] = []
         if isinstance(found, Found):

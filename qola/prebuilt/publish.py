@@ -11,7 +11,7 @@ import minisign
 from qola.attention import ATTENTION
 from qola.bazel_run import BuildOptions
 from qola.build import PLAN, build_all
-from qola.build_setup import BuildRequest, Chosen, Forms, Progress, locked, set_up
+from qola.build_setup import BuildRequest, Chosen, Forms, Progress, set_up, workspace_locked
 from qola.digest import sha256_of
 from qola.errors import BundleError, Finding, PrebuiltError, QolaError
 from qola.prebuilt import signature
@@ -71,7 +71,7 @@ def build_archive(
     setup = set_up(request, environ, progress, chosen)
     more = (f"--output_groups=+{PLAN}", *options.more)
     options = BuildOptions(options.keep_going, options.jobs, options.subcommands, more)
-    with locked(setup.directory, progress):
+    with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(ATTENTION)} built")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola import __version__, starlark, workspace
+from qola import __version__, locking, starlark, workspace
 from qola.archs import resolve, split
 from qola.attention import ATTENTION
 from qola.build_setup import Forms
@@ -111,7 +111,7 @@ def _find(
     text = args.public_key or manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, args.folder) if text else None
     cache = cache_directory(environ) / "prebuilt" / key.digest
-    with store.locked(cache, _say):
+    with locking.locked(cache, "fetch of this bundle", _say):
         return store.find(
             key, sources, cache, public_key, offline=args.look_up == "offline", note=_say
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,19 +49,6 @@ class Outcome:
 
     source: str
     words: str
-
-
-@contextmanager
-def locked(directory: Path, note: Note) -> Iterator[None]:
-    """Keeps a second fetch of the same bundle waiting: both would write the same file."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note("waiting for another fetch of this bundle")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def find(
