@@ -1,7 +1,7 @@
 """Puts the Bazel ruleset into the wheel, as qola/_ruleset; all else is in pyproject.toml.
 
 An installed qola builds without a checkout: its workspaces depend on that copy
-(qola/resources.py finds it).
+(qola/ruleset.py finds it).
 """
 
 from __future__ import annotations

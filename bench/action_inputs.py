@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from qola.action_inputs import summarize, to_table  # noqa: E402
-from qola.execution_log import read_spawns  # noqa: E402
-from qola.tables import to_text  # noqa: E402
+from bench.action_inputs_lib import summarize, to_table  # noqa: E402
+from qola.cli.tables import to_text  # noqa: E402
+from tools.execution_log.log import read_spawns  # noqa: E402
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from bench import processes
 from bench.ninja_build import NinjaBuild
 from bench.processes import Run
 from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
-from qola.digest import sha256_of, write_if_changed
+from qola.files import sha256_of, write_if_changed
 
 # aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
 _COMMON_FLAGS = [

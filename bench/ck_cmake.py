@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.ninja_build import NinjaBuild
 from bench.processes import Run
 from bench.workload import ARCH, RECEIPT, Planned, check_same
-from qola.digest import sha256_of
+from qola.files import sha256_of
 
 PROJECT = Path(__file__).resolve().parent / "ck_cmake"
 _PLACE = "generate.py in CMake"

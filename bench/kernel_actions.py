@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from bench.errors import BenchError
 from qola.errors import Finding
-from qola.execution_log import Spawn
+from tools.execution_log.log import Spawn
 
 _KERNEL_REPOSITORY = re.compile(r"qola_kernels_\w+$")
 _DIRECTIONS = ("fwd_splitkv", "batch_prefill", "fwd", "bwd")

@@ -21,8 +21,8 @@ from bench.processes import Run
 from bench.rows import CONTENDERS
 from bench.setting import ROOT, Setting, as_distributed, sdk_facts
 from bench.workload import MODULES, Planned, Workload, plan
-from qola import __version__
-from qola.aiter import read_tree
+from qola.aiter.tree import read_tree
+from qola.version import __version__
 
 _REPETITIONS = 3
 

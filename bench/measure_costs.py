@@ -3,8 +3,11 @@
     bench/python bench/measure_costs.py --aiter TREE
 
 Compiles a handful of kernel instances and dispatch sources of small plans, one after the other,
-with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/costs.json. CPU
-seconds, because they hold on a busy machine too. Takes some eight minutes.
+with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/inspect/costs.json.
+CPU seconds, because they hold on a busy machine too. Takes some eight minutes.
+
+`--part precompiled` measures what decides which warm headers a plan has, and writes it to
+qola/plan/warm_headers.json: this changes plans, and the keys of the kernels in them.
 """
 
 from __future__ import annotations
@@ -18,22 +21,24 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.aiter import read_tree
-from qola.codegen.families import headers_text, warm_header
-from qola.manifest import loads
-from qola.plan import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource
-from qola.planner import Request, build_plan
+from qola.aiter.tree import read_tree
+from qola.codegen.ck.families import headers_text, warm_header
+from qola.manifest.load import loads
+from qola.plan.model import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.plan.planner import Request, build_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
-COSTS = ROOT / "qola/costs.json"
-PARTS = ("kernels", "precompiled", "sources")
+COSTS = ROOT / "qola/inspect/costs.json"
+POLICY = ROOT / "qola/plan/warm_headers.json"
+PARTS = ("kernels", "sources")
+PRECOMPILED_PART = "precompiled"
 SMALL = """
 [build]
 architectures = ["gfx950"]
@@ -324,7 +329,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
     parser.add_argument(
         "--part",
-        choices=PARTS,
+        choices=(*PARTS, PRECOMPILED_PART),
         action="append",
         help="measure this alone (repeatable); the rest stays as the file has it",
     )
@@ -332,35 +337,42 @@ def main() -> None:
     compiler = find_compiler(args.hipcc)
     costs = json.loads(COSTS.read_text(encoding="utf-8"))
     cpu = cpu_model()
-    if args.part and costs["cpu"] != cpu:
-        cpu = f"{costs['cpu']}; {', '.join(args.part)}: {cpu}"
+    chosen = args.part or PARTS
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(compiler, args.aiter.resolve(), Path(directory))
         small = bench.plan("small", SMALL)
         measured: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
             "kernels": lambda: measure_kernels(bench, small),
-            "precompiled": lambda: measure_precompiled(bench, small),
+            PRECOMPILED_PART: lambda: measure_precompiled(bench, small),
             "sources": lambda: (
                 cost
                 for plan in (small, bench.plan("large", LARGE))
                 for cost in measure_sources(bench, plan)
             ),
         }
-        for part in args.part or PARTS:
+        for part in chosen:
             costs[part] = []
             for cost in measured[part]():
                 print(json.dumps(cost), file=sys.stderr)
                 costs[part].append(cost)
-    head = {
-        "schema": 1,
-        "command": "bench/python bench/measure_costs.py --aiter TREE",
-        "compiler": compiler.version,
-        "cpu": cpu,
-        "arch": ARCH,
-    }
-    parts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    parts += [f"  {json.dumps(part)}: {lines(costs[part])}" for part in PARTS]
-    args.output.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    command = "bench/python bench/measure_costs.py --aiter TREE"
+    if PRECOMPILED_PART in chosen:
+        head = {"schema": 1, "command": f"{command} --part {PRECOMPILED_PART}", "cpu": cpu}
+        write(POLICY, head, {"roles": costs[PRECOMPILED_PART]})
+    if parts := [part for part in PARTS if part in chosen]:
+        if len(parts) < len(PARTS) and costs["cpu"] != cpu:
+            cpu = f"{costs['cpu']}; {', '.join(parts)}: {cpu}"
+        head = {"schema": 1, "command": command, "compiler": compiler.version, "cpu": cpu}
+        write(args.output, {**head, "arch": ARCH}, {part: costs[part] for part in PARTS})
+
+
+def write(
+    file: Path, head: Mapping[str, object], parts: Mapping[str, Sequence[dict[str, Any]]]
+) -> None:
+    """Write a file of costs, an entry a line."""
+    texts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    texts += [f"  {json.dumps(part)}: {lines(entries)}" for part, entries in parts.items()]
+    file.write_text("{\n" + ",\n".join(texts) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

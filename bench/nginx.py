@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import processes
 from bench.errors import BenchError
 from bench.setting import ROOT
-from qola.bazel_run import child_environment
+from qola.build.bazel import child_environment
 from qola.errors import Finding
 from tools.remote.loopback import free_port, listening
 

@@ -13,12 +13,12 @@ from bench import processes
 from bench.errors import BenchError
 from bench.processes import Run
 from bench.setting import ROOT
-from qola import workspace
-from qola.aiter_source import AiterSource
-from qola.bazel_run import child_environment
-from qola.checkout import WheelSource
+from qola.build import workspace
+from qola.build.bazel import child_environment
+from qola.checkout.prepare import WheelSource
+from qola.checkout.source import AiterSource
 from qola.errors import Finding
-from qola.execution_log import Spawn, read_spawns
+from tools.execution_log.log import Spawn, read_spawns
 
 _STOP_SECONDS = 60
 

@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.aiter import read_tree
-from qola.estimate import load_costs
-from qola.manifest import loads
-from qola.planner import Request, build_plan
-from qola.tables import Table, duration, size, to_text
-from qola.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of
+from bench.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of
+from qola.aiter.tree import read_tree
+from qola.cli.tables import Table, duration, size, to_text
+from qola.inspect.costs import load_costs
+from qola.manifest.load import loads
+from qola.plan.planner import Request, build_plan
 
 EVERYTHING = """
 [build]

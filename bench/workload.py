@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
-from qola.aiter import AiterTree
+from qola.aiter.tree import AiterTree
 from qola.errors import Finding
-from qola.manifest import loads
-from qola.plan import Plan
-from qola.planner import Request, build_plan
+from qola.manifest.load import loads
+from qola.plan.model import Plan
+from qola.plan.planner import Request, build_plan
 
 DIRECTORY = Path(__file__).resolve().parent / "workloads"
 ARCH = "gfx950"

@@ -16,9 +16,9 @@ from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.bundle.symbols import exported
-from qola.digest import sha256_of
 from qola.errors import BundleError, Finding
-from qola.plan import from_json
+from qola.files import sha256_of
+from qola.plan.model import from_json
 
 _CONFIGS = "aiter/configs/"
 _TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")

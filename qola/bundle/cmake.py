@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.package_names import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
+from qola.layout import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
 
 TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qola.aiter.includes import closure, find, includes
 from qola.errors import BundleError, Finding
-from qola.headers import closure, find, includes
 
 
 @dataclass(frozen=True)

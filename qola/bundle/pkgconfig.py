@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from qola.package_names import STATIC, component_of, pkgconfig_file
+from qola.layout import STATIC, component_of, pkgconfig_file
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.

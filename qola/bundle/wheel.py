@@ -10,10 +10,10 @@ from zipfile import ZIP_STORED, ZipInfo
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
-from qola import __version__
 from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
+from qola.version import __version__
 
 _INIT = '''\
 """Libraries of AMD GPU attention kernels, a bundle of qola: see manifest.json beside this file."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.aiter import AiterTree, GeneratorCall
-from qola.codegen.script import run_script, write_source
+from qola.aiter.tree import AiterTree, GeneratorCall
+from qola.codegen.asm.script import run_script, write_source
 from qola.codegen.types import GeneratedSource
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qola.aiter import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm import AsmSet, generate_asm
-from qola.codegen.asm_domain import v3_bucket
+from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm.domain import v3_bucket
+from qola.codegen.asm.embed import AsmSet, generate_asm
+from qola.codegen.ck.predicates import Bucket, Wanted
+from qola.codegen.ck.receipts import FAMILIES, family_of, known_receipts, native_receipts
 from qola.codegen.entry import generate_entry
-from qola.codegen.predicates import Bucket, Wanted
 from qola.codegen.process import run_module
-from qola.codegen.receipts import FAMILIES, family_of, known_receipts, native_receipts
 from qola.codegen.types import (
     Explanation,
     GeneratedSource,
@@ -281,7 +281,7 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
         cwd.mkdir()
         request["answer"] = str(root / "answer.json")
         (root / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        run_module("qola.codegen.driver", [str(root / "request.json")], cwd=cwd, place=place)
+        run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
         answer: dict[str, Any] = json.loads((root / "answer.json").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))
     if "error" in answer:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qola.errors import Finding
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
-    from qola.manifest_types import BwdVariant, FwdVariant
+    from qola.manifest.types import BwdVariant, FwdVariant
 
 FieldValue = str | int | bool | None
 Fields = tuple[tuple[str, FieldValue], ...]
@@ -63,7 +63,7 @@ class KernelInstance:
 
 @dataclass(frozen=True)
 class KernelFamily:
-    """Kernel instances that can share a warm precompiled header; see `qola.codegen.families`.
+    """Kernel instances that can share a warm precompiled header; see `qola.codegen.ck.families`.
 
     Attributes:
         name: what they have in common.

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qola.digest import sha256_of
 from qola.errors import Finding, PlanError
+from qola.files import sha256_of
 from qola.lazy.index import FILE, Headers, Index, Kernel, render_index, render_table
-from qola.plan import from_json
-from qola.program import run_main
+from qola.plan.model import from_json
+from qola.rule_main import run_main
 
 _INCLUDE = "include"
 """Directory of headers below the root; below it, they are where the tree has them."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from qola.digest import sha256_of_text
+from qola.files import sha256_of_text
 
 ABI = 1
 """QOLA_KERNEL_ABI of qola/runtime/qola_kernel.h."""

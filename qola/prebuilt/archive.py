@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from qola.bundle.archive import pack
-from qola.digest import sha256_of
 from qola.errors import Finding, PrebuiltError
+from qola.files import sha256_of
 from qola.prebuilt.record import Archive
 
 TOP = "."

@@ -8,22 +8,16 @@ from pathlib import Path
 
 import minisign
 
-from qola import __version__, locking, workspace
-from qola.attention import ATTENTION
-from qola.bazel_run import child_environment
-from qola.build_setup import (
-    BuildRequest,
-    Chosen,
-    Forms,
-    Progress,
-    choose_all,
-    set_up,
-    workspace_locked,
-)
-from qola.choices import cache_directory
+from qola import cache as locking
+from qola.aiter.attention import ATTENTION
+from qola.build import workspace
+from qola.build.bazel import child_environment
+from qola.build.forms import Forms
+from qola.build.install import BuildResult
+from qola.build.setup import BuildRequest, Chosen, Progress, choose_all, set_up, workspace_locked
+from qola.cache import cache_directory
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
-from qola.install import BuildResult
-from qola.manifest import load
+from qola.manifest.load import load
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import HttpClient, HttpSettings, proxies_of
 from qola.prebuilt.install import Wanted, install_found
@@ -36,7 +30,8 @@ from qola.prebuilt.options import (
 )
 from qola.prebuilt.sources import Source, parse_source
 from qola.prebuilt.store import Found, Outcome
-from qola.resources import ruleset_root
+from qola.ruleset import ruleset_root
+from qola.version import __version__
 
 _REPO_ENV = "--repo_env="
 

@@ -16,8 +16,8 @@ import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, MaxRetryError, ProtocolError
 from urllib3.util import Url, parse_url
 
-from qola import __version__
 from qola.errors import Finding, PrebuiltError
+from qola.version import __version__
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that another attempt may change."""

@@ -8,23 +8,27 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from qola.aiter_source import AiterSource
-from qola.checkout import GitSource, Source, WheelSource
-from qola.digest import sha256_of, sha256_of_text
+from qola.checkout.prepare import GitSource, Source, WheelSource
+from qola.checkout.source import AiterSource
 from qola.errors import Finding, ToolchainError
-from qola.patch_pins import PatchPin, patch_files, pin_patches
+from qola.fetch.pins import PatchPin, patch_files, pin_patches
+from qola.files import sha256_of, sha256_of_text
+from qola.rooms import sources_of
 
 _FILES = (
     *(".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel"),
     # Lays out the compiler's packages.
     "tools/setup/unpack_packages.sh",
 )
-_DIRECTORIES = ("qola", "rules", "third_party")
+_DIRECTORIES = ("cc", "rules", "third_party")
+_PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
+"""What plans, and what runs in build actions."""
+
 _LEFT_OUT = ("__pycache__", "_ruleset")
 """Names that only one of a checkout and an installation has."""
 
-_WITHOUT_EFFECT = ("qola/prebuilt/", "third_party/debian/", "third_party/npm/")
-"""What neither plans nor builds: this package, and packages of Bazel and of linters."""
+_WITHOUT_EFFECT = ("third_party/debian/", "third_party/npm/")
+"""Packages of Bazel and of linters."""
 
 ROCM_VARIABLE = "QOLA_ROCM"
 _REPO_ENV = f"--repo_env={ROCM_VARIABLE}="
@@ -40,6 +44,7 @@ def ruleset_digest(root: Path) -> str:
         root: directory of qola's MODULE.bazel.
     """
     files = [root / name for name in _FILES]
+    files += sources_of(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
     for directory in _DIRECTORIES:
         files += _files_below(root / directory)
     named = {path.relative_to(root).as_posix(): path for path in files}

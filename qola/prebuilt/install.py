@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, summarize
 from qola.errors import Finding, PrebuiltError
-from qola.install import RECORD, BuildResult, ModuleRecord, install, not_made, outdated, summarize
-from qola.plan import library_file
+from qola.layout import RECORD, library_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top

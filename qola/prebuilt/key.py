@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qola.digest import sha256_of_text
 from qola.errors import Finding, NoPrebuiltError
-from qola.manifest_types import BuildMode, Manifest, ModuleSpec
-from qola.patch_pins import PatchPin
+from qola.fetch.pins import PatchPin
+from qola.files import sha256_of_text
+from qola.manifest.types import BuildMode, Manifest, ModuleSpec
 
 SCHEMA = 1
 """Version of what a key is made of, and of the record beside an archive."""

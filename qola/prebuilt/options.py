@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.errors import Finding, QolaError
-from qola.manifest_types import Manifest
+from qola.manifest.types import Manifest
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"

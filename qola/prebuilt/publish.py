@@ -8,12 +8,13 @@ from pathlib import Path
 
 import minisign
 
-from qola.attention import ATTENTION
-from qola.bazel_run import BuildOptions
-from qola.build import PLAN, build_all
-from qola.build_setup import BuildRequest, Chosen, Forms, Progress, set_up, workspace_locked
-from qola.digest import sha256_of
+from qola.aiter.attention import ATTENTION
+from qola.build.bazel import BuildOptions
+from qola.build.build import PLAN, build_all
+from qola.build.forms import Forms
+from qola.build.setup import BuildRequest, Chosen, Progress, set_up, workspace_locked
 from qola.errors import BundleError, Finding, PrebuiltError, QolaError
+from qola.files import sha256_of
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import UnreachableError

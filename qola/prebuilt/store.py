@@ -8,8 +8,8 @@ from pathlib import Path
 
 import minisign
 
-from qola.digest import sha256_of
 from qola.errors import Finding, NoPrebuiltError, PrebuiltError
+from qola.files import sha256_of
 from qola.prebuilt import signature
 from qola.prebuilt.http import UnreachableError
 from qola.prebuilt.key import Key

@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.aiter_source import AiterSource
-from qola.checkout import GitSource
-from qola.digest import sha256_of
+from qola.checkout.prepare import GitSource
+from qola.checkout.source import AiterSource
+from qola.fetch.pins import pinned_id
+from qola.files import sha256_of
 from qola.prebuilt.http import UnreachableError
 from qola.prebuilt.sources import DirectorySource, Source
 from qola.prebuilt.store import Found, Note, Outcome, check_digest, first_word
-from qola.repository import pinned_id
 
 LAYOUT = "transformer-engine"
 

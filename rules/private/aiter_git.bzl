@@ -6,7 +6,7 @@ load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
 def _aiter_git_impl(rctx):
     patches = prepare_patches(rctx)
-    run_qola(rctx, "qola.git", [
+    run_qola(rctx, "qola.fetch.git", [
         "--remote",
         rctx.attr.remote,
         "--commit",

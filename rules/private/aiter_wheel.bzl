@@ -6,7 +6,7 @@ load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
 def _aiter_wheel_impl(rctx):
     patches = prepare_patches(rctx)
-    run_qola(rctx, "qola.fetch", [
+    run_qola(rctx, "qola.fetch.wheel", [
         "--package",
         rctx.attr.package,
         "--version",

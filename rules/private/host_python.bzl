@@ -50,35 +50,13 @@ qola: ToolchainError: this Python cannot run qola
         ))
     return python
 
-# What modules that fetch import of qola: after an edit elsewhere nothing is
-# fetched again. Modules that are not listed are watched with the whole package.
-# tests/python/test_watched.py compares this with what they import.
-_IMPORTS = {
-    "qola.fetch": ["digest", "errors", "program"],
-    "qola.git": ["errors", "program"],
-    "qola.patches": ["digest", "errors", "hunks", "overlay", "patch_pins", "program"],
-}
-
-def _watch_package(rctx, directory):
-    # Each file, not the tree: a __pycache__ that appears beside them must not
-    # make a plan stale. Measured costs decide which headers a plan has. Starlark has no recursion; the package is two deep.
-    for entry in directory.readdir():
-        if entry.basename.endswith((".py", ".json")):
-            rctx.watch(entry)
-        elif entry.is_dir and entry.basename != "__pycache__":
-            for nested in entry.readdir():
-                if nested.basename.endswith(".py"):
-                    rctx.watch(nested)
-
-def _watch_sources(rctx, root, module):
-    package = root.get_child("qola")
-    if module in _IMPORTS:
-        for name in ["__init__", module.partition(".")[2]] + _IMPORTS[module]:
-            rctx.watch(package.get_child(name + ".py"))
-        return
-    _watch_package(rctx, package)
-    for entry in root.get_child("third_party", "aiter", "patches").readdir():
-        rctx.watch(entry)
+def _environment(root, python_path):
+    return PIP_ENVIRONMENT | {
+        # Generators iterate over sets in places; a plan must not depend on it.
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": ":".join([str(root)] + [str(p) for p in python_path]),
+        "PYTHONSAFEPATH": "1",
+    }
 
 def run_qola(rctx, module, args, fatal = True, python_path = []):
     """Runs a module of qola's Python package.
@@ -94,16 +72,18 @@ def run_qola(rctx, module, args, fatal = True, python_path = []):
       What the module says is wrong; "" when nothing is.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
-    _watch_sources(rctx, root, module)
     python = host_python(rctx)
+    environment = _environment(root, python_path)
+
+    # The files of the rooms that the module imports (qola/rooms.py): an edit elsewhere runs nothing anew.
+    sources = rctx.execute([python, "-B", "-s", "-m", "qola.rooms", module], environment = environment)
+    if sources.return_code != 0:
+        fail("\n" + sources.stderr.strip())
+    for source in sources.stdout.splitlines():
+        rctx.watch(root.get_child(source))
     result = rctx.execute(
         [python, "-B", "-s", "-m", module] + args,
-        environment = PIP_ENVIRONMENT | {
-            # Generators iterate over sets in places; a plan must not depend on it.
-            "PYTHONHASHSEED": "0",
-            "PYTHONPATH": ":".join([str(root)] + [str(p) for p in python_path]),
-            "PYTHONSAFEPATH": "1",
-        },
+        environment = environment,
         timeout = 3600,
     )
     if result.return_code != 0:

@@ -146,7 +146,7 @@ lazy_sources = rule(
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
         "_identity": attr.label(allow_single_file = True, default = "//qola/runtime:identity.hip"),
-        "_tool": attr.label(cfg = "exec", default = "//qola:lazy_sources", executable = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
     },
     doc = """Index and sources of a lazy library's kernels (docs/lazy.md).
 

@@ -54,7 +54,7 @@ def _prebuilt_repository_impl(rctx):
     arguments += ["--url=" + url for url in rctx.attr.urls]
     arguments += ["--allow-redirect=" + host for host in rctx.attr.allow_redirects]
     site = rctx.path(rctx.attr.python_packages).dirname.get_child("site")
-    run_qola(rctx, "qola.prebuilt.repository", arguments, python_path = [site])
+    run_qola(rctx, "qola.prebuilt.repository_rule", arguments, python_path = [site])
 
 prebuilt_repository = repository_rule(
     implementation = _prebuilt_repository_impl,

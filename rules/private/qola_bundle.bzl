@@ -160,7 +160,7 @@ def _qola_bundle_directory_impl(ctx):
 
 _TOOL = attr.label(
     cfg = "exec",
-    default = "//qola/bundle",
+    default = "//qola/bundle:tool",
     executable = True,
 )
 

@@ -47,7 +47,7 @@ qola_wheel = rule(
             doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
             mandatory = True,
         ),
-        "_tool": attr.label(cfg = "exec", default = "//qola/bundle", executable = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola/bundle:tool", executable = True),
     },
     doc = """A bundle as a Python wheel, `<package>-<version>-py3-none-<platform>.whl`.
 

@@ -69,7 +69,7 @@ def apply_patches(rctx, prepared):
     """
     if not prepared:
         return struct(pins = [], touched = [])
-    run_qola(rctx, "qola.patches", [
+    run_qola(rctx, "qola.fetch.patches", [
         "--patches-dir",
         str(prepared.directory),
         "--display",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qola import emit
+from qola.repository import build_files as emit
 from tools.docs.api import GENERATED, UPDATE, render
 from tools.docs.stardoc_output import read_module
 

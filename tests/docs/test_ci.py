@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from qola.cli import build_parser
+from qola.cli.command_line import build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / "docs/ci/qola.yml"

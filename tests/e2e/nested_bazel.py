@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qola.execution_log import Spawn, read_spawns
+from tools.execution_log.log import Spawn, read_spawns
 
 QOLA = Path(__file__).resolve().parents[2]
 

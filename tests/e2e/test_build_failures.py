@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qola import cli
-from qola.plan import SCHEMA_VERSION
+from qola.cli import command_line as cli
+from qola.plan.model import SCHEMA_VERSION
 
 MANIFEST = """\
 [qola]

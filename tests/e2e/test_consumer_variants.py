@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from qola import __version__
+from qola.version import __version__
 from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, user_disk_cache
 
 HERE = Path(__file__).resolve().parent

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from qola import execlog
-from qola.execution_log import Spawn
 from tests.e2e.nested_bazel import BUILD_FILE, Bazel, find_bazel, module_file
+from tools.execution_log import first_difference as execlog
+from tools.execution_log.log import Spawn
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from qola import __version__
 from qola.prebuilt import identity
+from qola.version import __version__
 from tests.e2e.nested_bazel import find_bazel
 
 HERE = Path(__file__).resolve().parent

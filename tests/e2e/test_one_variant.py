@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.execution_log import Spawn
 from tests.e2e.nested_bazel import BUILD_FILE, Bazel, bazel, module_file, user_disk_cache
+from tools.execution_log.log import Spawn
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qola import __version__
+from qola.version import __version__
 from tests.e2e.nested_bazel import Bazel, bazel, release, user_disk_cache
 
 HERE = Path(__file__).resolve().parent

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.execution_log import read_spawns
 from tests.e2e.nested_bazel import Bazel, count_spawns
+from tools.execution_log.log import read_spawns
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
 

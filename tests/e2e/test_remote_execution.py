@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.execution_log import Spawn
 from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tools.execution_log.log import Spawn
 from tools.remote.programs import Programs, unpacked
 from tools.remote.reapi import Server, reapi_server
 

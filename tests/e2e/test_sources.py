@@ -314,7 +314,7 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
     """Prevents: the patches of `qola checkout` forgotten when its tree is the AITER source."""
     nested, own = workspace.bazel, tmp_path / "own"
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
-    script = "import sys; from pathlib import Path; from qola.checkout import *; "
+    script = "import sys; from pathlib import Path; from qola.checkout.prepare import *; "
     script += "prepare_tree(LocalSource(Path(sys.argv[1])), Path(sys.argv[2]), [Path(sys.argv[3])])"
     site = repository(nested, "qola_pip_runtime") / "site"
     first = nested.workspace / "patches" / "1.patch"

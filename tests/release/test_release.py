@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from qola import __version__
+from qola.version import __version__
 from tools.release.release import ReleaseError, main, module_of, write_archive, write_entry
 
 ROOT = Path(__file__).resolve().parents[2]

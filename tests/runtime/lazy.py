@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qola.digest import sha256_of_text
+from qola.files import sha256_of_text
 from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, code_digests, render_index
 from tests.runtime.sdk import compiler_of
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.bazel_run import child_environment, find_bazel
+from qola.build.bazel import child_environment, find_bazel
 from qola.errors import Finding, QolaError, ToolchainError
 
 #: Compiles of C++ files, and those of kernel instances: their device pass, or both passes at once.

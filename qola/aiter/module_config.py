@@ -1,0 +1,241 @@
+"""One entry of AITER's optCompilerConfig.json: what it says once it is evaluated."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.aiter.expressions import Names, RefusedError, Value, evaluate
+from qola.errors import AiterError, Finding
+
+CONFIG_FILE = "aiter/jit/optCompilerConfig.json"
+
+#: Stands for the tree's root in flags, where a relative path would not do.
+TREE_TOKEN = "@AITER@"
+#: Stands for one architecture (gfx942) where AITER depends on the one it builds for.
+ARCH_TOKEN = "@ARCH@"
+
+# Keys AITER's build knows, by the kind of value each holds. Source: get_args_of_build in core.py.
+_LIST_KEYS = (
+    "srcs",
+    "flags_extra_cc",
+    "flags_extra_hip",
+    "extra_include",
+    "extra_ldflags",
+    "blob_gen_cmd",
+    "third_party",
+)
+_BOOL_KEYS = (
+    "verbose",
+    "is_python_module",
+    "is_standalone",
+    "torch_exclude",
+    "hipify",
+    "is_experimental",
+)
+_TEXT_KEYS = ("md_name", "hip_clang_path")
+_MAP_KEYS = ("flags_extra_hip_per_source",)
+CONFIG_KEYS = (*_LIST_KEYS, *_BOOL_KEYS, *_TEXT_KEYS, *_MAP_KEYS)
+
+
+@dataclass(frozen=True)
+class GeneratorCall:
+    """One generator AITER runs before it compiles a module.
+
+    Attributes:
+        script: tree-relative path; contains `ARCH_TOKEN` where there is one script per arch.
+        args: its arguments; ``{}`` stands for the output directory.
+    """
+
+    script: str
+    args: tuple[str, ...]
+
+    @property
+    def per_arch(self) -> bool:
+        """Whether there is one such script for each architecture."""
+        return ARCH_TOKEN in self.script
+
+    def option(self, *names: str) -> str | None:
+        """Return the value that follows the first of `names` among the arguments, if any."""
+        for name, value in zip(self.args, self.args[1:], strict=False):
+            if name in names:
+                return value
+        return None
+
+
+@dataclass(frozen=True)
+class ModuleConfig:
+    """One entry of optCompilerConfig.json, evaluated.
+
+    Attributes:
+        name: the entry's name, such as ``libmha_fwd``.
+        srcs: tree-relative sources; a directory stands for the sources in it, as AITER has it.
+        flags_cc: flags for C++ sources.
+        flags_hip: flags for HIP sources; `TREE_TOKEN` stands for the tree's root.
+        flags_hip_per_source: (source pattern, flags) pairs.
+        ldflags: flags for the link.
+        include_dirs: tree-relative directories, in AITER's order.
+        generators: generators in AITER's order.
+        torch_exclude: the module does without PyTorch.
+        is_python_module: the module is imported by Python.
+        is_standalone: the module is a program of its own.
+        hipify: the sources go through hipify first.
+        is_experimental: AITER does not build it by default.
+        md_name: the module's own idea of its name; may be empty.
+        hip_clang_path: a compiler the entry asks for, None for the usual one.
+        third_party: further source trees the module needs.
+    """
+
+    name: str
+    srcs: tuple[str, ...] = ()
+    flags_cc: tuple[str, ...] = ()
+    flags_hip: tuple[str, ...] = ()
+    flags_hip_per_source: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ldflags: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    generators: tuple[GeneratorCall, ...] = ()
+    torch_exclude: bool = False
+    is_python_module: bool = True
+    is_standalone: bool = False
+    hipify: bool = False
+    is_experimental: bool = False
+    md_name: str = ""
+    hip_clang_path: str | None = None
+    third_party: tuple[str, ...] = ()
+
+
+def expression(value: object) -> object:
+    """Return an override in the form of the file: lists, objects, expressions."""
+    if isinstance(value, str):
+        written = re.match(r"f?['\"]", value) or value in ("None", "True", "False")
+        return value if written else repr(value)
+    if isinstance(value, tuple) and value and all(isinstance(v, tuple) for v in value):
+        return {str(key): expression(item) for key, item in value}
+    if isinstance(value, (list, tuple)):
+        return [expression(item) for item in value]
+    if isinstance(value, dict):
+        return {key: expression(item) for key, item in value.items()}
+    return value
+
+
+class ModuleReader:
+    """Evaluates one entry, collecting every finding before it raises."""
+
+    def __init__(self, root: Path, name: str, names: Names) -> None:
+        self._root = root
+        self._name = name
+        self._names = names
+        self._findings: list[Finding] = []
+
+    def read(self, entry: Mapping[str, object]) -> ModuleConfig:
+        """Return the entry's values.
+
+        Raises:
+            AiterError: with every finding of the entry.
+        """
+        for key in entry:
+            if key not in CONFIG_KEYS:
+                self._report(key, f"unknown key {key}", f"one of {', '.join(CONFIG_KEYS)}")
+        lists = {key: self._list(key, entry.get(key, [])) for key in _LIST_KEYS}
+        bools = {key: self._bool(key, entry[key]) for key in _BOOL_KEYS if key in entry}
+        texts = {key: self._text(key, entry[key]) for key in _TEXT_KEYS if key in entry}
+        per_source = self._map(
+            "flags_extra_hip_per_source", entry.get("flags_extra_hip_per_source", {})
+        )
+        generators = tuple(map(self._generator, lists["blob_gen_cmd"]))
+        config = ModuleConfig(
+            name=self._name,
+            srcs=self._paths("srcs", lists["srcs"]),
+            flags_cc=lists["flags_extra_cc"],
+            flags_hip=lists["flags_extra_hip"],
+            flags_hip_per_source=per_source,
+            ldflags=lists["extra_ldflags"],
+            include_dirs=self._paths("extra_include", lists["extra_include"]),
+            generators=generators,
+            third_party=lists["third_party"],
+            md_name=texts.get("md_name") or "",
+            hip_clang_path=texts.get("hip_clang_path"),
+            **{key: value for key, value in bools.items() if key != "verbose"},
+        )
+        if self._findings:
+            raise AiterError(self._findings)
+        return config
+
+    def _report(self, key: str, found: str, expected: str, fix: str = "") -> None:
+        place = f"{CONFIG_FILE} {self._name}.{key}"
+        self._findings.append(Finding(place=place, found=found, expected=expected, fix=fix))
+
+    def _value(self, key: str, raw: object) -> Value:
+        """Evaluate a string; anything else stands for itself, as it does for AITER."""
+        if raw is None or isinstance(raw, (bool, int)):
+            return raw
+        if not isinstance(raw, str):
+            self._report(key, f"{raw!r}", "a string, a number, a boolean or null")
+            return None
+        try:
+            return evaluate(raw, self._names)
+        except RefusedError as refused:
+            self._report(
+                key,
+                f"{raw!r}: {refused.what}",
+                "an expression of names, f-strings and os.environ.get",
+                refused.fix,
+            )
+            return None
+
+    def _list(self, key: str, raw: object) -> tuple[str, ...]:
+        items = raw if isinstance(raw, list) else [raw]
+        values = [self._value(key, item) for item in items]
+        # An empty string or None is AITER's way to say "nothing here".
+        return tuple(str(value) for value in values if value not in (None, ""))
+
+    def _bool(self, key: str, raw: object) -> bool:
+        value = self._value(key, raw)
+        if not isinstance(value, bool):
+            self._report(key, repr(value), "True or False")
+        return bool(value)
+
+    def _text(self, key: str, raw: object) -> str | None:
+        value = self._value(key, raw)
+        return None if value is None else str(value)
+
+    def _map(self, key: str, raw: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        if not isinstance(raw, dict):
+            self._report(key, repr(raw), "an object: source to list of flags")
+            return ()
+        return tuple((self._source_key(key, k), self._list(key, v)) for k, v in raw.items())
+
+    def _source_key(self, key: str, raw: str) -> str:
+        # Patterns stand as plain text, paths as f-strings.
+        value = str(self._value(key, raw)) if raw[:1] in "f'\"" and raw[-1:] in "'\"" else raw
+        return _relative(value)
+
+    def _paths(self, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
+        paths = tuple(map(_relative, values))
+        for path in paths:
+            if ARCH_TOKEN not in path and not (self._root / path).exists():
+                self._report(key, f"{path} is not in the tree", "a file or directory of the tree")
+        return paths
+
+    def _generator(self, command: str) -> GeneratorCall:
+        try:
+            script, *args = shlex.split(command)
+        except ValueError as error:
+            self._report("blob_gen_cmd", f"{command!r}: {error}", "a script and its arguments")
+            return GeneratorCall("", ())
+        path = _relative(script)
+        if ARCH_TOKEN not in path and not (self._root / path).is_file():
+            self._report("blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree")
+        # AITER calls str.format with the output directory: "{}" stays as the place to put it.
+        return GeneratorCall(path, tuple(args))
+
+
+def _relative(path: str) -> str:
+    """Return `path` relative to the tree, normalised; a path outside stays as it is."""
+    if path == TREE_TOKEN or path.startswith(TREE_TOKEN + "/"):
+        return posixpath.normpath(path[len(TREE_TOKEN) + 1 :] or ".")
+    return path

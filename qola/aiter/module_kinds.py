@@ -1,0 +1,153 @@
+"""What kind of module an entry of AITER's configuration is, and whether it needs PyTorch."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from qola.aiter.attention import ATTENTION
+from qola.aiter.include_dirs import include_dirs
+from qola.aiter.includes import closure, includes
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.errors import Finding
+
+Kind = Literal["attention", "torch_free", "needs_torch"]
+
+SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
+"""What AITER compiles of a directory among a module's sources."""
+
+_TORCH = re.compile(r"(torch|ATen|c10)/")
+_PYTHON = re.compile(r"pybind11/|Python\.h$")
+
+# What decides the kind is sources and where their headers are. The other keys may ask PyTorch
+# itself (module_moe_ck2stages) or for tables that AITER merges when it runs
+# (module_gemm_a8w8_blockscale).
+_DECIDING = ("srcs", "extra_include")
+_IRRELEVANT = ("flags_extra_cc", "flags_extra_hip", "extra_ldflags", "blob_gen_cmd", "third_party")
+
+
+@dataclass(frozen=True)
+class Include:
+    """A line ``#include <name>`` of a file.
+
+    Attributes:
+        file: the file, relative to the tree.
+        name: what it includes, as it is written.
+    """
+
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ModuleKind:
+    """What a module needs.
+
+    Attributes:
+        kind: ``attention``: one of `ATTENTION`; ``torch_free``: AITER builds it without PyTorch;
+            ``needs_torch``: it does not.
+        torch: the first include of PyTorch's headers, for ``needs_torch``.
+        python: the first include of Python's or pybind11's headers, for ``torch_free``.
+    """
+
+    kind: Kind
+    torch: Include | None = None
+    python: Include | None = None
+
+
+def classify(
+    tree: AiterTree,
+    name: str,
+    *,
+    overrides: Iterable[tuple[str, object]] = (),
+    drop_srcs: Collection[str] = (),
+) -> ModuleKind:
+    """Say what kind of module an entry is, from its sources and all they include.
+
+    An include counts whatever ``#if`` it stands under, unless the entry says ``torch_exclude``,
+    with which AITER itself builds it without PyTorch.
+
+    Args:
+        tree: the AITER tree.
+        name: one of its modules.
+        overrides: the manifest's values instead of the entry's; as for AiterTree.module.
+        drop_srcs: names of source files the manifest leaves out.
+
+    Raises:
+        AiterError: sources or include directories of the entry cannot be read.
+    """
+    if name in ATTENTION:
+        return ModuleKind("attention")
+    config = deciding_config(tree, name, overrides)
+    python = None
+    for found in _includes(tree, config, frozenset(drop_srcs)):
+        if _TORCH.match(found.name) and not config.torch_exclude:
+            return ModuleKind("needs_torch", torch=found)
+        if python is None and _PYTHON.match(found.name):
+            python = found
+    return ModuleKind("torch_free", python=python)
+
+
+def deciding_config(
+    tree: AiterTree, name: str, overrides: Iterable[tuple[str, object]] = ()
+) -> ModuleConfig:
+    """Evaluate of an entry what decides the kind: sources, include directories, what it is.
+
+    Args:
+        tree: the AITER tree.
+        name: one of its modules.
+        overrides: the manifest's values instead of the entry's.
+
+    Raises:
+        AiterError: these cannot be read.
+    """
+    own = [(key, value) for key, value in overrides if key in _DECIDING]
+    return tree.module(name, overrides=[*((key, ()) for key in _IRRELEVANT), *own])
+
+
+def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> Iterator[str]:
+    """Yield the sources of a module in the entry's order, relative to the tree."""
+    for src in config.srcs:
+        path = tree.root / src
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        for file in files:
+            if file.suffix in SOURCE_SUFFIXES and file.name not in dropped:
+                yield file.relative_to(tree.root).as_posix()
+
+
+def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) -> Iterator[Include]:
+    """Yield every include of the sources and of the tree's headers behind them, each file once."""
+    dirs = include_dirs(tree, config)
+    seen: set[str] = set()
+    for src in sources(tree, config, dropped):
+        direct = [name for name, _ in _read(tree, src)]
+        yield from (Include(src, name) for name in direct)
+        for header in closure(tree.root, [posixpath.dirname(src), *dirs], direct):
+            if header not in seen:
+                seen.add(header)
+                yield from (Include(header, name) for name, _ in _read(tree, header))
+
+
+def _read(tree: AiterTree, path: str) -> list[tuple[str, bool]]:
+    return includes((tree.root / path).read_text(encoding="utf-8", errors="replace"))
+
+
+def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:
+    """Return what to tell somebody whose manifest asks for a module that needs PyTorch.
+
+    Args:
+        place: the module's name in the manifest.
+        name: the module.
+        kind: of kind ``needs_torch``.
+    """
+    assert kind.torch is not None
+    return Finding(
+        place,
+        f"{name}, which needs PyTorch: {kind.torch.file} has #include <{kind.torch.name}>",
+        "a module that AITER builds without PyTorch, such as " + " and ".join(ATTENTION),
+        f"build {name} with AITER itself and remove it from the manifest; its tuning data is in "
+        "the bundle's configs/ all the same",
+    )

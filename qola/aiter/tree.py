@@ -1,0 +1,299 @@
+"""Reads an AITER source tree: what it can build, from which sources, flags and generators.
+
+Everything is read from files; AITER itself is never imported and none of its strings reach `eval`.
+Three generations of its configuration are told apart by the text of the `libmha_*` entries:
+
+``wheel``        PyPI wheels around 0.1.7: no sources, entry points written by `mha_*_generate.py`
+``cpp_itfs``     around d32b0cb: sources `csrc/cpp_itfs/mha_*.cu`, only CK's generator
+``asm_codegen``  around 33f2e6af: the same and `hsa/codegen.py -m fmha_v3_*`
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from qola.aiter.expressions import Names, TorchFacts, parse
+from qola.aiter.module_config import (
+    ARCH_TOKEN,
+    CONFIG_FILE,
+    TREE_TOKEN,
+    GeneratorCall,
+    ModuleConfig,
+    ModuleReader,
+    expression,
+)
+from qola.errors import AiterError, Finding
+
+__all__ = [
+    "ARCH_TOKEN",
+    "CONFIG_FILE",
+    "TREE_TOKEN",
+    "AiterTree",
+    "Generation",
+    "GeneratorCall",
+    "ModuleConfig",
+    "TorchFacts",
+    "read_tree",
+]
+
+Generation = Literal["wheel", "cpp_itfs", "asm_codegen"]
+
+CORE_FILE = "aiter/jit/core.py"
+
+
+@dataclass(frozen=True)
+class AiterTree:
+    """An AITER source tree. Make one with `read_tree`.
+
+    Attributes:
+        root: where the tree is.
+        generation: which generation of the configuration it has.
+        version: AITER's version, empty when the tree does not say.
+        meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.
+        csrc_dir, hsa_dir, ck_dir: tree-relative directories.
+    """
+
+    root: Path
+    generation: Generation
+    version: str
+    meta_dir: str
+    csrc_dir: str
+    hsa_dir: str
+    ck_dir: str
+    _config: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    @property
+    def fmha_dir(self) -> str:
+        """Tree-relative directory of CK's flash-attention example, home of its generator."""
+        return f"{self.ck_dir}/example/ck_tile/01_fmha"
+
+    def module_names(self) -> tuple[str, ...]:
+        """Return the modules this tree configures, in the file's order; nothing is evaluated."""
+        return tuple(self._config)
+
+    def module(
+        self,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        *,
+        overrides: Iterable[tuple[str, object]] = (),
+        torch: TorchFacts | None = None,
+    ) -> ModuleConfig:
+        """Evaluate the entry `name`, and no other.
+
+        Args:
+            name: one of `module_names()`.
+            env: environment variables the expressions may see; none by default.
+            overrides: (key, value) pairs that replace the entry's own values. A string that is
+                written as a Python string or f-string is evaluated like AITER's own, any other
+                text stands for itself; lists may be tuples, tables tuples of pairs.
+            torch: answers for entries that ask about PyTorch.
+
+        Raises:
+            AiterError: no such module, an expression that is refused, a value of the wrong kind,
+                or a source or generator that the tree does not have.
+        """
+        if name not in self._config:
+            raise AiterError(
+                Finding(
+                    place=CONFIG_FILE,
+                    found=f"no module {name}",
+                    expected=f"one of {', '.join(self._config)}",
+                )
+            )
+        names = self._names(env or {}, torch)
+        plain = {key: expression(value) for key, value in overrides}
+        return ModuleReader(self.root, name, names).read({**self._config[name], **plain})
+
+    def parameter_count(self, header: str, name: str) -> int:
+        """Return how many parameters the function `name` has in a header, 0 where it has none.
+
+        Raises:
+            AiterError: the header cannot be read.
+        """
+        return _parameter_count(_read_text(self.root, header), name)
+
+    def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
+        meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
+        tables, merged = _config_tables(self.root)
+        flat = {k: v for k, v in tables.items() if "." not in k}
+        return Names(
+            constants={
+                "AITER_ROOT_DIR": TREE_TOKEN,
+                "AITER_META_DIR": meta,
+                "AITER_CSRC_DIR": f"{meta}/csrc",
+                "AITER_GRADLIB_DIR": f"{meta}/gradlib",
+                "CK_DIR": f"{meta}/3rdparty/composable_kernel",
+                **flat,
+            },
+            calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
+            attributes={k: v for k, v in tables.items() if "." in k},
+            refused=merged,
+            env=env,
+            torch=torch,
+        )
+
+
+def read_tree(root: Path) -> AiterTree:
+    """Read the AITER tree at `root`: a checkout or an unpacked wheel.
+
+    Raises:
+        AiterError: `root` is no AITER tree, parts are missing (submodules, say), its configuration
+            is no JSON object, or is of no generation that is known.
+    """
+    meta = "aiter_meta" if (root / "aiter_meta").is_dir() else ""
+    prefix = f"{meta}/" if meta else ""
+    ck_dir = f"{prefix}3rdparty/composable_kernel"
+    needed = {
+        CONFIG_FILE: "an AITER checkout, or a wheel unpacked with its aiter_meta directory",
+        f"{prefix}csrc/include": "AITER's C++ sources",
+        f"{ck_dir}/example/ck_tile/01_fmha/generate.py": "the submodule composable_kernel "
+        "(git submodule update --init --recursive)",
+    }
+    findings = [
+        Finding(place=str(root), found=f"no {path}", expected=what)
+        for path, what in needed.items()
+        if not (root / path).exists()
+    ]
+    if findings:
+        raise AiterError(findings)
+    config = _read_config(root)
+    return AiterTree(
+        root=root,
+        generation=_generation(config),
+        version=_version(root),
+        meta_dir=meta,
+        csrc_dir=f"{prefix}csrc",
+        hsa_dir=f"{prefix}hsa",
+        ck_dir=ck_dir,
+        _config=config,
+    )
+
+
+def _read_text(root: Path, path: str) -> str:
+    try:
+        return (root / path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AiterError(
+            Finding(place=path, found=f"cannot be read: {error}", expected="a text file")
+        ) from None
+
+
+def _read_config(root: Path) -> dict[str, dict[str, Any]]:
+    try:
+        data = json.loads(_read_text(root, CONFIG_FILE))
+    except ValueError as error:
+        raise AiterError(
+            Finding(place=CONFIG_FILE, found=f"no JSON: {error}", expected="a JSON object")
+        ) from None
+    if not isinstance(data, dict) or not all(isinstance(v, dict) for v in data.values()):
+        raise AiterError(
+            Finding(
+                place=CONFIG_FILE,
+                found=f"a {type(data).__name__}",
+                expected="a JSON object of objects, one per module",
+            )
+        )
+    return data
+
+
+def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
+    text = json.dumps([entry for name, entry in config.items() if name.startswith("libmha_")])
+    marks: tuple[tuple[str, Generation], ...] = (
+        ("/hsa/codegen.py -m fmha_v3_", "asm_codegen"),
+        ("/cpp_itfs/mha_fwd_generate.py", "wheel"),
+        ("/cpp_itfs/mha_fwd.cu", "cpp_itfs"),
+    )
+    for mark, generation in marks:
+        if mark in text:
+            return generation
+    raise AiterError(
+        Finding(
+            place=f"{CONFIG_FILE} libmha_fwd",
+            found="none of " + ", ".join(mark for mark, _ in marks),
+            expected="a configuration as in the 0.1.7 wheels, around d32b0cb or 33f2e6af",
+            fix="use an AITER of one of these generations",
+        )
+    )
+
+
+def _version(root: Path) -> str:
+    try:
+        text = (root / "aiter/_version.py").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    match = re.search(r"""^(?:__version__|version)\s*(?:=[^=]*)?=\s*['"]([^'"]+)['"]""", text, re.M)
+    return match.group(1) if match else ""
+
+
+def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (name -> tuning table, name -> why it has no path) as core.py defines them.
+
+    `NAME = get_config_file(VARIABLE, DEFAULT, STEM)` (wheel) or a property NAME of a class that
+    returns such a call (later). AITER merges the table with those of its model_configs directory
+    when it is imported; such a merged table is no file of the tree.
+    """
+    try:
+        tree = parse((root / CORE_FILE).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return {}, {}
+    tables: dict[str, str] = {}
+    merged: dict[str, str] = {}
+    for owner in ast.walk(tree):
+        if isinstance(owner, ast.Assign) and isinstance(owner.targets[0], ast.Name):
+            names = [owner.targets[0].id]
+        elif isinstance(owner, ast.FunctionDef):
+            names = [f"AITER_CONFIGS.{owner.name}"]
+        else:
+            continue
+        for stem in _table_stems(owner):
+            extra = [
+                path.name
+                for path in sorted((root / "aiter/configs/model_configs").glob(f"*{stem}*"))
+                if "untuned" not in path.name
+            ]
+            for name in names:
+                if extra:
+                    merged[name] = f"AITER merges {stem}.csv with {', '.join(extra)} at run time"
+                else:
+                    tables[name] = f"{TREE_TOKEN}/aiter/configs/{stem}.csv"
+    return tables, merged
+
+
+def _table_stems(owner: ast.AST) -> set[str]:
+    """Return the third arguments of all calls of get_config_file in `owner`."""
+    stems = set()
+    for call in ast.walk(owner):
+        if isinstance(call, ast.Call) and len(call.args) == 3:
+            name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+            stem = call.args[2]
+            if name == "get_config_file" and isinstance(stem, ast.Constant):
+                stems.add(str(stem.value))
+    return stems
+
+
+def _parameter_count(header: str, name: str) -> int:
+    """Return how many parameters the declaration ``float NAME(...)`` has, 0 without one."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", header, flags=re.S)
+    match = re.search(rf"\bfloat\s+{name}\s*\(", text)
+    if match is None:
+        return 0
+    depth, count, empty = 1, 1, True
+    for char in text[match.end() :]:
+        if char in "([{<":
+            depth += 1
+        elif char in ")]}>":
+            depth -= 1
+            if depth == 0:
+                break
+        elif char == "," and depth == 1:
+            count += 1
+        empty = empty and char.isspace()
+    return 0 if empty else count

@@ -1,0 +1,197 @@
+"""Builds a manifest's libraries with Bazel and installs them: `qola build`, from Python too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+from qola.aiter.attention import ATTENTION
+from qola.build import workspace
+from qola.build.bazel import BuildOptions, build
+from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.build.forms import Forms
+from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, summarize
+from qola.build.results import _said, describe_failure, results_of
+from qola.build.setup import Progress, Setup
+from qola.files import write_if_changed
+from qola.layout import RECORD, library_file
+from qola.manifest.fields import NATIVE
+from qola.plan.model import from_json
+
+PLAN = "plan"
+"""Output group of a qola_library with plan.json."""
+
+
+def build_all(
+    setup: Setup,
+    forms: Forms,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Built:
+    """Build the modules, and a bundle of those that could be built.
+
+    Args:
+        setup: what to build; its workspace is locked by the caller until the results are read.
+        forms: which kinds of libraries.
+        options: how Bazel builds.
+        environ: its environment.
+        progress: called with a line when a long step begins.
+
+    Raises:
+        QolaError: nothing could be built.
+    """
+    manifest, directory = setup.manifest, setup.directory
+    setup.write()
+    names = [module.name for module in setup.modules]
+    kind = "lazy libraries, " if forms.lazy else ""
+    progress(f"{manifest.file}: {kind}{', '.join(names)}, AITER {setup.aiter.describe()}")
+    labels = workspace.targets(names, forms.lazy)
+    events = build(setup.bazel, directory, labels, options, environ, note=progress)
+    results = results_of(events, dict(zip(names, labels, strict=True)))
+    # Read before Bazel runs again: it then forgets what failing actions wrote.
+    errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
+    good = [name for name in names if name in ATTENTION and results[name].success]
+    bundle = _Bundle()
+    if good:
+        text = setup.made.bundle_file(good, forms.lazy, forms.static)
+        write_if_changed(directory / workspace.BUNDLE_FILE, text)
+        progress(f"{manifest.file}: bundle of {', '.join(good)}")
+        found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
+        bundle = _bundle(found)
+    else:
+        # One of an earlier build names libraries that this one does not have.
+        (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
+    return Built(events, results, errors, bundle)
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """The bundle of the modules that were built.
+
+    Attributes:
+        directory: where it is, None for none.
+        error: why it could not be made, "" where it was, or where nothing is in one.
+    """
+
+    directory: Path | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What Bazel has built.
+
+    Attributes:
+        events: what it said.
+        results: what became of each module.
+        errors: of those that failed, why.
+        bundle: the bundle of the others.
+    """
+
+    events: EventReader
+    results: Mapping[str, TargetResult]
+    errors: Mapping[str, str]
+    bundle: _Bundle
+
+
+def _bundle(events: EventReader) -> _Bundle:
+    """Returns the bundle, or why there is none."""
+    result = events.targets.get(workspace.BUNDLE)
+    outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
+    # Bazel names a directory, or the files in it.
+    found = [path if path.is_dir() else path.parent for path in outputs]
+    holding = [path for path in found if (path / RECORD).is_file()]
+    if holding:
+        return _Bundle(min(holding, key=lambda path: len(path.parts)))
+    # An action has said it on its own standard error, a rule or a BUILD file with fail.
+    said = [_said(action).strip() for _, action in sorted(events.failed.items())]
+    words = [text for text in (*said, *events.errors()) if text]
+    reason = result.reason if result else ""
+    return _Bundle(None, "\n".join(words) or reason or "Bazel's output above says why")
+
+
+def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResult:
+    events, results, bundle = built.events, built.results, built.bundle
+    files: dict[str, Path] = {}
+    failed: list[str] = []
+    records: list[ModuleRecord] = []
+    bundled: dict[str, Any] = {"modules": []}
+    if bundle.directory:
+        paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
+        files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
+        bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
+    names = [module.name for module in setup.modules]
+    failed += not_made(setup.manifest.namespace, names, files)
+    known = {module["name"]: module for module in bundled["modules"]}
+    library_files = _library_files(setup, results)
+    archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
+    for module in setup.modules:
+        result = results[module.name]
+        name = f"lib/{library_files[module.name]}"
+        libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
+        success = result.success and bool(libraries)
+        if success:
+            name = f"lib/{libraries[0].name}"
+            files.setdefault(name, libraries[0])
+        else:
+            failed.append(name)
+        records.append(
+            _module_record(
+                known.get(module.name, {}),
+                name=module.name,
+                md_name=Path(name).stem,
+                success=success,
+                error=""
+                if success
+                else built.errors.get(module.name, "no library among the outputs"),
+                so_path=str(output / name) if success else None,
+                duration_s=round(result.seconds, 2),
+                size=libraries[0].stat().st_size if success else None,
+                failed=sorted(events.failed[f].name for f in result.failures if f in events.failed),
+            )
+        )
+    record = BuildResult(
+        generated_at=datetime.now(timezone.utc).isoformat(),
+        aiter=setup.aiter.describe(),
+        aiter_root=str(setup.aiter.root) if setup.aiter.root else None,
+        manifest_src=str(setup.file),
+        bundle_error=bundle.error,
+        lazy=lazy and any(module.name in ATTENTION for module in setup.modules),
+        gpu_archs=";".join(archs) or NATIVE,
+        modules=records,
+        summary=summarize(records),
+    )
+    whole = cast(BuildResult, {**bundled, **record})
+    own: list[str] = []
+    if not lazy or bundle.directory:
+        good = [module["name"] for module in records if module["success"]]
+        own = outdated(setup.manifest.namespace, good, lazy, output)
+    install(output, files, failed, whole, own)
+    return whole
+
+
+def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:
+    """Returns the file name of each module's library, whether it was built or not."""
+    plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
+    planned: list[dict[str, Any]] = []
+    if plans:
+        plan = from_json(plans[0].read_text(encoding="utf-8"))
+        planned = [*plan["modules"], *plan["python_modules"]]
+    # Python finds a module by its own name, which has no namespace in front.
+    assumed = {
+        module.name: library_file(
+            setup.manifest.namespace if module.name in ATTENTION else "", module.name
+        )
+        for module in setup.modules
+    }
+    return {**assumed, **{module["name"]: module["library"] for module in planned}}
+
+
+def _module_record(bundled: Mapping[str, Any], **own: Any) -> ModuleRecord:
+    """Returns what the bundle and the build know of a module; of both, the build knows better."""
+    return cast(ModuleRecord, {**bundled, **own})

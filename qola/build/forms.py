@@ -1,0 +1,119 @@
+"""ROCm/QoLA's precedence: which archs, patches, modules and kind of libraries a build gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qola.aiter.attention import ATTENTION
+from qola.errors import Finding, QolaError
+from qola.manifest.types import ModuleSpec
+
+CK_JIT = "NVTE_CK_JIT"
+
+ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
+"""How many objects TransformerEngine hands to one call of ar."""
+
+_CK_JIT_VALUES = {
+    **dict.fromkeys(("0", "false", "off"), False),
+    # The choice is qola's own.
+    "auto": False,
+    **dict.fromkeys(("1", "true", "on"), True),
+}
+"""Whether libraries are lazy, by the variable's value in lower case."""
+
+
+class ChoiceError(QolaError):
+    """The environment says what it may not say."""
+
+    exit_code: ClassVar[int] = 2
+    default_title: ClassVar[str] = "what to build is not clear"
+
+
+def choose_lazy(
+    asked: bool | None, environ: Mapping[str, str], note: Callable[[str], None]
+) -> bool:
+    """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
+
+    Args:
+        asked: what the command line says, None for nothing.
+        environ: the environment.
+        note: told when the variable decides, which is TransformerEngine's and old.
+
+    Raises:
+        ChoiceError: the variable has a value it may not have.
+    """
+    given = environ.get(CK_JIT, "")
+    if asked is not None or not given:
+        return bool(asked)
+    lazy = _CK_JIT_VALUES.get(given.lower())
+    if lazy is None:
+        full, on = (
+            ", ".join(value for value, is_lazy in _CK_JIT_VALUES.items() if is_lazy == wanted)
+            for wanted in (False, True)
+        )
+        raise ChoiceError(
+            Finding(
+                CK_JIT,
+                given,
+                f"{full} (libraries with their kernels inside) or {on} (lazy libraries)",
+                f"unset {CK_JIT}; qola build --lazy or --no-lazy says it",
+            )
+        )
+    note(f"{CK_JIT} is deprecated, use qola build --lazy or --no-lazy")
+    return lazy
+
+
+def check_static(
+    static: bool,
+    lazy: bool,
+    modules: Sequence[ModuleSpec],
+    environ: Mapping[str, str],
+    note: Callable[[str], None],
+) -> None:
+    """Check that an archive can be made, where one is asked for.
+
+    Args:
+        static: whether it is asked for.
+        lazy: whether the libraries are lazy ones.
+        modules: the modules to build.
+        environ: the environment.
+        note: told of a variable of AITER's that says nothing to qola.
+
+    Raises:
+        ChoiceError: lazy libraries are asked for too, or no module can be in an archive.
+    """
+    if static and lazy:
+        raise ChoiceError(
+            Finding(
+                "--static",
+                "lazy libraries, which have no kernels inside",
+                "an archive, or lazy libraries: an archive has its kernels inside",
+                "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
+            )
+        )
+    if static and not any(module.name in ATTENTION for module in modules):
+        raise ChoiceError(
+            Finding(
+                "--static",
+                ", ".join(module.name for module in modules),
+                f"{' or '.join(ATTENTION)} among the modules: an archive has no others",
+                "leave out --static, or build another --group",
+            )
+        )
+    if static and environ.get(ARCHIVE_BATCH_SIZE):
+        note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Which kinds of libraries a build makes.
+
+    Attributes:
+        lazy: lazy ones, or ones with their kernels inside.
+        static: an archive of the attention modules besides.
+    """
+
+    lazy: bool = False
+    static: bool = False

@@ -1,0 +1,209 @@
+"""Puts what was built into the output directory, in ROCm/QoLA's layout, file by file atomically."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from qola.aiter.attention import ATTENTION
+from qola.layout import (
+    CMAKE_CONFIG,
+    RECORD,
+    SBOM,
+    STATIC,
+    archive_file,
+    component_files,
+    component_of,
+    lazy_place,
+)
+
+PREVIOUS = ".previous"
+"""What the name of an earlier library ends in, when its module did not build this time."""
+
+
+class ModuleRecord(TypedDict):
+    """What became of one module.
+
+    Keys:
+        name: the module's name.
+        md_name: name of its library without .so, as ROCm/QoLA calls it.
+        success: whether it was built.
+        error: what failed, with the tool's words; "" for nothing.
+        so_path: absolute path of the library, None where it was not built.
+        duration_s: seconds from the start of the build until the module was done.
+        size: of the library, in bytes; None where it was not built.
+        failed: kernel instances and other targets that did not build.
+    """
+
+    name: str
+    md_name: str
+    success: bool
+    error: str
+    so_path: str | None
+    duration_s: float
+    size: int | None
+    failed: list[str]
+
+
+class Summary(TypedDict):
+    """How many modules there are, and how many were built or failed."""
+
+    total: int
+    success: int
+    failed: int
+
+
+class BuildResult(TypedDict):
+    """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and two more.
+
+    `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
+    and SBOM with them, "" where they have; `lazy` whether the attention libraries are lazy ones.
+
+    `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
+    `gpu_archs` has the archs with ; between them.
+    """
+
+    generated_at: str
+    aiter: str
+    aiter_root: str | None
+    manifest_src: str
+    bundle_error: str
+    lazy: bool
+    gpu_archs: str
+    modules: list[ModuleRecord]
+    summary: Summary
+
+
+def summarize(modules: Sequence[ModuleRecord]) -> Summary:
+    """Count modules by what became of them."""
+    built = sum(module["success"] for module in modules)
+    return Summary(total=len(modules), success=built, failed=len(modules) - built)
+
+
+def install(
+    output: Path,
+    files: Mapping[str, Path | str],
+    failed: Iterable[str],
+    record: BuildResult,
+    own: Iterable[str] = (),
+) -> None:
+    """Install files, then manifest.json.
+
+    Every file is written beside its place and renamed, so that none is ever half there, and what
+    a process has mapped stays what it was. One that is there already is left alone: what was built
+    with it is not out of date. Files of other modules stay. An earlier library of a module that
+    failed is kept under another name (PREVIOUS), where it does not look new.
+
+    Args:
+        output: the output directory; made if it is not there.
+        files: by path below it: a file to copy, or a text.
+        failed: paths, below it, of libraries and other files that were not made.
+        record: content of manifest.json.
+        own: paths, below it, of directories and files that keep nothing but `files`.
+
+    Raises:
+        OSError: the directory cannot be written to. manifest.json is then as it was.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".qola-", dir=output) as directory:
+        aside = Path(directory)
+        # All is written before anything is renamed: a full disk changes nothing.
+        for name, source in files.items():
+            if not _is_there(output / name, source):
+                _write(aside / name, source)
+        _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+        for name in files:
+            if (aside / name).exists():
+                (output / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(aside / name, output / name)
+            (output / f"{name}{PREVIOUS}").unlink(missing_ok=True)
+        for name in failed:
+            if (output / name).exists():
+                os.replace(output / name, output / f"{name}{PREVIOUS}")
+        for name in own:
+            _remove_others(output, output / name, files)
+        os.replace(aside / RECORD, output / RECORD)
+
+
+def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:
+    """Return files that an earlier build may have left, and that speak of other libraries.
+
+    Args:
+        namespace: the manifest's.
+        modules: the modules whose libraries are installed, or failed.
+        files: what is installed now.
+    """
+    named = [SBOM]
+    attention = [module for module in modules if module in ATTENTION]
+    if attention:
+        named += [CMAKE_CONFIG, f"lib/{archive_file(namespace)}", *component_files(STATIC)]
+    for module in attention:
+        named += component_files(component_of(module))
+    return [name for name in named if name not in files]
+
+
+def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:
+    """Return directories and files of lazy libraries that hold nothing but what is installed now.
+
+    Where a module's lazy library was, its sources are those of another library now.
+
+    Args:
+        namespace: the manifest's.
+        modules: the modules whose libraries are installed.
+        lazy: whether those are lazy ones.
+        output: the output directory.
+    """
+    found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
+    # Modules of other groups may be lazy still, and want the program.
+    indices = [
+        *output.glob("share/qola/*/kernels.index"),
+        *output.glob("share/qola/*/*/kernels.index"),
+    ]
+    left = {path.parent.relative_to(output).as_posix() for path in indices} - set(found)
+    return found if left else [*found, "bin/qola-kernels"]
+
+
+def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:
+    """Removes what is at or below a path and is none of the files; and directories left empty."""
+    # What is deepest comes first, so that a directory is empty when its turn comes.
+    for found in (*sorted(path.rglob("*"), reverse=True), path):
+        if found.is_dir() and not found.is_symlink():
+            _remove_if_empty(found)
+        elif found.relative_to(output).as_posix() not in kept:
+            found.unlink(missing_ok=True)
+    while path != output:
+        _remove_if_empty(path)
+        path = path.parent
+
+
+def _remove_if_empty(directory: Path) -> None:
+    if directory.is_dir() and not directory.is_symlink() and not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _mode(source: Path | str) -> int:
+    # Bazel's outputs are links to read-only files.
+    return 0o755 if isinstance(source, Path) and os.access(source, os.X_OK) else 0o644
+
+
+def _is_there(path: Path, source: Path | str) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_mode & 0o777 != _mode(source):
+        return False
+    if isinstance(source, str):
+        return path.read_bytes() == source.encode("utf-8")
+    return filecmp.cmp(source, path, shallow=False)
+
+
+def _write(path: Path, source: Path | str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(source, str):
+        path.write_text(source, encoding="utf-8")
+    else:
+        shutil.copyfile(source, path)
+    path.chmod(_mode(source))

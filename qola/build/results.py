@@ -1,0 +1,96 @@
+"""What became of Bazel's targets, and why they failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from qola.build.events import EventReader, FailedAction, TargetResult
+from qola.build.tool_errors import first_errors
+from qola.errors import (
+    AiterError,
+    CodegenError,
+    Finding,
+    ManifestError,
+    PlanError,
+    QolaError,
+    ToolchainError,
+)
+
+_SHOWN_FAILURES = 3
+"""Different errors of a module that are shown; the targets of others are counted."""
+
+
+_NO_ROCM = "qola: ToolchainError: "
+
+
+_CLASSES = {
+    error.__name__: error
+    for error in (AiterError, CodegenError, ManifestError, PlanError, ToolchainError)
+}
+
+
+def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, TargetResult]:
+    """Return what became of targets.
+
+    Args:
+        events: what Bazel said.
+        labels: the targets by name.
+
+    Raises:
+        QolaError: not one was tried: Bazel could not make the plan or load the targets, or
+            there is no compiler.
+    """
+    results = {
+        name: events.targets[label] for name, label in labels.items() if label in events.targets
+    }
+    tried = any(result.success or result.failures for result in results.values())
+    if not tried and events.exit_code:
+        raise _as_error(events.errors())
+    if not any(result.success for result in results.values()):
+        # What stands in for the compiler on a machine without ROCm fails every action alike.
+        said = map(_said, events.failed.values())
+        if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
+            raise _as_error([missing_rocm])
+    untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
+    return {name: results.get(name, untried) for name in labels}
+
+
+def _as_error(messages: Sequence[str]) -> QolaError:
+    """Returns the error for what a repository rule or a BUILD file failed with.
+
+    Both write `qola: <class>: `, which says whose fault it is; Bazel has shown the text itself.
+    """
+    text = "\n".join(messages).strip()
+    kinds = [_CLASSES[name] for name in re.findall(r"qola: (\w+Error): ", text) if name in _CLASSES]
+    kind = kinds[0] if kinds else QolaError
+    return kind(
+        # The text says itself what is expected, and what helps.
+        Finding("bazel build", text or "an error that is told above", ""),
+        "nothing could be built",
+    )
+
+
+def describe_failure(result: TargetResult, events: EventReader) -> str:
+    """Return what failed of a module: targets by name, each with its tool's first errors.
+
+    Of targets that failed with the same words, the first is named and the others are counted.
+    """
+    by_words: dict[tuple[str, ...], list[FailedAction]] = {}
+    for label in sorted({f for f in result.failures if f in events.failed}):
+        action = events.failed[label]
+        by_words.setdefault(first_errors(_said(action)), []).append(action)
+    lines = []
+    for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:
+        lines.append(f"{first.name}: {first.mnemonic} failed with exit code {first.exit_code}")
+        lines += [f"  {line}" for line in words]
+        lines += [f"  {len(same)} more targets failed with the same words"] if same else []
+    hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
+    lines += [f"... and {hidden} more targets failed"] if hidden else []
+    return "\n".join(lines) or result.reason or "failed; Bazel's output above says why"
+
+
+def _said(action: FailedAction) -> str:
+    if action.stderr is None or not action.stderr.is_file():
+        return ""
+    return action.stderr.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,176 @@
+"""What every build of a manifest begins with: Bazel, manifest, AITER source and workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola import cache as locking
+from qola.build import workspace
+from qola.build.bazel import find_bazel
+from qola.cache import cache_directory
+from qola.checkout.request import (
+    DEFAULT_REMOTE,
+    AiterRequest,
+    aiter_request,
+    default_aiter_root,
+)
+from qola.checkout.source import AiterSource, choose, use_as_is
+from qola.manifest.archs import choose_archs, choose_modules
+from qola.manifest.load import Manifest, ModuleSpec, load
+from qola.manifest.native_archs import native_archs
+from qola.manifest.types import BuildMode
+from qola.ruleset import ruleset_root
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What a user says about a build; `qola.api.build_kernels` says what each means."""
+
+    manifest_path: str | Path
+    aiter_root: str | Path | None = None
+    archs: Sequence[str] | None = None
+    build_mode: BuildMode | None = None
+    aiter_commit: str | None = None
+    patches_dir: str | Path | None = None
+    skip_checkout: bool = False
+    groups: Sequence[str] | None = None
+    aiter_remote: str = DEFAULT_REMOTE
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a request comes to.
+
+    Attributes:
+        bazel: how to start Bazel.
+        manifest: the manifest.
+        file: its absolute path.
+        modules: the modules to build.
+        archs: archs instead of the manifest's, () for those.
+        aiter: the AITER source.
+        made: the workspace.
+        directory: where the workspace is.
+        bazel_version: content of .bazelversion.
+    """
+
+    bazel: list[str]
+    manifest: Manifest
+    file: Path
+    modules: tuple[ModuleSpec, ...]
+    archs: tuple[str, ...]
+    aiter: AiterSource
+    made: workspace.Workspace
+    directory: Path
+    bazel_version: str
+
+    def write(self) -> None:
+        """Write the workspace."""
+        workspace.write(self.directory, self.made.files(self.bazel_version, self.directory))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a request means, before there is anything of Bazel's.
+
+    Attributes:
+        manifest: the manifest.
+        file: its absolute path.
+        modules: the modules to build.
+        archs: archs instead of the manifest's, () for those.
+        source: what is asked for of AITER.
+        aiter: the AITER source.
+    """
+
+    manifest: Manifest
+    file: Path
+    modules: tuple[ModuleSpec, ...]
+    archs: tuple[str, ...]
+    source: AiterRequest
+    aiter: AiterSource
+
+
+def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
+    """Return what a request means; nothing is written but a tree of AITER that is asked for.
+
+    Args:
+        request: what is asked for.
+        environ: the environment: GPU_ARCHS, XDG_CACHE_HOME.
+        progress: called with a line when a long step begins.
+
+    Raises:
+        QolaError: the manifest, the AITER tree or this machine is at fault.
+    """
+    file = Path(request.manifest_path).absolute()
+    manifest = load(file, display=Path(request.manifest_path).as_posix())
+    modules = choose_modules(manifest, request.groups or ())
+    gpu_archs = environ.get("GPU_ARCHS", "")
+    archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
+    source = aiter_request(
+        manifest,
+        file.parent,
+        ruleset_root(),
+        request.aiter_root,
+        request.aiter_commit,
+        request.aiter_remote,
+        request.patches_dir,
+    )
+    if request.skip_checkout:
+        aiter = use_as_is(source.root or default_aiter_root(environ))
+    else:
+        aiter = choose(source, progress)
+    return Chosen(manifest, file, modules, archs, source, aiter)
+
+
+def set_up(
+    request: BuildRequest,
+    environ: Mapping[str, str],
+    progress: Progress,
+    chosen: Chosen | None = None,
+) -> Setup:
+    """Return what a request comes to; nothing is written but a tree of AITER that is asked for.
+
+    Args:
+        request: what is asked for.
+        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME.
+        progress: called with a line when a long step begins.
+        chosen: what `choose_all` returned for it, if that is known.
+
+    Raises:
+        QolaError: the manifest, the AITER tree or this machine is at fault.
+    """
+    ruleset = ruleset_root()
+    bazel = find_bazel(environ, ruleset)
+    chosen = chosen or choose_all(request, environ, progress)
+    manifest, file, source, aiter = chosen.manifest, chosen.file, chosen.source, chosen.aiter
+    cache = cache_directory(environ)
+    mode = request.build_mode
+    made = workspace.Workspace(
+        name=workspace.repository_name(file),
+        manifest=file.read_text(encoding="utf-8"),
+        # All of them, so that builds of different groups have one workspace in common.
+        modules=tuple(module.name for module in manifest.modules),
+        ruleset=ruleset,
+        aiter=aiter,
+        archs=chosen.archs,
+        mode=None if mode == manifest.mode else mode,
+        # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
+        override_aiter_commit=request.skip_checkout
+        or manifest.patches_dir is not None
+        or (source.commit_asked and manifest.aiter_commit not in (None, source.commit)),
+        disk_cache=cache / "disk",
+    )
+    directory = workspace.directory_of(cache, file, ruleset)
+    version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
+    return Setup(
+        bazel, manifest, file, chosen.modules, chosen.archs, aiter, made, directory, version
+    )
+
+
+def workspace_locked(directory: Path, progress: Progress) -> AbstractContextManager[None]:
+    """Keep a second build of the same manifest waiting: they share a workspace."""
+    return locking.locked(directory, "build of this manifest", progress)

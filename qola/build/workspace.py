@@ -1,0 +1,226 @@
+"""The Bazel workspace that `qola build` makes of a manifest: the same for the same request."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola import starlark
+from qola.aiter.attention import ATTENTION
+from qola.checkout.source import AiterSource
+from qola.files import sha256_of_text, write_if_changed
+from qola.manifest.types import BuildMode
+from qola.version import __version__
+
+_HEADER = f"# Written by qola {__version__} (qola build); do not edit."
+
+_BAZELRC = """\
+{header}
+# What differs between machines and builds stays out of cache keys (docs/bazel.md).
+common --experimental_output_paths=strip
+common --incompatible_strict_action_env
+common --lockfile_mode=off
+common {disk_cache}
+common --experimental_disk_cache_gc_max_size=20G
+build --sandbox_default_allow_network=false
+"""
+
+_TMP = """\
+# A sandbox has a /tmp of its own, in which what lies there does not show.
+build --sandbox_add_mount_pair=/tmp
+"""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What to build, in Bazel's terms.
+
+    Attributes:
+        name: name of the manifest; its repository is @qola_<name>.
+        manifest: text of the manifest.
+        modules: the modules to declare a target for.
+        ruleset: directory of qola's MODULE.bazel.
+        aiter: the AITER source.
+        archs: archs instead of the manifest's, () for those.
+        mode: build mode instead of the manifest's, None for that.
+        override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
+        disk_cache: directory of Bazel's action cache.
+    """
+
+    name: str
+    manifest: str
+    modules: tuple[str, ...]
+    ruleset: Path
+    aiter: AiterSource
+    archs: tuple[str, ...]
+    mode: BuildMode | None
+    override_aiter_commit: bool
+    disk_cache: Path
+
+    def files(self, version: str, directory: Path) -> Mapping[str, str]:
+        """Return the workspace's files by name.
+
+        Args:
+            version: content of .bazelversion, which Bazelisk reads.
+            directory: where they will be.
+        """
+        paths = [directory, self.ruleset, *filter(None, [self.aiter.root])]
+        return {
+            ".bazelrc": self.bazelrc(paths),
+            ".bazelversion": version,
+            "BUILD.bazel": self.build_file(),
+            "MODULE.bazel": self.module_file(),
+            f"{self.name}.toml": self.manifest,
+        }
+
+    def module_file(self) -> str:
+        """Return MODULE.bazel."""
+        manifest = {"name": starlark.string(self.name)}
+        if self.archs:
+            manifest["architectures"] = starlark.inline_list(self.archs)
+        manifest["file"] = starlark.string(f"//:{self.name}.toml")
+        if self.mode:
+            manifest["mode"] = starlark.string(self.mode)
+        if self.override_aiter_commit:
+            manifest["override_aiter_commit"] = "True"
+        ruleset = {
+            "module_name": starlark.string("qola"),
+            "path": starlark.string(self.ruleset.as_posix()),
+        }
+        use = [
+            'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
+            self.aiter.to_starlark(),
+            starlark.call("qola.manifest", manifest),
+            # Which ROCm compiles is part of a prebuilt bundle's key.
+            f"use_repo(qola, {starlark.string(f'qola_{self.name}')}, {starlark.string(ROCM)})",
+        ]
+        calls = [
+            _HEADER,
+            'module(name = "qola_build")',
+            f'bazel_dep(name = "qola", version = "{__version__}")',
+            starlark.call("local_path_override", ruleset),
+            "\n".join(use),
+        ]
+        return "\n\n".join(calls) + "\n"
+
+    def build_file(self) -> str:
+        """Return BUILD.bazel: one library per module, and a lazy one where there is that form."""
+        # Both, so that lazy builds and others have one workspace in common.
+        names = [*self.modules]
+        names += [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
+        libraries = [
+            starlark.call(
+                "qola_library",
+                {
+                    "name": starlark.string(name),
+                    "library": starlark.string(f"@qola_{self.name}//:{name}"),
+                    "visibility": starlark.inline_list(["//bundle:__pkg__"]),
+                },
+            )
+            for name in names
+        ]
+        load = 'load("@qola//rules:defs.bzl", "qola_library")'
+        return "\n\n".join([_HEADER, load, *libraries]) + "\n"
+
+    def bundle_file(self, modules: Sequence[str], lazy: bool = False, static: bool = False) -> str:
+        """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones.
+
+        Args:
+            modules: names of modules.
+            lazy: whether the libraries are the lazy ones.
+            static: whether there is an archive of the modules besides.
+        """
+        archive = {
+            "name": starlark.string("static"),
+            "modules": starlark.string_list(
+                [f"@qola_{self.name}//:{module}_static" for module in modules], 4
+            ),
+        }
+        bundle = {
+            "name": starlark.string("bundle"),
+            "libraries": starlark.string_list(targets(modules, lazy), 4),
+            **({"static": starlark.string(":static")} if static else {}),
+        }
+        symbols = ", ".join(f'"{s}"' for s in ["qola_bundle", *(["qola_static"] if static else [])])
+        calls = [starlark.call("qola_static", archive)] if static else []
+        calls.append(starlark.call("qola_bundle", bundle))
+        return "\n\n".join([_HEADER, f'load("@qola//rules:defs.bzl", {symbols})', *calls]) + "\n"
+
+    def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
+        """Return PACK_FILE: the pack of these kernels of these modules.
+
+        Args:
+            modules: names of modules.
+            kernels: the kernels as kernel_pack takes them; none: all of the modules.
+        """
+        labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
+        arguments = {"name": starlark.string("pack")}
+        if kernels:
+            arguments["kernels"] = starlark.string_list(kernels, 4)
+        arguments["modules"] = starlark.string_list(labels, 4)
+        call = starlark.call("kernel_pack", arguments)
+        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', call]) + "\n"
+
+    def bazelrc(self, paths: Iterable[Path]) -> str:
+        """Return .bazelrc for sources that lie in the given directories."""
+        # As the shell would have it: a blank in a path would end the option.
+        option = shlex.quote(f"--disk_cache={self.disk_cache}")
+        text = _BAZELRC.format(header=_HEADER, disk_cache=option)
+        return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
+
+
+BUNDLE_FILE = "bundle/BUILD.bazel"
+"""Written once it is known which libraries there are."""
+
+BUNDLE = "//bundle:bundle"
+
+ROCM = "qola_rocm"
+"""The repository with rocm.json."""
+
+PACK_FILE = "pack/BUILD.bazel"
+"""Written once it is known which kernels there are."""
+
+PACK = "//pack:pack"
+
+_LAZY = "_lazy"
+"""What the name of a lazy library's target ends in."""
+
+
+def repository_name(manifest: Path) -> str:
+    """Return what a manifest is called in Bazel: te-manifest.toml becomes te_manifest."""
+    name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
+    # Names the extension keeps for itself, and those that begin with a digit.
+    reserved = name in ("rocm", "rocm_sdk", "python") or name.startswith(
+        ("kernels_", "pip_", "prebuilt_")
+    )
+    return f"m_{name}" if reserved or not name[:1].isalpha() else name
+
+
+def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
+    """Return where a manifest's workspace is, the same for every build of it.
+
+    Args:
+        cache: qola's cache directory.
+        manifest: absolute path of the manifest.
+        ruleset: absolute path of the ruleset: two versions of qola do not share a workspace.
+    """
+    digest = sha256_of_text(f"{manifest}\n{ruleset}")
+    return cache / "workspaces" / f"{repository_name(manifest)}-{digest[:16]}"
+
+
+def write(directory: Path, files: Mapping[str, str]) -> None:
+    """Write a workspace's files; those that are as they should be stay untouched."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for stale in directory.glob("*.toml"):
+        if stale.name not in files:
+            stale.unlink()
+    for name, text in sorted(files.items()):
+        write_if_changed(directory / name, text)
+
+
+def targets(modules: Sequence[str], lazy: bool = False) -> list[str]:
+    """Return the labels of the modules' libraries; of the lazy ones, where a module has one."""
+    return [f"//:{module}{_LAZY if lazy and module in ATTENTION else ''}" for module in modules]

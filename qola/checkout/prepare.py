@@ -1,0 +1,213 @@
+"""Prepares an AITER tree in a directory: fetched, verified, patched, and recorded as such."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qola.aiter.tree import read_tree
+from qola.errors import AiterError, Finding
+from qola.fetch.git import check_commit, fetch_commit
+from qola.fetch.patches import apply_patches
+from qola.fetch.pins import RECORD, PatchPin, pin_patches
+from qola.fetch.wheel import pip_download, verify
+
+
+@dataclass(frozen=True)
+class WheelSource:
+    """AITER's wheel: exact version, and sha256 of the file (64 hexadecimal digits)."""
+
+    version: str
+    sha256: str
+    package: str = "amd-aiter"
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """A commit (40 hexadecimal digits) of a repository, with its submodules."""
+
+    remote: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class LocalSource:
+    """A tree on this machine: a checkout with its submodules, or an unpacked wheel."""
+
+    path: Path
+
+
+Source = WheelSource | GitSource | LocalSource
+
+
+def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]:
+    """Return what AITER.json says of a tree: kind, pin and patches in the order applied.
+
+    A copy of a tree that has an AITER.json keeps that pin and its patches.
+
+    Raises:
+        AiterError: the local tree's AITER.json is not one.
+    """
+    pins = [vars(pin) for pin in patches]
+    if isinstance(source, LocalSource):
+        known = _read_record(source.path)
+        pins = [*known.get("patches", ()), *pins]
+        return {**known, "kind": "local", "patches": pins}
+    kind = "wheel" if isinstance(source, WheelSource) else "git"
+    return {**vars(source), "kind": kind, "patches": pins}
+
+
+def prepare_tree(
+    source: Source,
+    directory: Path,
+    patches: Sequence[Path] = (),
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    replace_existing: bool = False,
+) -> Path:
+    """Make `directory` a patched AITER tree: complete, or not at all.
+
+    The tree is made beside `directory` and renamed into place, so that a failure or an interrupt
+    leaves nothing behind. It has real files only, which may be edited. Its AITER.json says what it
+    is; qola plans against it (``qola plan --aiter``, ``qola.local``) as against the source itself,
+    and a manifest's patches_dir and aiter_commit are compared with it.
+
+    Args:
+        source: where AITER comes from.
+        directory: what to make; its parent is made too. It may be there, empty. A tree that was
+            made of the same pinned source and patches is taken as it is, and nothing is fetched.
+        patches: patch files, in the order to apply (`qola.fetch.pins.patch_files`).
+        progress: called with a line when a long step begins.
+        replace_existing: whether another prepared tree in `directory` (one with an AITER.json) may
+            be deleted for this one. Any other content never is.
+
+    Returns:
+        `directory`.
+
+    Raises:
+        AiterError: `directory` holds something else, the fetch failed or is not what is pinned, a
+            patch does not fit (with the rejected hunk), or the result is no AITER tree.
+    """
+    record = source_record(source, pin_patches(patches))
+    if _is_there(directory, source, record, replace_existing):
+        progress(f"{directory} is prepared already")
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{directory.name}.", dir=directory.parent
+    ) as temporary:
+        tree = Path(temporary) / "tree"
+        tree.mkdir()
+        _fill(source, tree, Path(temporary), progress)
+        if patches:
+            progress(f"applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
+            apply_patches(tree, patches)
+        try:
+            read_tree(tree)
+        except AiterError as error:
+            # The temporary directory is gone when this is read.
+            raise AiterError(
+                [replace(f, place=_name_of(source)) for f in error.findings], error.title
+            ) from None
+        (tree / RECORD).write_text(json.dumps(record, sort_keys=True) + "\n", encoding="utf-8")
+        _move_into_place(tree, directory, Path(temporary) / "old")
+    return directory
+
+
+def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
+    """Renames a tree to `directory`; what is there goes aside, and comes back on any failure."""
+    there = directory.exists()
+    if there:
+        # Out of the way first: a directory that is not empty cannot be renamed over.
+        directory.rename(aside)
+    try:
+        tree.rename(directory)
+    except BaseException:
+        if there:
+            aside.rename(directory)
+        raise
+
+
+def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:
+    """Says whether a directory is what it is to become.
+
+    Raises:
+        AiterError: it holds something else that must not be deleted.
+    """
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return False
+    known: dict[str, Any] = {}
+    with suppress(AiterError):
+        known = _read_record(directory)
+    # Nothing pins what a local directory holds: a copy of it may be out of date.
+    if known == record and not isinstance(source, LocalSource):
+        return True
+    if known and replacing:
+        return False
+    raise AiterError(
+        Finding(
+            str(directory),
+            "another AITER tree" if known else "something that is no prepared AITER tree",
+            "a new or empty directory",
+            "name another directory, or delete this one",
+        ),
+        "the AITER tree cannot be prepared",
+    )
+
+
+def _fill(source: Source, tree: Path, temporary: Path, progress: Callable[[str], None]) -> None:
+    name = _name_of(source)
+    if isinstance(source, WheelSource):
+        progress(f"fetching {name}")
+        (temporary / "wheel").mkdir()
+        wheel = pip_download(source.package, source.version, temporary / "wheel")
+        verify(wheel, source.sha256, name)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(tree)
+    elif isinstance(source, GitSource):
+        check_commit(source.commit, name)
+        progress(f"fetching {name} with its submodules")
+        fetch_commit(source.remote, source.commit, tree, name)
+    else:
+        read_tree(source.path)  # before copying what may be large and something else
+        progress(f"copying {name}")
+        try:
+            shutil.copytree(
+                source.path,
+                tree,
+                # Real files: a link would lead patches and edits back to the user's own tree.
+                symlinks=False,
+                ignore=shutil.ignore_patterns(".git", "__pycache__", RECORD),
+                dirs_exist_ok=True,
+            )
+        except (OSError, shutil.Error) as error:
+            raise AiterError(Finding(name, str(error), "a tree whose files can be read")) from None
+
+
+def _name_of(source: Source) -> str:
+    if isinstance(source, WheelSource):
+        return f"{source.package}=={source.version}"
+    if isinstance(source, GitSource):
+        return f"commit {source.commit} of {source.remote}"
+    return str(source.path)
+
+
+def _read_record(tree: Path) -> dict[str, Any]:
+    """Returns what a tree's AITER.json says; {} for a tree without one."""
+    file = tree / RECORD
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise AiterError(Finding(str(file), str(error), "JSON, as qola writes it")) from None
+    if not isinstance(record, dict) or "kind" not in record:
+        raise AiterError(Finding(str(file), "no object with a kind", "JSON, as qola writes it"))
+    return record

@@ -1,0 +1,98 @@
+"""What is asked for of AITER: the arguments of a command, and the manifest's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.cache import cache_directory
+from qola.errors import Finding, ManifestError
+from qola.manifest.types import Manifest
+
+
+@dataclass(frozen=True)
+class AiterRequest:
+    """What a user says about AITER.
+
+    Attributes:
+        root: directory for the tree, None to let Bazel keep it.
+        commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
+            what `root` holds.
+        commit_asked: the commit was asked for beside the manifest.
+        remote: what git fetches from.
+        patches_dir: folder of patches, None for none.
+        pin: package, version and sha256 of the pinned wheel.
+    """
+
+    root: Path | None
+    commit: str | None
+    commit_asked: bool
+    remote: str
+    patches_dir: Path | None
+    pin: Mapping[str, str]
+
+
+DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
+"""Where a commit of AITER comes from unless a remote is named."""
+
+
+def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
+    """Return the folder of patches: the one asked for, else [qola].patches_dir, else None.
+
+    An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA.
+
+    Args:
+        asked: folder of the command line, absolute.
+        manifest: the manifest, None for none.
+        folder: what [qola].patches_dir is relative to.
+
+    Raises:
+        ManifestError: there is no such folder.
+    """
+    place = "--patches-dir"
+    directory = asked
+    if directory is None and manifest and manifest.patches_dir:
+        place = manifest.place("qola", "patches_dir")
+        directory = folder / manifest.patches_dir
+    if directory is None or directory == Path("/dev/null"):
+        return None
+    if not directory.is_dir():
+        raise ManifestError(
+            Finding(
+                place,
+                f"{directory}: no such directory",
+                "a folder of *.patch files",
+                "--patches-dir /dev/null for no patches",
+            ),
+            "there are no such patches",
+        )
+    return directory if any(directory.iterdir()) else None
+
+
+def default_aiter_root(environ: Mapping[str, str]) -> Path:
+    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name."""
+    return cache_directory(environ) / "aiter"
+
+
+def aiter_request(
+    manifest: Manifest | None,
+    folder: Path,
+    ruleset: Path,
+    root: str | Path | None,
+    commit: str | None,
+    remote: str,
+    patches_dir: str | Path | None,
+) -> AiterRequest:
+    """Return what is asked for of AITER: the arguments win over the manifest, if there is one."""
+    pin = json.loads((ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
+    asked = Path(patches_dir).absolute() if patches_dir else None
+    return AiterRequest(
+        root=Path(root).absolute() if root else None,
+        commit=commit or (manifest.aiter_commit if manifest else None),
+        commit_asked=bool(commit),
+        remote=remote,
+        patches_dir=choose_patches(asked, manifest, folder),
+        pin=pin,
+    )

@@ -1,0 +1,65 @@
+"""Where the command line prints: tables and a spinner on a terminal, plain text elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from qola.cli.tables import Table, to_text
+
+
+@dataclass(frozen=True)
+class Console:
+    """Standard output for results, standard error for everything else.
+
+    Attributes:
+        out: where results go.
+        err: where progress, warnings and errors go.
+        quiet: no progress.
+    """
+
+    out: TextIO
+    err: TextIO
+    quiet: bool = False
+
+    def line(self, text: str = "") -> None:
+        """Print a line of the result."""
+        print(text, file=self.out)
+
+    def note(self, text: str) -> None:
+        """Print a line beside the result."""
+        self.out.flush()
+        print(text, file=self.err)
+
+    def table(self, table: Table) -> None:
+        """Print a table: for the eye on a terminal, as aligned text in full width elsewhere."""
+        rich = _rich(self.out)
+        if rich is None:
+            self.line(to_text(table))
+        else:
+            rich.print_table(table, self.out)
+
+    @contextmanager
+    def working(self) -> Iterator[Callable[[str], None]]:
+        """Yield a function that says on standard error what is being done."""
+        rich = None if self.quiet else _rich(self.err)
+        if rich is not None:
+            with rich.spinner(self.err) as update:
+                yield update
+        elif self.quiet:
+            yield lambda _: None
+        else:
+            yield lambda text: self.note(f"qola: {text}")
+
+
+def _rich(stream: TextIO) -> Any:
+    """Return qola.cli.console_rich where it is of use: on a terminal, with rich installed."""
+    if not stream.isatty():
+        return None
+    try:
+        return importlib.import_module("qola.cli.console_rich")
+    except ModuleNotFoundError:
+        return None

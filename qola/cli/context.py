@@ -1,0 +1,24 @@
+"""What the command line gets from the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.cli.console import Console
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the command line gets from the process, besides its arguments.
+
+    Attributes:
+        environ: the environment.
+        directory: what relative paths are relative to.
+        console: where to print.
+    """
+
+    environ: Mapping[str, str]
+    directory: Path
+    console: Console

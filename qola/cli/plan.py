@@ -1,0 +1,351 @@
+"""``qola plan``, ``qola list`` and ``qola explain``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.cli.console import Console
+from qola.cli.context import Surroundings
+from qola.cli.plan_options import add_plan_options, make_plan, request_of
+from qola.cli.tables import Table, align, duration, size
+from qola.errors import Finding
+from qola.inspect import estimate
+from qola.inspect.costs import DEFAULT_COSTS, load_costs
+from qola.inspect.estimate import Estimate
+from qola.inspect.explain import Verdict, summary, verdicts
+from qola.inspect.query import KEY, QueryError, count, items_of, select
+from qola.manifest.fields import FMHA_MODES
+from qola.plan import planner
+from qola.plan.model import Plan, to_json
+
+_QUERY = """\
+A query is any number of
+  FIELD=VALUE[,VALUE...]   such as dtype=bf16 hdim=64,192x128 mask=yes mode=group role=dq_dk_dv
+  a kernel instance's name, its file or its label
+  a pattern in quotes, with * ? and []: '*_d128_bf16_*'
+Every field has to fit, and of the names and patterns any one."""
+
+
+_LONG = (
+    *("module", "direction", "role", "arch", "dtype", "hdim", "mode"),
+    *("bias", "mask", "lse", "dropout"),
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Add plan, list and explain to the parser's subcommands."""
+    plan = _add_command(
+        commands, "plan", "[MANIFEST]", "count what a manifest builds: libraries and kernels"
+    )
+    plan.add_argument("--estimate", action="store_true", help="also what building it costs")
+    plan.add_argument(
+        "--jobs", type=_positive, metavar="N", help="cores to estimate for (default: all here)"
+    )
+    plan.add_argument(
+        "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
+    )
+    plan.set_defaults(run=_plan)
+    listing = _add_command(
+        commands, "list", "[MANIFEST] [QUERY...]", "list kernel instances, one a line", _QUERY
+    )
+    listing.add_argument("--long", action="store_true", help="with their fields")
+    for field, example in (
+        ("module", "libmha_fwd"),
+        ("direction", "fwd"),
+        ("dtype", "bf16"),
+        ("hdim", "64,192x128"),
+        ("mode", " or ".join(FMHA_MODES)),
+    ):
+        listing.add_argument(
+            f"--{field}",
+            action="append",
+            default=[],
+            metavar="VALUE",
+            help=f"the same as {field}=VALUE in the query, such as {example}",
+        )
+    listing.set_defaults(run=_list)
+    explain = _add_command(
+        commands,
+        "explain",
+        "[MANIFEST] [QUERY...]",
+        "say why kernel instances are in or out; without a query, how many by which rule",
+        _QUERY,
+    )
+    explain.set_defaults(run=_explain)
+
+
+def _add_command(
+    commands: Any, name: str, words: str, text: str, epilog: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command with what all of them take."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        usage=f"qola {name} {words} [OPTION...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(parser=parser)
+    parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
+    parser.add_argument(
+        "--manifest", type=Path, metavar="FILE", help="the manifest, instead of the first argument"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
+    )
+    add_plan_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/plan.md)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "number above 0"  # what argparse calls it
+
+
+def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
+    """Return what to plan; the manifest is taken from the words unless an option names it.
+
+    Raises:
+        QolaError: no manifest is named, it is not valid, or there is no AITER tree.
+    """
+    manifest: Path | None = args.manifest
+    if manifest is None and args.words:
+        manifest = Path(args.words.pop(0))
+    if manifest is None:
+        raise QueryError(
+            Finding(
+                "the command line",
+                "no manifest",
+                "a manifest's file, as first argument or with --manifest",
+                "qola plan manifests/quickstart.toml",
+            ),
+            "nothing to plan",
+        )
+    return request_of(manifest, args, around)
+
+
+def _plan(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola plan``."""
+    console = around.console
+    # Read first: a wrong file of costs need not wait for the plan.
+    costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
+    measured = load_costs(costs) if args.estimate else None
+    request = _request(args, around)
+    _no_more_words(args)
+    plan = make_plan(request, console)
+    cores = args.jobs or estimate.available_cores()
+    expected = estimate.estimate(plan, measured, cores) if measured else None
+    if args.json:
+        for warning in plan.warnings:
+            console.note(warning.render())
+        more = {"estimate": expected.to_dict()} if expected else {}
+        console.out.write(to_json(plan, **more))
+        return
+    _print_plan(plan, console)
+    if expected:
+        console.line()
+        console.table(to_table(expected))
+        console.line()
+        for line in to_lines(expected, {m.name: m.library for m in plan.modules}):
+            console.line(line)
+    for warning in plan.warnings:
+        console.line()
+        console.line(warning.render())
+
+
+def _no_more_words(args: argparse.Namespace) -> None:
+    if args.words:
+        raise QueryError(
+            Finding(
+                "the command line",
+                " ".join(args.words),
+                "one manifest",
+                "qola list and qola explain take queries",
+            ),
+            "too many arguments",
+        )
+
+
+def _print_plan(plan: Plan, console: Console) -> None:
+    versions = dict.fromkeys(filter(None, (plan.aiter["version"], plan.aiter["id"])))
+    aiter = " ".join(versions) or "of unknown version"
+    scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
+    console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
+    rows = count(items_of(plan))
+    dtypes = sorted({dtype for row in rows for dtype in row.by_dtype})
+    modes = sorted({mode for row in rows for mode in row.by_mode})
+    for module in plan.modules:
+        own = [row for row in rows if row.key[0] == module.name]
+        receipt = "" if module.receipt is None else f", receipt {module.receipt}"
+        cells = [
+            (
+                *row.key[1:],
+                *(str(row.by_dtype.get(dtype, 0)) for dtype in dtypes),
+                *(str(row.by_mode.get(mode, 0)) for mode in modes),
+                str(row.total),
+            )
+            for row in own
+        ]
+        sums = [str(sum(map(int, column))) for column in list(zip(*cells, strict=True))[4:]]
+        console.line()
+        console.table(
+            Table(
+                f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
+                (*KEY[1:], *dtypes, *modes, "total"),
+                cells,
+                ("total", "", "", "", *sums) if cells else (),
+                numbers=len(dtypes) + len(modes) + 1,
+            )
+        )
+    for python in plan.python_modules:
+        console.line()
+        console.line(f"{python.name}: {python.library}, a Python module")
+
+
+def _list(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola list``."""
+    console = around.console
+    request = _request(args, around)
+    options = [
+        f"{field}={','.join(getattr(args, field))}"
+        for field in ("module", "direction", "dtype", "hdim", "mode")
+        if getattr(args, field)
+    ]
+    plan = make_plan(request, console)
+    items = items_of(plan)
+    found = select(items, [*options, *args.words])
+    if args.json:
+        kernels = [vars(plan.kernels[i]) | {"module": items[i].show("module")} for i in found]
+        _print_json(console, kernels)
+    elif args.long:
+        head = [(*_LONG, "name")]
+        cells = [(*map(items[i].show, _LONG), items[i].name) for i in found]
+        for line in align([*head, *cells], len(_LONG) + 1):
+            console.line(line)
+    else:
+        for i in found:
+            console.line(items[i].name)
+
+
+def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> None:
+    """Print a JSON list with one entry a line."""
+    lines = ",\n".join(f"  {json.dumps(value, sort_keys=True)}" for value in values)
+    console.line(f"[\n{lines}\n]" if lines else "[]")
+
+
+def _explain(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola explain``."""
+    console = around.console
+    request = _request(args, around)
+    with tempfile.TemporaryDirectory(prefix="qola-") as folder, console.working() as progress:
+        explained = planner.explain(request, Path(folder), progress=progress)
+    found = verdicts(request.manifest, explained)
+    if not args.words:
+        _print_summary(found, args.json, console)
+        return
+    found = [found[i] for i in select([verdict.item for verdict in found], args.words)]
+    if args.json:
+        _print_json(
+            console,
+            [
+                {
+                    "name": verdict.item.name,
+                    "in": verdict.kept,
+                    "reasons": verdict.reasons,
+                    **{key: verdict.item.show(key) for key in ("module", "direction", "role")},
+                    "archs": verdict.item.values["arch"],
+                    "fields": dict(verdict.fields),
+                }
+                for verdict in found
+            ],
+        )
+    elif len(found) == 1:
+        _print_verdict(found[0], console)
+    else:
+        cells = [(v.word, v.item.name, ", ".join(v.reasons)) for v in found]
+        for line in align(cells, 3):
+            console.line(line)
+        kept = sum(verdict.kept for verdict in found)
+        console.note(f"{kept} in, {len(found) - kept} out")
+
+
+def _print_verdict(verdict: Verdict, console: Console) -> None:
+    fields = " ".join(f"{key}={verdict.item.show(key)}" for key in verdict.item.values)
+    console.line(f"{verdict.item.name}: {verdict.word}")
+    console.line(f"  {'kept by' if verdict.kept else 'dropped'}  {', '.join(verdict.reasons)}")
+    console.line(f"  fields   {fields}")
+
+
+def _print_summary(found: Sequence[Verdict], as_json: bool, console: Console) -> None:
+    rules = summary(found)
+    if as_json:
+        _print_json(
+            console, [{("in" if k == "kept" else k): v for k, v in vars(r).items()} for r in rules]
+        )
+        return
+    kept = sum(verdict.kept for verdict in found)
+    console.table(
+        Table(
+            f"{kept} kernel instances in, {len(found) - kept} out",
+            ("module", "direction", "role", "", "rule", "count"),
+            [
+                (r.module, r.direction, r.role, "in" if r.kept else "out", r.rule, str(r.count))
+                for r in rules
+            ],
+            numbers=1,
+        )
+    )
+
+
+def to_table(found: Estimate) -> Table:
+    """Return the estimate's parts as a table."""
+    rows = [
+        (
+            row.module,
+            row.direction,
+            row.role if row.measured else f"{row.role} (borrowed)",
+            str(row.compiles),
+            duration(row.cpu_seconds / row.compiles),
+            duration(row.cpu_seconds),
+            size(row.object_bytes),
+        )
+        for row in found.rows
+    ]
+    total = ("total", "", "", str(sum(row.compiles for row in found.rows)), "")
+    return Table(
+        "Estimated cost",
+        ("module", "direction", "role", "compiles", "each", "CPU time", "objects"),
+        rows,
+        (*total, duration(found.cpu_seconds), size(found.object_bytes)),
+        numbers=4,
+    )
+
+
+def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
+    """Return what the table does not say: time on the cores at hand, sizes, and their origin.
+
+    Args:
+        found: the estimate.
+        libraries: module to file name.
+    """
+    sizes = ", ".join(f"{libraries[m]} {size(n)}" for m, n in found.library_bytes().items())
+    cores = f"{found.cores} core{'s' if found.cores > 1 else ''}"
+    lines = [f"about {duration(found.wall_seconds)} on {cores}, from an empty cache; {sizes}"]
+    if found.longest_seconds * found.cores > found.cpu_seconds:
+        lines.append("the longest compile decides, not the number of cores")
+    if any(not row.measured for row in found.rows):
+        lines.append("(borrowed): not measured; the cost is that of the most similar one")
+    return [*lines, f"an estimate, from costs measured on: {found.source}"]

@@ -1,0 +1,69 @@
+"""Runs AITER's generator scripts, each in a clean folder, and reads what they write."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.codegen.process import run_module
+from qola.codegen.types import GeneratedSource
+from qola.errors import CodegenError, Finding
+from qola.files import write_if_changed
+
+_SUFFIXES = (".cpp", ".hpp", ".h")
+
+
+def run_script(
+    script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """Run one generator script and return the sources it writes.
+
+    Args:
+        script: the script.
+        args: its arguments; ``{}`` stands for the output folder.
+        place: how findings call it.
+        archs: what it is told by `chip_info.get_gfx_list`.
+
+    Returns:
+        Contents by file name, sorted.
+
+    Raises:
+        CodegenError: the script fails, writes nothing, or writes what is no C++ source or stands
+            outside the folder it was given.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        cwd, folder = root / "cwd", root / "out"
+        cwd.mkdir()
+        folder.mkdir()
+        arguments = [arg.replace("{}", str(folder)) for arg in args]
+        command = [f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
+        run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        unexpected = [p for p in files if p.parent != folder or p.suffix not in _SUFFIXES]
+        if unexpected or not files:
+            names = ", ".join(p.relative_to(root).as_posix() for p in unexpected)
+            raise CodegenError(
+                Finding(
+                    place=place,
+                    found=f"unexpected files: {names}" if names else "no file",
+                    expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
+                )
+            )
+        return {path.name: path.read_bytes() for path in files}
+
+
+def write_source(
+    out_dir: Path, file: str, data: bytes, direction: str, role: str
+) -> GeneratedSource:
+    """Write a generated source, unless it is there already, and return what describes it.
+
+    Args:
+        out_dir: the output directory.
+        file: path below it.
+        data: the source.
+        direction, role: as in `GeneratedSource`.
+    """
+    digest = write_if_changed(out_dir / file, data)
+    return GeneratedSource(Path(file).name, file, digest, direction, role)

@@ -1,0 +1,133 @@
+"""Which kernels a variant or an emulated receipt keeps: predicates on fields, never on names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qola.codegen.ck.receipts import Rules
+from qola.codegen.types import FieldValue
+
+if TYPE_CHECKING:
+    from qola.manifest.types import BwdVariant, FwdVariant
+
+#: What a kernel without such a field does: split-KV kernels have no dropout, older CKs no sink.
+#: Any other missing field does not matter to the kernel, so that every value is served.
+WITHOUT = {"dropout": False, "skip": False, "sink": False, "squant": False, "logits": False}
+
+_FWD_DIMENSIONS = ("dtype", "bias", "mask", "lse", "dropout", "skip", "sink", "mode")
+_BWD_DIMENSIONS = ("dtype", "bias", "dbias", "mask", "dropout", "deterministic", "mode")
+
+Bucket = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A variant in the form that crosses into the generator process.
+
+    Attributes:
+        index: the variant's index, or -1 for "everything of the receipt".
+        label: how findings call it.
+        receipt: the receipt whose kernels it selects from.
+        where: allowed values by field.
+        hdims: wanted (hdim_q, hdim_v), None for all.
+    """
+
+    index: int
+    label: str
+    receipt: int
+    where: Mapping[str, Sequence[FieldValue]]
+    hdims: Sequence[Bucket] | None
+
+    @staticmethod
+    def from_variant(variant: FwdVariant | BwdVariant, default_receipt: int) -> Wanted:
+        """Return `variant` with its receipt settled."""
+        names = _BWD_DIMENSIONS if hasattr(variant, "deterministic") else _FWD_DIMENSIONS
+        values = {name: getattr(variant, name) for name in names}
+        return Wanted(
+            index=variant.index,
+            label=variant.describe(),
+            receipt=default_receipt if variant.receipt is None else variant.receipt,
+            where={name: tuple(allowed) for name, allowed in values.items() if allowed is not None},
+            hdims=None if variant.hdim is None else tuple(variant.hdim),
+        )
+
+    @staticmethod
+    def everything(receipt: int) -> Wanted:
+        """Return what selects all of `receipt`."""
+        return Wanted(-1, f"receipt {receipt}", receipt, {}, None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values that `from_json` turns back."""
+        return {**vars(self), "where": {k: list(v) for k, v in self.where.items()}}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Wanted:
+        """Return the object that `to_json` was called on."""
+        hdims = data["hdims"]
+        return Wanted(
+            data["index"],
+            data["label"],
+            data["receipt"],
+            data["where"],
+            None if hdims is None else tuple((q, v) for q, v in hdims),
+        )
+
+
+def mismatches(
+    where: Mapping[str, Sequence[FieldValue]], fields: Mapping[str, FieldValue]
+) -> list[str]:
+    """Return the names in `where` whose allowed values do not hold the kernel's own."""
+    return [
+        name
+        for name, allowed in where.items()
+        if (name in fields or name in WITHOUT)
+        and fields.get(name, WITHOUT.get(name)) not in allowed
+    ]
+
+
+def broken_rule(rules: Rules | None, receipt: int, fields: Mapping[str, FieldValue]) -> str:
+    """Return the rule of an emulated receipt that drops a kernel, empty when none does."""
+    if rules is None:
+        return f"receipt {receipt}: no kernels of this direction"
+    failing = mismatches(dict(rules), fields)
+    if not failing:
+        return ""
+    allowed = dict(rules)[failing[0]]
+    return f"receipt {receipt}: {failing[0]} must be {' or '.join(map(show, allowed))}"
+
+
+def show(value: FieldValue) -> str:
+    """Return a field's value as messages write it."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def resolve_hdims(
+    wanted: Iterable[Bucket], chain: Sequence[Bucket], serves: Mapping[Bucket, Iterable[Bucket]]
+) -> tuple[set[Bucket], list[Bucket]]:
+    """Return (buckets that serve the wanted head dims, wanted ones that nothing serves).
+
+    A bucket of exactly that size serves; else the first bucket of the full dispatch that takes
+    such a problem, as CK would (hdim 96 runs in CK's forward 96x128 bucket).
+
+    Args:
+        wanted: (hdim_q, hdim_v) pairs.
+        chain: the buckets of one arch and dtype, in dispatch order.
+        serves: for each bucket the (step_q, step_v) of its kernels.
+    """
+    found: set[Bucket] = set()
+    missing = []
+    for q, v in wanted:
+        fitting = [
+            b
+            for b in chain
+            if q <= b[0] and v <= b[1] and any(q % sq == 0 and v % sv == 0 for sq, sv in serves[b])
+        ]
+        if (q, v) in chain:
+            found.add((q, v))
+        elif fitting:
+            found.add(fitting[0])
+        else:
+            missing.append((q, v))
+    return found, missing

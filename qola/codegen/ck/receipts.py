@@ -1,0 +1,126 @@
+"""CK's receipts: which ones the CK at hand knows, and those added here.
+
+A receipt is CK's number for the needs of one framework. CK treats an unknown number as "no
+restriction", so that a typing error would build everything: unknown ones are refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.aiter.expressions import parse
+from qola.aiter.tree import AiterTree
+from qola.codegen.types import FieldValue
+from qola.errors import CodegenError, Finding
+
+#: Directions that are generated for one module; a receipt counts as known to all of them.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "fwd": ("fwd", "fwd_splitkv", "batch_prefill"),
+    "bwd": ("bwd",),
+}
+#: CK's op module of each direction, below ``codegen/ops``.
+OPS: Mapping[str, str] = {
+    "fwd": "fmha_fwd",
+    "fwd_splitkv": "fmha_fwd_splitkv",
+    "batch_prefill": "fmha_batch_prefill",
+    "bwd": "fmha_bwd",
+}
+
+#: (field, allowed values); None for a direction the receipt has no kernels of.
+Rules = tuple[tuple[str, tuple[FieldValue, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """A receipt that is made from another one by rules on kernel fields."""
+
+    base: int
+    rules: Mapping[str, Rules | None]
+
+
+#: Receipt 700 serves TransformerEngine. Later AITER trees bring it as a patch to CK; where CK
+#: knows it by itself, CK's own is used.
+EMULATED: Mapping[int, Emulated] = {
+    700: Emulated(
+        base=600,
+        rules={
+            "fwd": (
+                ("dtype", ("fp16", "bf16")),
+                ("vlayout", ("row",)),
+                ("squant", (False,)),
+                ("lse", (True,)),
+                ("skip", (False,)),
+                ("sink", (False,)),
+                ("logits", (False,)),
+            ),
+            "fwd_splitkv": None,
+            "batch_prefill": None,
+            "bwd": (
+                ("dtype", ("fp16", "bf16")),
+                ("dropout_kind", ("no", "dropout_wg32", "dropout_wg16")),
+            ),
+        },
+    )
+}
+
+
+def family_of(direction: str) -> str:
+    """Return the family (fwd or bwd) a direction belongs to."""
+    return next(name for name, members in FAMILIES.items() if direction in members)
+
+
+def receipts_in(source: str) -> set[int]:
+    """Return the numbers that the Python text `source` compares a name `receipt` with."""
+    found: set[int] = set()
+    for node in ast.walk(parse(source)):
+        if isinstance(node, ast.Compare) and getattr(node.left, "id", "") == "receipt":
+            for part in node.comparators:
+                values = part.elts if isinstance(part, (ast.Tuple, ast.List, ast.Set)) else [part]
+                found.update(
+                    v.value
+                    for v in values
+                    if isinstance(v, ast.Constant) and isinstance(v.value, int)
+                )
+    return found
+
+
+def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
+    """Return the receipts the CK at `fmha_dir` knows for a family.
+
+    They are read from the comparisons in its op modules; 0 is its documented default.
+    """
+    known = {0}
+    for direction in FAMILIES[family]:
+        path = fmha_dir / "codegen/ops" / f"{OPS[direction]}.py"
+        try:
+            known |= receipts_in(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise CodegenError(
+                Finding(
+                    place=f"CK's codegen/ops/{path.name}",
+                    found=f"cannot be read: {error}",
+                    expected="CK's generator of this direction",
+                    fix="use an AITER tree whose Composable Kernel is whole and is served "
+                    "(git submodule update --init --recursive)",
+                )
+            ) from None
+    return frozenset(known)
+
+
+def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
+    """Return, sorted, every receipt that can be asked for: CK's own and those of `EMULATED`.
+
+    Args:
+        tree: the AITER tree with its CK.
+        module: AITER's name of the module; those of the backward family have ``_bwd`` in it.
+    """
+    family = "bwd" if "_bwd" in module else "fwd"
+    return tuple(sorted(native_receipts(tree.root / tree.fmha_dir, family) | set(EMULATED)))
+
+
+def emulated(receipt: int, native: Iterable[int]) -> Emulated | None:
+    """Return how to make `receipt`, None where CK does it by itself."""
+    return None if receipt in native else EMULATED.get(receipt)

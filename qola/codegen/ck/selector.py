@@ -1,0 +1,152 @@
+"""Applies receipts and variants to the rows of one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qola.codegen.ck.adapter import Adapter, Kernel, Row
+from qola.codegen.ck.predicates import Bucket, Wanted, broken_rule, mismatches, resolve_hdims, show
+from qola.codegen.ck.receipts import EMULATED, Emulated
+
+
+def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return the union of row sequences, each of them in its own order.
+
+    A row that the sequences so far do not have goes right before the next one they have: the
+    chains of two receipts are the same enumeration with different parts left out.
+    """
+    merged = list(sequences[0]) if sequences else []
+    for sequence in sequences[1:]:
+        have = {row.key for row in merged}
+        before: dict[str | None, list[Row]] = {}
+        pending: list[Row] = []
+        for row in sequence:
+            if row.key in have:
+                before[row.key], pending = pending, []
+            else:
+                pending.append(row)
+        merged = [r for row in merged for r in (*before.get(row.key, ()), row)] + pending
+    return merged
+
+
+class Selector:
+    """Applies receipts and variants to the rows of one direction."""
+
+    def __init__(self, adapter: Adapter, targets: list[str], request: Mapping[str, Any]) -> None:
+        self._direction = adapter.direction
+        self._native = frozenset(request["native"])
+        self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
+        bases = {self._source(w.receipt) for w in self._wanted}
+        # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
+        needed = sorted(bases | {0}) if len(bases) > 1 else sorted(bases)
+        self._bases = {r: adapter.base(targets, r) for r in needed}
+        self._members = {r: {row.key for row in b.rows} for r, b in self._bases.items()}
+        used = set().union(*(self._members[r] for r in bases)) if bases else set()
+        order = [row for row in merge([b.rows for b in self._bases.values()]) if row.key in used]
+        receipts = sorted({w.receipt for w in self._wanted})
+        offered = [any(not self.rule(row, r) for r in receipts) for row in order]
+        self.rows = [row for row, yes in zip(order, offered, strict=True) if yes]
+        self.outside = [row for row, yes in zip(order, offered, strict=True) if not yes]
+        self.hdims = {w.index: self._resolve(w) for w in self._wanted}
+
+    def _emulated(self, receipt: int) -> Emulated | None:
+        return None if receipt in self._native else EMULATED[receipt]
+
+    def _source(self, receipt: int) -> int:
+        """Return the receipt that CK is asked for."""
+        emulated = self._emulated(receipt)
+        return emulated.base if emulated else receipt
+
+    def rule(self, row: Row, receipt: int) -> str:
+        """Return the rule by which a receipt drops a row, empty when it has the row."""
+        if row.key not in self._members[self._source(receipt)]:
+            return f"receipt {receipt}: not in CK's set"
+        emulated = self._emulated(receipt)
+        if emulated is None:
+            return ""
+        return broken_rule(emulated.rules[self._direction], receipt, row.fields)
+
+    def _resolve(
+        self, wanted: Wanted
+    ) -> tuple[dict[tuple[str | None, Any], set[Bucket]], list[Bucket]]:
+        """Return (buckets by arch and dtype, head dims that no arch and dtype serves)."""
+        if wanted.hdims is None:
+            return {}, []
+        chains: dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]] = {}
+        for row in filter(lambda r: not self.rule(r, wanted.receipt), self.rows):
+            chain = chains.setdefault((row.arch, row.fields["dtype"]), {})
+            chain.setdefault(row.bucket, set()).add(row.steps)
+        buckets, unserved = {}, set(wanted.hdims)
+        for place, chain in chains.items():
+            buckets[place], missing = resolve_hdims(wanted.hdims, list(chain), chain)
+            unserved &= set(missing)
+        return buckets, sorted(unserved)
+
+    def failing(self, row: Row, wanted: Wanted) -> list[str]:
+        """Return the dimensions by which a variant leaves a row out; its receipt comes first."""
+        rule = self.rule(row, wanted.receipt)
+        if rule:
+            return [rule]
+        failing = mismatches(wanted.where, row.fields)
+        if wanted.hdims is not None:
+            buckets = self.hdims[wanted.index][0].get((row.arch, row.fields["dtype"]), set())
+            if row.bucket not in buckets:
+                failing.append("hdim")
+        return failing
+
+    def keepers(self, row: Row) -> list[Wanted]:
+        """Return the variants that keep a row."""
+        return [w for w in self._wanted if not self.failing(row, w)]
+
+    def reason(self, row: Row) -> str:
+        """Return why no variant keeps a row."""
+        failing = [self.failing(row, w) for w in self._wanted]
+        common = set.intersection(*map(set, failing))
+        nearest = min(range(len(failing)), key=lambda i: len(failing[i]))
+        names = [n for n in failing[nearest] if n in common] or failing[nearest]
+        if names[0].startswith("receipt "):
+            return names[0]
+        values = " ".join(f"{n}={self._value(row, n)}" for n in names)
+        if common:
+            return f"no variant has {values}"
+        return f"no variant has it; the nearest, {self._wanted[nearest].label}, lacks {values}"
+
+    @staticmethod
+    def _value(row: Row, name: str) -> str:
+        if name == "hdim":
+            return f"{row.bucket[0]}x{row.bucket[1]}"
+        return show(row.fields.get(name, False))
+
+    def loose(self) -> dict[str, tuple[Kernel, bool]]:
+        """Return kernels that no row calls, by name, and whether each is kept.
+
+        They are kept where all of a receipt of CK's own is wanted, as CK writes them.
+        """
+        kernels: dict[str, tuple[Kernel, bool]] = {}
+        for wanted in self._wanted:
+            keep = wanted.index < 0 and self._emulated(wanted.receipt) is None
+            for kernel in self._bases[self._source(wanted.receipt)].loose:
+                kernels[kernel.name] = (kernel, keep)
+        return kernels
+
+    def blame(self, wanted: Wanted) -> list[str]:
+        """Return why a variant selects nothing, dimension by dimension."""
+        rows = [row for row in self.rows if not self.rule(row, wanted.receipt)]
+        if not rows:
+            return [f"receipt {wanted.receipt} has no kernels here"]
+        lines = []
+        if wanted.hdims is not None and not any(self.hdims[wanted.index][0].values()):
+            dims = sorted(
+                {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
+            )
+            asked, there = (
+                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (wanted.hdims, dims)
+            )
+            lines.append(f"hdim: wanted {asked}, there is only {there}")
+        for name, allowed in wanted.where.items():
+            if all(name in mismatches({name: allowed}, row.fields) for row in rows):
+                have = sorted({self._value(row, name) for row in rows})
+                want = ", ".join(map(show, allowed))
+                lines.append(f"{name}: wanted {want}, there is only {', '.join(have)}")
+        return lines

@@ -1,0 +1,242 @@
+"""Applies patches to AITER's sources: all or none.
+
+unidiff parses them. Placing a hunk is our own: libraries that also apply diffs pass over what they
+do not serve (a rename's hunks, a file that looks patched): another kernel, and nobody notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import posixpath
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchedFile, PatchSet
+
+from qola.errors import AiterError, Finding
+from qola.fetch.hunks import Rejected, apply_hunks
+from qola.fetch.overlay import File, Overlay
+from qola.fetch.pins import PatchPin, patch_files, pin_patches, recorded_patches
+from qola.rule_main import run_main
+
+__all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_patches"]
+
+_META = "aiter_meta"
+_NONE = "/dev/null"
+_ENCODING = "latin-1"  # any bytes, unchanged: sources need not be UTF-8
+_PREFIX = re.compile(r"[abciow12]/")  # git's, also those of diff.mnemonicPrefix
+_LINK_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
+_TITLE = "the patches do not fit this AITER"
+_REBASE = (
+    "rebase the patch: git apply --3way in a checkout of this AITER, git commit, git format-patch"
+)
+
+
+def apply_patches(
+    root: Path, patches: Sequence[Path], *, display: str | None = None
+) -> tuple[str, ...]:
+    """Apply patches to a tree, one after the other; on any reject the tree stays as it is.
+
+    Paths in a patch are relative to the root of a checkout (``csrc/...``, ``hsa/...``,
+    ``3rdparty/composable_kernel/...``), with or without git's prefixes ``a/`` and ``b/``. In an
+    unpacked wheel these files are below ``aiter_meta/``, and the same patch applies. Text patches
+    as git diff and git format-patch write them are understood: changed, new, deleted, renamed and
+    copied files, and modes. Binary patches, symbolic links and submodules are refused.
+
+    A hunk's lines have to be in the file exactly (no fuzz), but may have moved, as with git apply.
+    Where a path leads through a symbolic link, real directories and files take the place of the
+    link: what it points to is never written.
+
+    Args:
+        root: an AITER tree: a checkout, an unpacked wheel, or a directory of links to one.
+        patches: patch files, in the order to apply.
+        display: how messages call the patches' directory; by default each patch by its own path.
+
+    Returns:
+        The files that were changed, made or removed, relative to the root, sorted.
+
+    Raises:
+        AiterError: a patch cannot be read or parsed, holds what is refused, or does not fit. Names
+            patch and hunk, what the file has there, and prints the rejected hunk. When a patch
+            fails, those after it are not tried.
+    """
+    tree = Overlay(root)
+    try:
+        for patch in patches:
+            place = patch.as_posix() if display is None else posixpath.join(display, patch.name)
+            findings = [f for change in _parse(patch, place) for f in _apply(tree, change, place)]
+            if findings:
+                raise AiterError(findings, _TITLE)
+        return tree.write()
+    except OSError as error:
+        raise AiterError(
+            Finding(
+                str(error.filename or root),
+                error.strerror or str(error),
+                "a tree whose files can be read and written",
+            ),
+            _TITLE,
+        ) from None
+
+
+def _parse(patch: Path, place: str) -> PatchSet:
+    expected = "a unified diff, as git diff and git format-patch write it"
+    try:
+        parsed = PatchSet.from_string(patch.read_bytes().decode(_ENCODING))
+    except UnidiffParseError as error:
+        raise AiterError(Finding(place, _shown(str(error)), expected), _TITLE) from None
+    if not parsed:
+        raise AiterError(Finding(place, "no change of any file", expected), _TITLE)
+    return parsed
+
+
+def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
+    """Applies what a patch says of one file; yields why it does not fit."""
+    refused = _refused(change)
+    if refused:
+        yield Finding(
+            f"{place} {_shown(change.path)}",
+            refused,
+            "changes of text files within the tree",
+            "use an AITER source that has this change (qola.git, qola.local)",
+        )
+        return
+    info = list(change.patch_info or ())
+    git = any(line.startswith("diff --git ") for line in info)
+    source, target = _tree_path(tree, change.source_file), _tree_path(tree, change.target_file)
+    old = tree.read(source) if source else None
+    if not git and change.is_added_file and old is None:
+        source = ""  # diff -N without git says of a new file only that nothing was there
+    if not git and change.is_removed_file:
+        target = ""  # and of a deleted one, that nothing is left
+    if source and old is None:
+        yield Finding(
+            f"{place} {_shown(source)}",
+            "no such file in the tree",
+            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
+            "3rdparty/...), with or without a/ and b/ before it",
+            _REBASE,
+        )
+        return
+    if target and target != source and tree.read(target) is not None:
+        yield Finding(
+            f"{place} {_shown(target)}",
+            "the tree has such a file already",
+            "none: the patch makes it",
+            _REBASE,
+        )
+        return
+    before = old or File(b"")
+    lines = _lines(before.data.decode(_ENCODING))
+    after, rejected = apply_hunks(lines, change)
+    for reject in rejected:
+        yield _rejection(place, _shown(source or target), reject, len(lines))
+    if rejected:
+        return
+    if not target and after:
+        yield Finding(
+            f"{place} {_shown(source)}",
+            f"{len(after)} lines more than the patch, which deletes the file, knows of",
+            "the file as it was when the patch was made",
+            _REBASE,
+        )
+        return
+    executable = before.executable
+    if change.target_mode and change.target_mode != change.source_mode:
+        executable = change.target_mode.endswith("755")
+    copied = any(line.startswith("copy from ") for line in info)
+    if source and source != target and not copied:
+        tree.put(source, None)
+    if target:
+        tree.put(target, File("".join(after).encode(_ENCODING), executable))
+
+
+def _refused(change: PatchedFile) -> str:
+    """Says what is in a patch that cannot be applied; "" for nothing."""
+    if change.is_binary_file:
+        return "a binary file"
+    for mode in (change.source_mode, change.target_mode):
+        if mode in _LINK_MODES:
+            return _LINK_MODES[mode]
+    for name in (change.source_file, change.target_file):
+        if name == _NONE:
+            continue
+        path = PurePosixPath(_checkout_path(name))
+        if name.startswith('"'):
+            return f"{_shown(name)}: a name that git quotes"
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            return f"{_shown(name)}: a path out of the tree"
+    return ""
+
+
+def _checkout_path(name: str) -> str:
+    """Returns a patch's path without git's prefix, as a checkout has it."""
+    path = name[2:] if _PREFIX.match(name) else name
+    return path.removeprefix(f"{_META}/")
+
+
+def _tree_path(tree: Overlay, name: str) -> str:
+    """Returns where a file of a checkout is in this tree; "" for no file."""
+    if name == _NONE:
+        return ""
+    path = posixpath.normpath(_checkout_path(name))
+    wheel = (tree.root / _META).is_dir()
+    return f"{_META}/{path}" if wheel and not path.startswith("aiter/") else path
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines, which also splits at form feeds and the like.
+    return io.StringIO(text, newline="\n").readlines()
+
+
+def _rejection(place: str, file: str, reject: Rejected, length: int) -> Finding:
+    if reject.found:
+        end = reject.start + len(reject.found) - 1
+        found = f"{file} lines {reject.start}-{end}:\n" + "".join(reject.found).rstrip("\n")
+    else:
+        found = f"{file}, which has {length} lines"
+    if reject.reason:
+        found = f"{reject.reason}\n{found}"
+    return Finding(
+        f"{place} hunk {reject.number}",
+        _shown(found),
+        f"the context and removed lines of the rejected hunk:\n{_shown(reject.hunk)}",
+        _REBASE,
+    )
+
+
+def _shown(text: str) -> str:
+    """Text of a patch for a message: it was read as bytes, and is UTF-8 as a rule."""
+    return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
+
+
+def _patch(args: argparse.Namespace) -> None:
+    patches = patch_files(args.patches_dir, place=args.place)
+    result = {
+        "patches": [vars(pin) for pin in pin_patches(patches)],
+        "touched": apply_patches(args.root, patches, display=args.display),
+    }
+    args.output.write_text(json.dumps(result), encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the repository rules of AITER sources."""
+    parser = argparse.ArgumentParser(prog="qola.fetch.patches", description=__doc__)
+    parser.add_argument("--patches-dir", required=True, type=Path, help="what to apply")
+    parser.add_argument("--display", required=True, help="the directory as messages name it")
+    parser.add_argument("--place", required=True, help="where it is named, for messages")
+    parser.add_argument("--root", required=True, type=Path, help="the tree")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="JSON: patches and files touched"
+    )
+    args = parser.parse_args(argv)
+    return run_main(lambda: _patch(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

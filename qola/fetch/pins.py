@@ -1,0 +1,86 @@
+"""Which patches: those of a directory, and those a prepared tree has. Needs no parser of diffs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.errors import AiterError, Finding
+from qola.files import sha256_of
+
+SUFFIXES = (".diff", ".patch")
+"""Files of a patches_dir that are patches."""
+
+RECORD = "AITER.json"
+"""The file in a prepared tree that says which AITER it is, and with which patches."""
+
+
+@dataclass(frozen=True, order=True)
+class PatchPin:
+    """Which patch: file name without directory, and sha256 of the file."""
+
+    name: str
+    sha256: str
+
+
+def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
+    """Return the patches of a directory in the order they apply: that of their names.
+
+    Args:
+        directory: holds *.patch and *.diff files; others (a README, say) do not count.
+        place: where the directory is named, for messages; by default the directory itself.
+
+    Raises:
+        AiterError: no such directory, or no patch in it.
+    """
+    found = f"{directory}: no such directory"
+    if directory.is_dir():
+        files = [path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()]
+        if files:
+            return tuple(sorted(files, key=lambda path: path.name))
+        found = f"{directory}, which holds no patch"
+    raise AiterError(
+        Finding(
+            place or str(directory),
+            found,
+            "a directory with *.patch or *.diff files",
+            f"git format-patch -o {directory} BASE in an AITER checkout, or leave patches_dir out",
+        )
+    )
+
+
+def pin_patches(patches: Iterable[Path]) -> tuple[PatchPin, ...]:
+    """Return name and digest of each patch, in the order given.
+
+    Raises:
+        AiterError: a patch cannot be read.
+    """
+    try:
+        return tuple(PatchPin(path.name, sha256_of(path)) for path in patches)
+    except OSError as error:
+        raise AiterError(
+            Finding(str(error.filename), error.strerror or str(error), "a readable patch")
+        ) from None
+
+
+def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
+    """Return the patches a tree was prepared with, as its AITER.json says; () without one."""
+    try:
+        record = json.loads((tree / RECORD).read_text(encoding="utf-8"))
+        return tuple(PatchPin(patch["name"], patch["sha256"]) for patch in record["patches"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ()
+
+
+def pinned_id(tree: Path) -> str:
+    """Commit or version a tree was pinned to as it was fetched; "" for one that states none.
+
+    A local directory that `qola checkout` prepared has one.
+    """
+    try:
+        source: dict[str, str] = json.loads((tree / "AITER.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return source.get("commit") or source.get("version") or ""

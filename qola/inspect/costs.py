@@ -1,0 +1,115 @@
+"""Measured costs of compiles, as bench/measure_costs.py writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qola.errors import Finding, PlanError
+from qola.plan.warm_headers import PrecompileCost, load_policy
+
+SCHEMA = 1
+DEFAULT_COSTS = Path(__file__).with_name("costs.json")
+#: In place of a direction, of what serves all directions of a library.
+ALL = "all"
+HEADER = "precompiled header"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What compiling one source costs.
+
+    Attributes:
+        cpu_seconds: seconds of one core.
+        host_cpu_seconds: the part that is spent once, whatever the number of archs.
+        object_bytes: size of the object file.
+        linked_bytes: the part of it that ends up in a library.
+    """
+
+    cpu_seconds: float
+    host_cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+
+    def scaled(self, factor: float, other: Cost, other_factor: float) -> Cost:
+        """Return the weighted sum of two costs, no part of it below zero."""
+        mine, others = asdict(self), asdict(other)
+        return Cost(
+            **{k: max(0.0, mine[k] * factor + others[k] * other_factor) for k in sorted(mine)}
+        )
+
+    def for_archs(self, archs: int) -> Cost:
+        """Return the cost of one source compiled for several archs at once."""
+        device = self.cpu_seconds - self.host_cpu_seconds
+        return Cost(
+            self.host_cpu_seconds + archs * device,
+            self.host_cpu_seconds,
+            archs * self.object_bytes,
+            archs * self.linked_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs.
+
+    Attributes:
+        kernels: (direction, role) to (head dimension, cost), ascending.
+        dispatches: direction to (number of kernels it calls, cost), ascending.
+        source: what was measured where, in words.
+        precompiled: what warm headers cost and save; plans are made with it.
+    """
+
+    kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
+    dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
+    source: str
+    precompiled: Mapping[tuple[str, str], PrecompileCost] = field(default_factory=load_policy)
+
+
+def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
+    """Read a file of bench/measure_costs.py.
+
+    Raises:
+        PlanError: it cannot be read, or is no such file.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
+        return Costs(
+            _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
+            _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
+            f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise PlanError(
+            Finding(
+                path.as_posix(),
+                f"cannot be used: {reason}",
+                "costs as bench/measure_costs.py writes them",
+                f"measure again: python3 bench/measure_costs.py --aiter TREE --output {path}",
+            ),
+            "the build cannot be estimated",
+        ) from None
+
+
+def _grouped(
+    entries: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], tuple[Any, int]]
+) -> dict[Any, list[tuple[int, Cost]]]:
+    groups: dict[Any, list[tuple[int, Cost]]] = {}
+    for entry in entries:
+        group, place = key(entry)
+        cost = Cost(
+            float(entry["cpu_seconds"]),
+            float(entry.get("host_cpu_seconds", 0.0)),
+            float(entry["object_bytes"]),
+            float(entry["linked_bytes"]),
+        )
+        groups.setdefault(group, []).append((int(place), cost))
+    if not groups:
+        raise ValueError("no measurement")
+    return {group: sorted(costs, key=lambda pair: pair[0]) for group, costs in groups.items()}

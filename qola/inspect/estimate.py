@@ -1,0 +1,268 @@
+"""What a plan costs to build: time and size, from costs measured by bench/measure_costs.py."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from qola.inspect.costs import ALL, HEADER, Cost, Costs
+from qola.plan.model import Plan, PlannedKernel, PlannedSource
+
+
+@dataclass(frozen=True)
+class Compile:
+    """One source to compile.
+
+    Attributes:
+        name: label of its target without the repository.
+        module: the library it is for.
+        direction: the direction of a kernel instance; all for a source of the library.
+        role: the role of a kernel instance.
+        cost: what it costs.
+        measured: costs of this role were measured, not borrowed from another one.
+    """
+
+    name: str
+    module: str
+    direction: str
+    role: str
+    cost: Cost
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cost of a group of compiles: all kernel instances of a role, or a module's sources.
+
+    Attributes:
+        module, direction, role: the group.
+        compiles: number of sources.
+        cpu_seconds, object_bytes, linked_bytes: their sums.
+        measured: costs of this role were measured, not borrowed from another one.
+    """
+
+    module: str
+    direction: str
+    role: str
+    compiles: int
+    cpu_seconds: float
+    object_bytes: float
+    linked_bytes: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a plan costs to build from an empty cache.
+
+    Attributes:
+        rows: its parts.
+        cores: cores that compile at the same time.
+        longest_seconds: the longest single compile, which no number of cores makes shorter.
+        source: where the costs were measured.
+    """
+
+    rows: tuple[Row, ...]
+    cores: int
+    longest_seconds: float
+    source: str
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of one core."""
+        return sum(row.cpu_seconds for row in self.rows)
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds until everything is compiled, with all cores busy."""
+        return max(self.cpu_seconds / self.cores, self.longest_seconds)
+
+    @property
+    def object_bytes(self) -> float:
+        """Bytes of all object files: what a cache holds."""
+        return sum(row.object_bytes for row in self.rows)
+
+    def library_bytes(self) -> dict[str, float]:
+        """Return the size of each module's library."""
+        sizes: dict[str, float] = {}
+        for row in self.rows:
+            sizes[row.module] = sizes.get(row.module, 0.0) + row.linked_bytes
+        return sizes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, seconds and bytes rounded to whole numbers."""
+        return {
+            "cores": self.cores,
+            "cpu_seconds": round(self.cpu_seconds),
+            "wall_seconds": round(self.wall_seconds),
+            "longest_seconds": round(self.longest_seconds),
+            "object_bytes": round(self.object_bytes),
+            "library_bytes": {name: round(n) for name, n in self.library_bytes().items()},
+            "measured": self.source,
+            "rows": [
+                {k: round(v) if isinstance(v, float) else v for k, v in asdict(row).items()}
+                for row in self.rows
+            ],
+        }
+
+
+def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
+    """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
+    found: list[Compile] = []
+    for module in plan.modules:
+        groups: dict[tuple[str, str], list[PlannedKernel]] = {}
+        for index in module.kernels:
+            kernel = plan.kernels[index]
+            groups.setdefault((kernel.direction, kernel.role), []).append(kernel)
+        for (direction, role), kernels in groups.items():
+            measured = (direction, role) in costs.kernels
+            points = costs.kernels[(direction, role) if measured else _kin(costs, direction)]
+            found += [
+                Compile(
+                    f"{kernel.package}:{kernel.name}",
+                    module.name,
+                    direction,
+                    role,
+                    _at(points, _hdim(kernel)).for_archs(len(kernel.archs)),
+                    measured,
+                )
+                for kernel in kernels
+            ]
+        found += [
+            Compile(
+                f"{module.name}:{source.name}",
+                module.name,
+                ALL,
+                "dispatch, entry",
+                _source_cost(costs, source, groups),
+                True,
+            )
+            for source in module.sources
+            if source.archs in ((), plan.archs)
+        ]
+    return tuple(found)
+
+
+def with_headers(
+    plan: Plan, costs: Costs
+) -> tuple[tuple[Compile, ...], Mapping[str, tuple[str, ...]]]:
+    """Return what is compiled with the warm precompiled headers that the plan has chosen.
+
+    What the headers without templates save, for both passes, is left out: costs.json does not have
+    it for every role.
+
+    Returns:
+        The compiles, headers first, and by name the headers that a compile waits for.
+    """
+    kernels = {
+        f"{kernel.package}:{kernel.name}": kernel for kernel in plan.kernels if kernel.family
+    }
+    headers: dict[str, Compile] = {}
+    waits_for: dict[str, tuple[str, ...]] = {}
+    others = []
+    for one in compiles(plan, costs):
+        kernel = kernels.get(one.name)
+        saves = costs.precompiled.get((one.direction, one.role))
+        if kernel is None or saves is None:
+            others.append(one)
+            continue
+        names = tuple(f"{kernel.package}/{arch}/{kernel.family}.pch" for arch in kernel.archs)
+        for name in names:
+            making = Cost(saves.making_seconds, 0.0, 0.0, 0.0)
+            headers[name] = Compile(name, one.module, one.direction, HEADER, making, True)
+        waits_for[one.name] = names
+        less = (one.cost.cpu_seconds - one.cost.host_cpu_seconds) * (
+            1 - saves.warm_seconds / saves.headers_seconds
+        )
+        cost = replace(one.cost, cpu_seconds=one.cost.cpu_seconds - less)
+        others.append(replace(one, cost=cost))
+    return (*headers.values(), *others), waits_for
+
+
+def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
+    """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
+
+    Linking is not part of it: seconds, next to compiling.
+    """
+    groups: dict[tuple[str, str, str], list[Compile]] = {}
+    for one in with_headers(plan, costs)[0]:
+        groups.setdefault((one.module, one.direction, one.role), []).append(one)
+    longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
+    rows = tuple(_row(group) for group in groups.values())
+    return Estimate(rows, cores, longest, costs.source)
+
+
+def _source_cost(
+    costs: Costs,
+    source: PlannedSource,
+    groups: Mapping[tuple[str, str], Sequence[PlannedKernel]],
+) -> Cost:
+    """Return the cost of a dispatch by the number it calls; an entry source calls none."""
+    called = sum(
+        len(kernels)
+        for (direction, _), kernels in groups.items()
+        if source.role == "dispatch" and direction == source.direction
+    )
+    points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
+    return _on_line(points, called)
+
+
+def _row(group: Sequence[Compile]) -> Row:
+    first = group[0]
+    return Row(
+        first.module,
+        first.direction,
+        first.role,
+        len(group),
+        sum(one.cost.cpu_seconds for one in group),
+        sum(one.cost.object_bytes for one in group),
+        sum(one.cost.linked_bytes for one in group),
+        first.measured,
+    )
+
+
+def _hdim(kernel: PlannedKernel) -> int:
+    return max((int(v) for k, v in kernel.fields.items() if k.startswith("hdim_") and v), default=0)
+
+
+def _kin(costs: Costs, direction: str) -> tuple[str, str]:
+    """Return the role to borrow from: the dearest of the same direction, else of all."""
+    own = [key for key in costs.kernels if key[0] == direction] or list(costs.kernels)
+    return max(own, key=lambda key: (costs.kernels[key][-1][1].cpu_seconds, key))
+
+
+def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+    """Return the cost at a head dimension: between measured ones a straight line."""
+    for (left, low), (right, high) in pairwise(points):
+        if left <= place <= right:
+            share = (place - left) / (right - left)
+            return low.scaled(1 - share, high, share)
+    return points[0][1] if place < points[0][0] else points[-1][1]
+
+
+def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
+    """Return the cost of a dispatch: on the line through its smallest and largest measured one."""
+    (left, low), (right, high) = points[0], points[-1]
+    if left == right:
+        return low
+    share = (place - left) / (right - left)
+    return low.scaled(1 - share, high, share)
+
+
+def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many cores this process may use: affinity, and the container's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    try:
+        quota, period = cgroup.read_text(encoding="ascii").split()
+        cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass  # no quota
+    return max(1, cores)

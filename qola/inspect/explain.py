@@ -1,0 +1,103 @@
+"""Why a kernel instance is in a plan, or which rule keeps it out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qola.codegen.types import Explanation, Fields
+from qola.inspect.query import Item, make_item
+from qola.manifest.load import Manifest, ModuleSpec
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one kernel instance of the receipts in use.
+
+    Attributes:
+        item: the kernel instance.
+        fields: its fields, with the types of plan.json.
+        kept: it is in the plan.
+        reasons: the variants that keep it (or the receipt), or the one rule that drops it.
+    """
+
+    item: Item
+    fields: Fields
+    kept: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """``in`` or ``out``."""
+        return "in" if self.kept else "out"
+
+
+def verdicts(
+    manifest: Manifest, explained: Iterable[tuple[ModuleSpec, Sequence[Explanation]]]
+) -> list[Verdict]:
+    """Return what planner.explain found, in the words of the manifest."""
+    return [
+        Verdict(
+            make_item(e.name, spec.name, e.direction, e.role, e.archs, e.fields),
+            e.fields,
+            not e.dropped_by,
+            (e.dropped_by,) if e.dropped_by else _keepers(manifest, spec, e),
+        )
+        for spec, explanations in explained
+        for e in explanations
+    ]
+
+
+def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> tuple[str, ...]:
+    if explanation.kept_by:
+        variants = (
+            manifest.bwd_variants if explanation.direction == "bwd" else manifest.fwd_variants
+        )
+        return tuple(variants[index].describe() for index in explanation.kept_by)
+    if spec.receipt is None:
+        return ("all of the receipt in AITER's own configuration",)
+    place = manifest.place("modules", spec.index, "receipt")
+    return (f"all of receipt {spec.receipt} ({place})",)
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """How many kernel instances of a role one rule keeps or drops."""
+
+    module: str
+    direction: str
+    role: str
+    kept: bool
+    rule: str
+    count: int
+
+
+def summary(found: Iterable[Verdict]) -> list[RuleCount]:
+    """Return how many kernel instances each rule keeps or drops.
+
+    What is kept comes first, then the rules that drop most. The values a variant lacks are left
+    out: the dimension alone is the rule.
+    """
+    counts: dict[tuple[str, str, str, bool, str], int] = {}
+    for verdict in found:
+        module, direction, role = (verdict.item.show(f) for f in ("module", "direction", "role"))
+        key = (module, direction, role, verdict.kept, rule_of(verdict))
+        counts[key] = counts.get(key, 0) + 1
+    order = {key[:3]: place for place, key in reversed(list(enumerate(counts)))}
+    keys = sorted(counts, key=lambda k: (order[k[:3]], not k[3], -counts[k], k[4]))
+    return [RuleCount(*key, counts[key]) for key in keys]
+
+
+def rule_of(verdict: Verdict) -> str:
+    """Return the rule of a verdict without the values of the one kernel instance.
+
+    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``.
+    """
+    if verdict.kept:
+        return ", ".join(verdict.reasons)
+    return re.sub(r"\b(has|lacks) ((?:\w+=\S+ ?)+)", _dimensions, verdict.reasons[0])
+
+
+def _dimensions(match: re.Match[str]) -> str:
+    return f"{match[1]} this {', '.join(re.findall('([a-z_]+)=', match[2]))}"

@@ -1,0 +1,225 @@
+"""Finds kernel instances by what a user writes: a name, a pattern, fields and their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from qola.codegen.types import FieldValue
+from qola.errors import Finding, QolaError
+from qola.manifest.values import either, nearest
+from qola.plan.model import Plan
+
+YES, NO = "yes", "no"
+_WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
+
+
+class QueryError(QolaError):
+    """A query names a field, a value or a kernel instance that there is not."""
+
+    exit_code: ClassVar[int] = 2
+    default_title: ClassVar[str] = "no kernel instance fits the query"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A kernel instance as queries see it.
+
+    Attributes:
+        name: the instance's name.
+        values: its fields as text, each with all the values it answers to: hdim 128 is also
+            128x128, an arch-neutral instance has several archs.
+    """
+
+    name: str
+    values: Mapping[str, tuple[str, ...]]
+
+    def show(self, field: str) -> str:
+        """Return a field as tables write it, "-" where the instance does not have it."""
+        values = self.values.get(field, ("-",))
+        return values[0] if field == "hdim" else ",".join(values)
+
+
+def make_item(
+    name: str,
+    module: str,
+    direction: str,
+    role: str,
+    archs: Sequence[str],
+    fields: Iterable[tuple[str, FieldValue]],
+) -> Item:
+    """Return what queries see of a kernel instance or of an explanation."""
+    values: dict[str, tuple[str, ...]] = {
+        "module": (module,),
+        "direction": (direction,),
+        "role": (role,),
+        "arch": tuple(archs),
+    }
+    for key, value in fields:
+        if isinstance(value, bool):
+            values[key] = (YES if value else NO,)
+        elif value is not None:
+            values[key] = (str(value),)
+    if "hdim_q" in values and "hdim_v" in values:
+        (q,), (v,) = values["hdim_q"], values["hdim_v"]
+        values["hdim"] = (f"{q}x{v}", q) if q == v else (f"{q}x{v}",)
+    return Item(name, values)
+
+
+def items_of(plan: Plan) -> list[Item]:
+    """Return the kernel instances of a plan, in its order."""
+    module = {index: m.name for m in plan.modules for index in m.kernels}
+    return [
+        make_item(k.name, module[i], k.direction, k.role, k.archs, k.fields.items())
+        for i, k in enumerate(plan.kernels)
+    ]
+
+
+def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
+    """Return the indices of the items that a query finds, in their order.
+
+    Args:
+        items: what to look through.
+        words: ``field=value`` (several values: ``field=a,b``), a name, or a pattern with * ? [].
+            Every field has to fit, and of the names and patterns any one.
+
+    Raises:
+        QueryError: an unknown field, a value no item has, a name there is not, or nothing found.
+    """
+    findings: list[Finding] = []
+    found = list(range(len(items)))
+    for word in words:
+        if "=" in word:
+            found = _by_field(items, found, word, findings)
+    names = [_base_name(word) for word in words if "=" not in word]
+    named: set[int] = set()
+    for name in names:
+        matching = {i for i, item in enumerate(items) if fnmatchcase(item.name, name)}
+        if not matching:
+            findings.append(_unknown_name(items, name))
+        named |= matching
+    if names:
+        found = [i for i in found if i in named]
+    if not found and not findings:
+        findings.append(
+            Finding(
+                " ".join(words) or "all kernel instances",
+                "no kernel instance that has all of it" if words else "no kernel instance at all",
+                "fields and names that occur together",
+            )
+        )
+    if findings:
+        raise QueryError(findings)
+    return found
+
+
+def _base_name(word: str) -> str:
+    """Return a kernel's name out of a label, a path or a file name: what error messages show."""
+    return re.sub(r"(\.pic)?\.(cpp|o)$", "", re.split(r"[/:]", word)[-1])
+
+
+def _by_field(
+    items: Sequence[Item], found: list[int], word: str, findings: list[Finding]
+) -> list[int]:
+    field, _, text = word.partition("=")
+    have = dict.fromkeys(value for item in items for value in item.values.get(field, ()))
+    if not have:
+        fields = sorted({name for item in items for name in item.values})
+        meant = nearest(field, fields)
+        fix = meant and f"did you mean {meant}={text}?"
+        findings.append(Finding(word, f"unknown field {field!r}", either(fields), fix))
+        return found
+    wanted = set()
+    for part in text.split(","):
+        value = _WORDS.get(part.lower(), part) if set(have) <= {YES, NO} else part
+        if value not in have:
+            # Of numbers, the nearest by its digits means nothing.
+            meant = "" if value[:1].isdigit() else nearest(value, have)
+            fix = meant and f"did you mean {field}={meant}?"
+            finding = f"no kernel instance with {field} {part or 'empty'}"
+            findings.append(Finding(word, finding, either(sorted(have, key=_natural)), fix))
+        wanted.add(value)
+    return [i for i in found if wanted.intersection(items[i].values.get(field, ()))]
+
+
+def _unknown_name(items: Sequence[Item], name: str) -> Finding:
+    close = nearest_names(name, [item.name for item in items])
+    fix = "did you mean one of these?\n" + "\n".join(close) if close else ""
+    within = sum(name in item.name for item in items)
+    if within:
+        fix = f"'*{name}*' is a pattern that finds {within} kernel instances"
+    return Finding(
+        name,
+        "no kernel instance of that name",
+        "a name, or a pattern in quotes such as '*_d128_bf16_*'",
+        fix,
+    )
+
+
+def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Return the names that differ from `name` in the fewest of their parts.
+
+    Kernel names are parts joined by underscores, so that whole parts tell more than letters do.
+    Names that share less than half of the parts are left out.
+    """
+    parts = set(name.split("_"))
+    ranked = sorted((len(parts.symmetric_difference(other.split("_"))), other) for other in names)
+    return [other for distance, other in ranked[:count] if distance <= len(parts) // 2]
+
+
+def _natural(text: object) -> list[tuple[int, str]]:
+    """Return a sort key that puts 64 before 128."""
+    parts = re.findall(r"\d+|\D+", str(text))
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+@dataclass(frozen=True)
+class CountRow:
+    """Kernel instances of one module, direction, role, arch and head dimension.
+
+    Attributes:
+        key: these five, as text.
+        by_dtype: number by data type.
+        by_mode: number by mode (batch, group).
+        total: number of all.
+    """
+
+    key: tuple[str, str, str, str, str]
+    by_dtype: Mapping[str, int]
+    by_mode: Mapping[str, int]
+    total: int
+
+
+KEY = ("module", "direction", "role", "arch", "hdim")
+"""The fields of a CountRow's key."""
+
+
+def count(items: Iterable[Item]) -> list[CountRow]:
+    """Count kernel instances, by KEY in the order of modules and directions, then by size."""
+    groups: dict[tuple[str, ...], list[Item]] = {}
+    for item in items:
+        groups.setdefault(tuple(map(item.show, KEY)), []).append(item)
+    order = {key[:3]: place for place, key in reversed(list(enumerate(groups)))}
+    rows = []
+    for key in sorted(groups, key=lambda k: (order[k[:3]], k[3], _natural(k[4]))):
+        module, direction, role, arch, hdim = key
+        group = groups[key]
+        rows.append(
+            CountRow(
+                (module, direction, role, arch, hdim),
+                _tally(item.show("dtype") for item in group),
+                _tally(item.show("mode") for item in group),
+                len(group),
+            )
+        )
+    return rows
+
+
+def _tally(values: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for value in values:
+        found[value] = found.get(value, 0) + 1
+    return found

@@ -1,0 +1,55 @@
+"""Names in a bundle's packages, for those who make a bundle and those who install it."""
+
+from __future__ import annotations
+
+STATIC = "static"
+"""The component that is the archive of all modules."""
+
+CMAKE_DIRECTORY = "lib/cmake/qola"
+"""Where a bundle has its CMake package; find_package looks there below each prefix."""
+
+
+CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
+"""What makes it one."""
+
+
+def component_of(module: str) -> str:
+    """Component of the CMake package that is a module: mha_fwd for libmha_fwd."""
+    return module.removeprefix("lib")
+
+
+def pkgconfig_file(component: str) -> str:
+    """Path of a component's pkg-config file: lib/pkgconfig/qola-mha-fwd.pc for mha_fwd."""
+    return f"lib/pkgconfig/qola-{component.replace('_', '-')}.pc"
+
+
+def cmake_file(component: str) -> str:
+    """Path of the file that says what the CMake package has to know of a component."""
+    return f"{CMAKE_DIRECTORY}/qola-{component}.cmake"
+
+
+def component_files(component: str) -> tuple[str, ...]:
+    """Paths of the files that speak of a component, and of no other."""
+    return (cmake_file(component), pkgconfig_file(component))
+
+
+def library_file(namespace: str, module: str) -> str:
+    """File name of a library: <namespace>_<module>.so, or <module>.so without a namespace."""
+    return f"{namespace}_{module}.so" if namespace else f"{module}.so"
+
+
+def archive_file(namespace: str) -> str:
+    """File name of a static archive, as rules/private/qola_static.bzl makes it."""
+    return f"libqola_{namespace}.a" if namespace else "libqola.a"
+
+
+def lazy_place(namespace: str, module: str) -> str:
+    """Directory of a lazy library's sources, relative to the one above the library's."""
+    return "/".join(["share/qola", *([namespace] if namespace else []), module])
+
+
+RECORD = "manifest.json"
+"""File that says what is in an output directory."""
+
+
+SBOM = "sbom.spdx.json"

@@ -1,0 +1,101 @@
+"""ROCm/QoLA's precedence of archs: the command line, the manifest, $GPU_ARCHS, this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from qola.errors import Finding, ManifestError, PlanError
+from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
+from qola.manifest.types import Manifest, ModuleSpec
+
+
+def split(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the items of lists with ; or , between them, each once, in the order given."""
+    items = (item.strip() for text in values for item in text.replace(",", ";").split(";"))
+    return tuple(dict.fromkeys(filter(None, items)))
+
+
+def resolve(
+    asked: Sequence[str],
+    manifest: Manifest,
+    default: Sequence[str],
+    native: Callable[[], tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Return the archs to build for, sorted.
+
+    What is asked for wins over [build].architectures, that over the default, and where nobody says
+    anything it is the GPUs of this machine, as it is for the word `native`, which stands alone.
+
+    Args:
+        asked: archs of the command line, () for none.
+        manifest: the manifest.
+        default: archs of $GPU_ARCHS, () for none.
+        native: asks the machine; called only if need be.
+
+    Raises:
+        PlanError: an arch there are no kernels for, or `native` beside others.
+        ToolchainError: as `native`.
+    """
+    place = manifest.place("build", "architectures")
+    if asked:
+        named, place = tuple(asked), "the archs asked for instead of the manifest's"
+    elif manifest.architectures:
+        named = tuple(manifest.architectures)
+    elif default:
+        named, place = tuple(default), "GPU_ARCHS"
+    else:
+        named = (NATIVE,)
+    if NATIVE in named:
+        if len(set(named)) > 1:
+            raise PlanError(
+                Finding(place, ", ".join(named), f"{NATIVE} alone, or archs by their names")
+            )
+        named, place = native(), f"{NATIVE}: the GPUs of this machine"
+    archs = tuple(sorted(set(named)))
+    unknown = [arch for arch in archs if arch not in SUPPORTED_ARCHS]
+    if unknown:
+        raise PlanError(
+            Finding(place, ", ".join(unknown), f"archs out of {', '.join(SUPPORTED_ARCHS)}")
+        )
+    return archs
+
+
+def choose_archs(
+    asked: Sequence[str],
+    manifest: Manifest,
+    gpu_archs: str,
+    native: Callable[[], tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Return the archs to build for instead of the manifest's, () for the manifest's own.
+
+    Args:
+        asked: archs of the command line, lists allowed.
+        manifest: the manifest.
+        gpu_archs: value of $GPU_ARCHS, "" if it is not set.
+        native: asks the machine; called only if need be.
+
+    Raises:
+        PlanError, ToolchainError: as `resolve`.
+    """
+    archs = resolve(split(asked), manifest, split([gpu_archs]), native)
+    return () if archs == tuple(sorted(set(manifest.architectures))) else archs
+
+
+def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpec, ...]:
+    """Return the modules to build: all, or those of the groups.
+
+    Raises:
+        ManifestError: no module has such a group.
+    """
+    wanted = split(groups)
+    known = sorted({module.group for module in manifest.modules if module.group})
+    unknown = [group for group in wanted if group not in known]
+    if unknown:
+        raise ManifestError(
+            Finding(
+                f"{manifest.file} [[modules]].group",
+                f"none with {', '.join(unknown)}",
+                f"a group out of {', '.join(known)}" if known else "modules with a group",
+            )
+        )
+    return tuple(m for m in manifest.modules if not wanted or m.group in wanted)

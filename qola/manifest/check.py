@@ -1,0 +1,185 @@
+"""A valid manifest against the world: the AITER tree, its CK and the ROCm toolchain at hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from qola.errors import Finding
+from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
+from qola.manifest.types import BuildMode, Manifest
+from qola.manifest.values import either, nearest, shown
+
+Receipts = Collection[int] | Callable[[str], Collection[int]]
+"""Known receipts: the same for every module, or a function of the module's name."""
+
+
+def check_against(
+    manifest: Manifest,
+    *,
+    modules: Collection[str],
+    receipts: Receipts,
+    aiter_id: str,
+    srcs_of: Callable[[str], Collection[str]],
+    rocm_version: str | None = None,
+    overridden: bool = False,
+    mode: BuildMode | None = None,
+    archs: Collection[str] = SUPPORTED_ARCHS,
+    judged_elsewhere: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Compare a manifest with what it is to be planned with.
+
+    Args:
+        manifest: valid in itself.
+        modules: names in the tree's optCompilerConfig.json.
+        receipts: what the CK at hand knows, and what is known about it beyond.
+        aiter_id: commit or version of the AITER source; "" when it has none (a local folder).
+        srcs_of: source files of a known module, as paths or names.
+        rocm_version: of the toolchain, such as "7.2.4"; None without a toolchain.
+        overridden: the AITER source was chosen knowing that the manifest names another.
+        mode: the build mode the command line asks for.
+        archs: architectures that can be planned.
+        judged_elsewhere: modules whose mode is not looked at here.
+
+    Returns:
+        Errors and warnings in the order of the manifest; () when all fits.
+    """
+    known = frozenset(modules)
+    return (
+        *_check_aiter(manifest, aiter_id, overridden),
+        *_check_rocm(manifest, rocm_version),
+        *_check_archs(manifest, archs),
+        *_check_modules(manifest, known),
+        *_check_modes(manifest, mode, known.difference(judged_elsewhere)),
+        *_check_receipts(manifest, receipts, known),
+        *_check_drop_srcs(manifest, srcs_of, known),
+    )
+
+
+def _check_aiter(manifest: Manifest, aiter_id: str, overridden: bool) -> Iterator[Finding]:
+    wanted = manifest.aiter_commit
+    if wanted is None or _same_source(wanted, aiter_id):
+        return
+    place = manifest.place("qola", "aiter_commit")
+    if not aiter_id:
+        expected = "an AITER source whose commit or version is known"
+        yield Finding(place, f"{shown(wanted)}, which cannot be checked", expected, "", "warning")
+    elif overridden:
+        found = f"{shown(wanted)}, overridden: the AITER source is {aiter_id}"
+        yield Finding(place, found, "kernels of the source, not of the manifest", "", "warning")
+    else:
+        yield Finding(
+            place,
+            f"{shown(wanted)}, while the AITER source is {aiter_id}",
+            "the commit or version of the AITER source",
+            f"take AITER {wanted}, or declare that the source overrides the manifest, "
+            "or remove aiter_commit",
+        )
+
+
+def _same_source(wanted: str, aiter_id: str) -> bool:
+    """Compare commits by their common prefix (7 digits, git's default, or more), others whole."""
+    commits = [re.fullmatch(r"[0-9a-f]{7,40}", text.lower()) for text in (wanted, aiter_id)]
+    if all(commits):
+        short, long = sorted((wanted.lower(), aiter_id.lower()), key=len)
+        return long.startswith(short)
+    return wanted.removeprefix("v") == aiter_id.removeprefix("v")
+
+
+def _check_rocm(manifest: Manifest, version: str | None) -> Iterator[Finding]:
+    wanted = manifest.rocm_versions
+    if version is None or not wanted:
+        return
+    if not any(f"{version}.".startswith(f"{prefix}.") for prefix in wanted):
+        yield Finding(
+            manifest.place("qola", "rocm_versions"),
+            f"ROCm {version} in use, {either(wanted)} wanted",
+            "a ROCm whose version begins with one of these",
+            f"use ROCm {wanted[-1]}, or add {shown('.'.join(version.split('.')[:2]))} to the list",
+        )
+
+
+def _check_archs(manifest: Manifest, archs: Collection[str]) -> Iterator[Finding]:
+    unsupported = [a for a in manifest.architectures if a not in archs and a != NATIVE]
+    if unsupported:
+        yield Finding(
+            manifest.place("build", "architectures"),
+            ", ".join(unsupported),
+            f"architectures there are kernels for: {either(sorted(archs))}",
+            f"remove {either(unsupported)}",
+        )
+
+
+def _check_modules(manifest: Manifest, known: frozenset[str]) -> Iterator[Finding]:
+    for module in manifest.modules:
+        if module.name not in known:
+            meant = nearest(module.name, known)
+            yield Finding(
+                manifest.place("modules", module.index, "name"),
+                f"unknown module {shown(module.name)}",
+                f"a module of this AITER: {either(sorted(known))}",
+                meant and f"did you mean {shown(meant)}?",
+            )
+
+
+def _check_modes(
+    manifest: Manifest, requested: BuildMode | None, known: frozenset[str]
+) -> Iterator[Finding]:
+    for module in manifest.modules:
+        if module.name in known and manifest.module_mode(module, requested) == "pybind":
+            yield Finding(
+                manifest.place("modules", module.index, "mode"),
+                f"{module.name} in mode pybind{'' if module.mode else ' (by default)'}",
+                "mode cpp_itfs: it has a C++ interface alone",
+                f'write mode = "cpp_itfs" in the [[modules]] table of {module.name}',
+            )
+
+
+def _check_receipts(
+    manifest: Manifest, receipts: Receipts, known: frozenset[str]
+) -> Iterator[Finding]:
+    def allowed(module: str) -> Collection[int]:
+        return receipts(module) if callable(receipts) else receipts
+
+    uses = [
+        (("modules", module.index, "receipt"), module.name, module.receipt)
+        for module in manifest.modules
+    ]
+    uses += [
+        (("mha_fwd_variants", variant.index, "receipt"), "libmha_fwd", variant.receipt)
+        for variant in manifest.fwd_variants
+    ]
+    uses += [
+        (("mha_bwd_variants", variant.index, "receipt"), "libmha_bwd", variant.receipt)
+        for variant in manifest.bwd_variants
+    ]
+    for path, module, receipt in uses:
+        if receipt is None or module not in known or receipt in allowed(module):
+            continue
+        choices = sorted(allowed(module))
+        meant = nearest(str(receipt), map(str, choices))
+        yield Finding(
+            manifest.place(*path),
+            f"receipt {receipt}, unknown to this CK",
+            f"one of {either(choices)}",
+            meant and f"did you mean {meant}?",
+        )
+
+
+def _check_drop_srcs(
+    manifest: Manifest, srcs_of: Callable[[str], Collection[str]], known: frozenset[str]
+) -> Iterator[Finding]:
+    for module in manifest.modules:
+        if module.name not in known or not module.drop_srcs:
+            continue
+        names = {src.rpartition("/")[2] for src in srcs_of(module.name)}
+        for src in module.drop_srcs:
+            if src not in names:
+                meant = nearest(src, names)
+                yield Finding(
+                    manifest.place("modules", module.index, "drop_srcs"),
+                    f"{shown(src)}, which {module.name} does not have",
+                    f"file names among {either(sorted(names))}" if names else "nothing to drop",
+                    meant and f"did you mean {shown(meant)}?",
+                    "warning",
+                )

@@ -1,0 +1,94 @@
+"""The manifest: one TOML file that says which attention libraries to build.
+
+`load` reads and validates it as a whole; `check_against` compares it with an AITER tree and a
+toolchain once these are known. The fields are defined in `qola.manifest.fields` and described
+for users in docs/manifest.md.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from qola.errors import Finding, ManifestError
+from qola.manifest.check import check_against
+from qola.manifest.parse import build_manifest
+from qola.manifest.toml_lines import TomlSyntaxError, parse
+from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec
+
+__all__ = [
+    "BwdVariant",
+    "FwdVariant",
+    "Manifest",
+    "ModuleSpec",
+    "check_against",
+    "load",
+    "loads",
+]
+
+
+def load(path: Path, *, display: str | None = None) -> Manifest:
+    """Read a manifest from a file.
+
+    Args:
+        path: the file.
+        display: how findings call it; `path` itself by default.
+
+    Raises:
+        ManifestError: the file cannot be read, is not UTF-8, or what `loads` refuses.
+    """
+    name = display or path.as_posix()
+    expected = "a readable manifest in TOML (docs/manifest.md)"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ManifestError(Finding(name, error.strerror or str(error), expected)) from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x}, which is not UTF-8"
+        finding = Finding(f"{name}:{line}", found, expected, "save the file in UTF-8")
+        raise ManifestError(finding) from None
+    return loads(text, file=name)
+
+
+def loads(text: str, *, file: str) -> Manifest:
+    """Read a manifest from a string.
+
+    Args:
+        text: TOML.
+        file: how findings call it.
+
+    Raises:
+        ManifestError: `text` is not TOML or not a manifest; it holds every finding there is.
+    """
+    try:
+        document, lines = parse(text)
+    except TomlSyntaxError as error:
+        raise ManifestError(_syntax_finding(error, file), f"{file} is not TOML") from None
+    return build_manifest(document, lines, file)
+
+
+def _syntax_finding(error: TomlSyntaxError, file: str) -> Finding:
+    """Show the offending line, with a caret below the column."""
+    place = f"{file}:{error.line}:{error.column}"
+    if len(error.source) > 200:
+        return Finding(place, error.reason, "TOML (https://toml.io)")
+    found = f"{error.reason}\n{error.source}\n{' ' * (error.column - 1)}^"
+    return Finding(place, found, "TOML (https://toml.io)", _syntax_fix(error))
+
+
+def _syntax_fix(error: TomlSyntaxError) -> str:
+    """Recognise the usual slips of people who come from Python or YAML."""
+    if error.source.startswith("\ufeff"):
+        return "save the file without a byte order mark"
+    if match := re.match(r"\s*([\w.-]+)\s*=\s*(True|False)\s*(#.*)?$", error.source):
+        return f"{match[1]} = {match[2].lower()}"
+    if match := re.match(r"\s*([\w.-]+)\s*=\s*([A-Za-z][\w./:-]*)\s*(#.*)?$", error.source):
+        return f'{match[1]} = "{match[2]}"'
+    if match := re.match(r"\s*\[(modules|mha_[fb]wd_variants)\]", error.source):
+        return f"tables that may repeat have two brackets: [[{match[1]}]]"
+    if match := re.match(r"\s*([A-Za-z][\w-]*)\s*:\s", error.source):
+        return f"{match[1]} = ..."
+    return ""

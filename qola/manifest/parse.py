@@ -1,0 +1,342 @@
+"""From a TOML document to a `Manifest`: every field checked, every finding collected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qola.errors import Finding, ManifestError, Severity
+from qola.manifest.fields import (
+    BIAS_KINDS,
+    BUILD,
+    BWD_VARIANTS,
+    BY_NAME,
+    FMHA_MODES,
+    FWD_VARIANTS,
+    MODULES,
+    NATIVE,
+    OVERRIDE_KEYS,
+    PREBUILT,
+    QOLA,
+    TABLES,
+    Kind,
+    Table,
+)
+from qola.manifest.namespace import namespace_problem
+from qola.manifest.toml_lines import Lines, Path
+from qola.manifest.types import (
+    BwdVariant,
+    FwdVariant,
+    Manifest,
+    ModuleSpec,
+    PrebuiltSpec,
+    place_of,
+)
+from qola.manifest.values import check, either, expectation, nearest, shown
+
+Values = dict[str, Any]
+BOTH = (False, True)
+VARIANTS_OF = {"libmha_fwd": FWD_VARIANTS, "libmha_bwd": BWD_VARIANTS}
+"""The module each variant table filters."""
+
+
+def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Manifest:
+    """Validate a parsed document as a whole.
+
+    Args:
+        document: what the TOML parser returned.
+        lines: where its keys stand.
+        file: the file's name, as findings call it.
+
+    Raises:
+        ManifestError: with every error and warning there is, in the order of the lines.
+    """
+    reader = _Reader(file, lines)
+    reader.check_top_level(document)
+    tables = {table: reader.tables(table, document) for table in TABLES}
+    _check_qola(reader, tables[QOLA][0])
+    _check_build(reader, tables[BUILD][0])
+    _check_modules(reader, tables[MODULES], document.get("modules"))
+    _check_variants(reader, tables)
+    findings = reader.sorted_findings()
+    if any(finding.severity == "error" for finding in findings):
+        raise ManifestError(findings, f"{file} is not a valid manifest")
+    return _assemble(tables, findings, lines, file)
+
+
+class _Reader:
+    """Reads tables by their definitions and collects findings with their lines."""
+
+    def __init__(self, file: str, lines: Lines) -> None:
+        self.file = file
+        self.lines = lines
+        self._findings: list[tuple[int, Finding]] = []
+
+    def report(
+        self, path: Path, found: str, expected: str, fix: str = "", severity: Severity = "error"
+    ) -> None:
+        place = place_of(self.file, self.lines, path)
+        finding = Finding(place, found, expected, fix, severity)
+        self._findings.append((self.lines.of(path), finding))
+
+    def sorted_findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
+
+    def check_top_level(self, document: Mapping[str, Any]) -> None:
+        for name, value in document.items():
+            if name in BY_NAME:
+                continue
+            is_table = isinstance(value, dict) or _are_tables(value)
+            found = f"unknown table {shown(name)}" if is_table else f"{name} outside of any table"
+            owner = next((table for table in TABLES if name in table.by_key), None)
+            meant = nearest(name, BY_NAME)
+            fix = ""
+            if owner:
+                fix = f"{name} belongs under {owner.header}"
+            elif meant:
+                fix = f"did you mean {BY_NAME[meant].header}?"
+            self.report((name,), found, either(t.header for t in TABLES), fix)
+
+    def tables(self, table: Table, document: Mapping[str, Any]) -> list[Values]:
+        """Return the values of each such table: exactly one ({} if absent) unless repeated."""
+        raw = document.get(table.name, [] if table.repeated else {})
+        if not (_are_tables(raw) if table.repeated else isinstance(raw, dict)):
+            found = shown(raw)
+            if isinstance(raw, dict) or _are_tables(raw):
+                found = f"[{table.name}], one table" if table.repeated else f"[[{table.name}]]"
+            self.report((table.name,), found, f"{table.header}", f"write {table.header}")
+            return [] if table.repeated else [{}]
+        if not table.repeated:
+            return [self.values(table, raw, (table.name,))]
+        return [self.values(table, item, (table.name, n)) for n, item in enumerate(raw)]
+
+    def values(self, table: Table, raw: Mapping[str, Any], path: Path) -> Values:
+        """Return the valid fields of one table in canonical form, and report the others."""
+        values: Values = {}
+        for key, item in raw.items():
+            field = table.by_key.get(key)
+            if field is None:
+                self._unknown_key(table, key, (*path, key))
+                continue
+            value, problems = check(field, item)
+            for problem in problems:
+                self.report((*path, key), problem.found, expectation(field), problem.fix)
+            if not problems:
+                values[key] = value
+            if field.kind is Kind.TEXT_LIST and not problems:
+                self._repetitions(value, (*path, key))
+            if field.kind is Kind.HDIM_SET and not problems:
+                self._doubtful_pair(item, (*path, key))
+        for field in table.fields:
+            if field.required and field.key not in raw:
+                self.report(path, f"no {field.key}", expectation(field), f'{field.key} = "..."')
+        return values
+
+    def _unknown_key(self, table: Table, key: str, path: Path) -> None:
+        # A key of another table, then a misspelt key of this one, then of any.
+        meant = nearest(key, table.by_key)
+        if any(key in other.by_key for other in TABLES):
+            meant = key
+        elif not meant:
+            meant = nearest(key, {name for other in TABLES for name in other.by_key})
+        owners = [other.header for other in TABLES if meant in other.by_key]
+        if not meant:
+            fix = ""
+        elif meant in table.by_key:
+            fix = f"did you mean {meant}?"
+        else:
+            fix = f"{meant} belongs under {either(owners)}"
+        self.report(path, f"unknown key {shown(key)}", either(table.by_key), fix)
+
+    def _repetitions(self, value: tuple[str, ...], path: Path) -> None:
+        for text in sorted({text for text in value if value.count(text) > 1}):
+            self.report(path, f"{shown(text)} more than once", "each once", severity="warning")
+
+    def _doubtful_pair(self, raw: object, path: Path) -> None:
+        """Warn where two head dimensions look like a [q, v] pair: nobody lists sizes downwards."""
+        if isinstance(raw, list) and len(raw) == 2 and all(type(n) is int for n in raw):
+            high, low = raw
+            if high > low:
+                self.report(
+                    path,
+                    f"[{high}, {low}], read as head dimensions {high} and {low}",
+                    "a [q, v] pair inside a list, or head dimensions in ascending order",
+                    f"for the pair write [[{high}, {low}]], otherwise [{low}, {high}]",
+                    "warning",
+                )
+
+
+def _are_tables(raw: object) -> bool:
+    return isinstance(raw, list) and all(isinstance(item, dict) for item in raw)
+
+
+def _check_qola(reader: _Reader, qola: Values) -> None:
+    name = qola.get("namespace", "")
+    problem = namespace_problem(name)
+    if problem:
+        reader.report(
+            ("qola", "namespace"),
+            f"{shown(name)}: {problem}",
+            expectation(QOLA.by_key["namespace"]),
+            f"for example {shown('my_' + re.sub('_+', '_', name).strip('_'))}",
+        )
+
+
+def _check_build(reader: _Reader, build: Values) -> None:
+    archs = build.get("architectures", ())
+    if NATIVE in archs and len(set(archs)) > 1:
+        reader.report(
+            ("build", "architectures"),
+            f"{shown(NATIVE)} beside others",
+            f"{shown(NATIVE)} alone, or architectures by name",
+        )
+
+
+def _check_modules(reader: _Reader, modules: list[Values], raw: object) -> None:
+    if raw is None:
+        reader.report(
+            (),
+            "no [[modules]] table",
+            "at least one library to build",
+            'add the lines\n[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"',
+        )
+    elif raw == []:
+        reader.report(("modules",), "no module", "at least one [[modules]] table")
+    first: dict[str, int] = {}
+    for n, module in enumerate(modules):
+        name = module.get("name")
+        if name is None:
+            continue
+        if name in first:
+            line = reader.lines.of(("modules", first[name], "name"))
+            reader.report(
+                ("modules", n, "name"),
+                f"{shown(name)}, which line {line} declares already",
+                "every module once",
+                f"merge the two [[modules]] tables of {name}",
+            )
+        first.setdefault(name, n)
+
+
+def _check_variants(reader: _Reader, tables: Mapping[Table, list[Values]]) -> None:
+    named = {module.get("name") for module in tables[MODULES]}
+    for module, table in VARIANTS_OF.items():
+        if tables[table] and module not in named:
+            reader.report(
+                (table.name, 0),
+                f"{table.header} without the module it filters",
+                f"a [[modules]] table with name = {shown(module)}",
+                severity="warning",
+            )
+        seen: dict[str, int] = {}
+        for n, variant in enumerate(tables[table]):
+            path = (table.name, n)
+            for key, found, expected, fix in _variant_warnings(variant):
+                reader.report((*path, key), found, expected, fix, "warning")
+            form = repr((variant.get("receipt"), _variant_values(table, variant)))
+            if form in seen:
+                reader.report(
+                    path,
+                    f"the same kernels as line {reader.lines.of((table.name, seen[form]))}",
+                    "variants that differ",
+                    "remove one of the two tables",
+                    "warning",
+                )
+            seen.setdefault(form, n)
+
+
+def _variant_warnings(variant: Values) -> Iterator[tuple[str, str, str, str]]:
+    """Yield key, found, expected and fix of each doubtful combination in one variant."""
+    always = (True,)
+    if variant.get("has_bias") == always and variant.get("has_alibi") == always:
+        yield (
+            "has_alibi",
+            "has_bias and has_alibi both true: a kernel has one bias, and elementwise bias wins",
+            "one of the two",
+            "remove has_alibi, or write has_bias = false",
+        )
+    if variant.get("has_dbias") == always and "bias" not in _bias_kinds(variant):
+        yield (
+            "has_dbias",
+            "has_dbias = true where has_bias is false: no such kernel exists",
+            "a bias gradient beside an elementwise bias",
+            "write has_bias = true, or has_dbias = false",
+        )
+
+
+def _bias_kinds(variant: Values) -> tuple[str, ...]:
+    """Map the pairs (has_bias, has_alibi) to CK's bias kinds: bias wins, duplicates vanish."""
+    kinds = {
+        "bias" if bias else "alibi" if alibi else "no"
+        for bias in variant.get("has_bias", BOTH)
+        for alibi in variant.get("has_alibi", BOTH)
+    }
+    return tuple(kind for kind in BIAS_KINDS if kind in kinds)
+
+
+def _variant_values(table: Table, variant: Values) -> Values:
+    """Return the dimensions of one variant under the names `FwdVariant` and `BwdVariant` use."""
+    booleans = {
+        field.key.removeprefix("has_"): variant.get(field.key, BOTH)
+        for field in table.fields
+        if field.kind is Kind.BOOL_SET and field.key not in ("has_bias", "has_alibi")
+    }
+    return {
+        "dtype": variant.get("dtype"),
+        "bias": _bias_kinds(variant),
+        "hdim": variant.get("hdim"),
+        "mode": variant.get("mode", FMHA_MODES),
+        **booleans,
+    }
+
+
+def _assemble(
+    tables: Mapping[Table, list[Values]], warnings: tuple[Finding, ...], lines: Lines, file: str
+) -> Manifest:
+    """Build the manifest from values known to be valid."""
+    qola, build, prebuilt = tables[QOLA][0], tables[BUILD][0], tables[PREBUILT][0]
+
+    def variants(table: Table, cls: Any) -> tuple[Any, ...]:
+        return tuple(
+            cls(
+                index=n,
+                line=lines.of((table.name, n)),
+                receipt=variant.get("receipt"),
+                **_variant_values(table, variant),
+            )
+            for n, variant in enumerate(tables[table])
+        )
+
+    fwd: tuple[FwdVariant, ...] = variants(FWD_VARIANTS, FwdVariant)
+    bwd: tuple[BwdVariant, ...] = variants(BWD_VARIANTS, BwdVariant)
+    return Manifest(
+        file=file,
+        namespace=qola.get("namespace", ""),
+        aiter_commit=qola.get("aiter_commit"),
+        patches_dir=qola.get("patches_dir"),
+        rocm_versions=tuple(sorted(set(qola.get("rocm_versions", ())))),
+        architectures=tuple(sorted(set(build.get("architectures", ())))),
+        mode=build.get("mode", "pybind"),
+        modules=tuple(_module(n, m, lines) for n, m in enumerate(tables[MODULES])),
+        fwd_variants=fwd,
+        bwd_variants=bwd,
+        warnings=warnings,
+        lines=lines,
+        prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
+    )
+
+
+def _module(index: int, module: Values, lines: Lines) -> ModuleSpec:
+    return ModuleSpec(
+        name=module["name"],
+        mode=module.get("mode"),
+        receipt=module.get("receipt"),
+        group=module.get("group"),
+        drop_srcs=tuple(sorted(set(module.get("drop_srcs", ())))),
+        drop_directions=tuple(sorted(set(module.get("drop_directions", ())))),
+        hsa_subdirs=module.get("hsa_subdirs"),
+        overrides=tuple(sorted((k, v) for k, v in module.items() if k in OVERRIDE_KEYS)),
+        index=index,
+        line=lines.of(("modules", index)),
+    )

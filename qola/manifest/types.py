@@ -1,0 +1,198 @@
+"""The manifest as values: what `qola.manifest.load.load` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from qola.errors import Finding
+from qola.manifest.fields import BY_NAME
+from qola.manifest.toml_lines import Lines, Path
+
+BuildMode = Literal["pybind", "cpp_itfs"]
+Hdims = tuple[tuple[int, int], ...]
+
+
+def _plain(value: Any) -> Any:
+    """Turn tuples into lists, and tuples of name and value into objects, as JSON has them."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True)
+class ModuleSpec:
+    """One ``[[modules]]`` table.
+
+    `hsa_subdirs` is None when not given (the module's own apply); () embeds nothing. `overrides`
+    holds the optCompilerConfig.json keys in alphabetical order, lists as tuples, tables as tuples
+    of (key, value).
+    """
+
+    name: str
+    mode: BuildMode | None
+    receipt: int | None
+    group: str | None
+    drop_srcs: tuple[str, ...]
+    drop_directions: tuple[str, ...]
+    hsa_subdirs: tuple[str, ...] | None
+    overrides: tuple[tuple[str, object], ...]
+    index: int
+    line: int = field(compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical form: JSON values, keys in the order of the fields."""
+        plain = {
+            f.name: _plain(getattr(self, f.name))
+            for f in fields(self)
+            if f.name not in ("index", "line", "overrides")
+        }
+        overrides = {
+            key: {k: _plain(v) for k, v in value}
+            if key in _TABLE_OVERRIDES and isinstance(value, tuple)
+            else _plain(value)
+            for key, value in self.overrides
+        }
+        return {**plain, "overrides": overrides}
+
+
+_TABLE_OVERRIDES = frozenset({"flags_extra_hip_per_source"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Variant:
+    """What the variants of both directions share.
+
+    Every dimension holds the values to keep, in CK's order; a kernel instance belongs to the
+    variant when each of its fields is among them. None stands for all where "all" depends on the
+    receipt (`dtype`, `hdim`). `index` counts from 0 within its kind of table.
+    """
+
+    index: int
+    line: int = field(compare=False)
+    receipt: int | None
+    dtype: tuple[str, ...] | None
+    bias: tuple[str, ...]
+    hdim: Hdims | None
+    mode: tuple[str, ...]
+
+    def _header(self) -> str:
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Return how messages call it: ``[[mha_fwd_variants]] #1 (line 14)``."""
+        return f"{self._header()} #{self.index + 1} (line {self.line})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical form: JSON values, keys in the order of the fields."""
+        return {
+            f.name: _plain(getattr(self, f.name))
+            for f in fields(self)
+            if f.name not in ("index", "line")
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FwdVariant(_Variant):
+    """One ``[[mha_fwd_variants]]`` table: the kernels of the forward directions to keep."""
+
+    mask: tuple[bool, ...]
+    lse: tuple[bool, ...]
+    dropout: tuple[bool, ...]
+    skip: tuple[bool, ...]
+    sink: tuple[bool, ...]
+
+    def _header(self) -> str:
+        return BY_NAME["mha_fwd_variants"].header
+
+
+@dataclass(frozen=True, kw_only=True)
+class BwdVariant(_Variant):
+    """One ``[[mha_bwd_variants]]`` table: the kernels of the backward direction to keep."""
+
+    dbias: tuple[bool, ...]
+    mask: tuple[bool, ...]
+    dropout: tuple[bool, ...]
+    deterministic: tuple[bool, ...]
+
+    def _header(self) -> str:
+        return BY_NAME["mha_bwd_variants"].header
+
+
+@dataclass(frozen=True)
+class PrebuiltSpec:
+    """The ``[prebuilt]`` table: sources of prebuilt bundles, and who signs them ("" for nobody)."""
+
+    urls: tuple[str, ...] = ()
+    public_key: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A whole manifest, valid in itself.
+
+    `namespace` is "" for plain ``qola::``. `architectures` is sorted, and () when not given.
+    `warnings` are findings that did not keep it from being valid. Two manifests are equal when
+    they ask for the same: comments, order of keys, line numbers and where a prebuilt bundle may
+    come from do not count.
+    """
+
+    file: str = field(compare=False)
+    namespace: str
+    aiter_commit: str | None
+    patches_dir: str | None
+    rocm_versions: tuple[str, ...]
+    architectures: tuple[str, ...]
+    mode: BuildMode
+    modules: tuple[ModuleSpec, ...]
+    fwd_variants: tuple[FwdVariant, ...]
+    bwd_variants: tuple[BwdVariant, ...]
+    warnings: tuple[Finding, ...] = field(compare=False)
+    lines: Lines = field(compare=False, repr=False)
+    prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
+
+    def place(self, *path: str | int) -> str:
+        """Return the place of a key, as findings name it.
+
+        Args:
+            path: as in TOML: ``"modules", 0, "mode"``. A key that is not written gets the line of
+                its table.
+        """
+        return place_of(self.file, self.lines, path)
+
+    def module_mode(self, module: ModuleSpec, requested: BuildMode | None = None) -> BuildMode:
+        """Return the mode a module is built in.
+
+        Args:
+            module: one of `modules`.
+            requested: what the command line asks for. As in ROCm/QoLA it wins over ``[build]``
+                and yields to the module's own mode.
+        """
+        return module.mode or requested or self.mode
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is asked for as JSON values in a fixed order.
+
+        It holds neither file nor line, so that equal manifests give equal digests.
+        """
+        return {
+            "aiter_commit": self.aiter_commit,
+            "namespace": self.namespace,
+            "patches_dir": self.patches_dir,
+            "rocm_versions": list(self.rocm_versions),
+            "architectures": list(self.architectures),
+            "mode": self.mode,
+            "modules": [module.to_dict() for module in self.modules],
+            "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
+            "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],
+        }
+
+
+def place_of(file: str, lines: Lines, path: Path) -> str:
+    """Return ``file:line [[table]].key`` for a path of keys and indices."""
+    where = f"{file}:{lines.of(path)}"
+    if not path:
+        return where
+    name, *rest = (key for key in path if isinstance(key, str))
+    table = BY_NAME.get(name)
+    return " ".join([where, ".".join([table.header if table else name, *rest])])

@@ -1,0 +1,202 @@
+"""One value of a manifest against its field: what it is made of, or what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from qola.manifest.fields import MAX_HDIM, Field, Kind
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a value; the caller knows where it stands."""
+
+    found: str
+    fix: str = ""
+    expected: str = ""  # "" = what the field says
+
+
+def shown(value: object, limit: int = 72) -> str:
+    """Return a value as TOML writes it, cut to `limit` characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # dates and times
+        text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def nearest(word: str, choices: Iterable[str], aliases: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the choice a misspelt or colloquial word most likely means, or ""."""
+    known = list(choices)
+    lower = {choice.lower(): choice for choice in known}
+    lower.update((alias, meant) for alias, meant in aliases if meant in known)
+    close = difflib.get_close_matches(word.strip().lower(), lower, n=1, cutoff=0.6)
+    return lower[close[0]] if close else ""
+
+
+def either(choices: Iterable[object]) -> str:
+    """Return ``a, b or c``."""
+    words = [str(choice) for choice in choices]
+    return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+def expectation(field: Field) -> str:
+    """Return in words what a field may hold, as messages and documentation say it."""
+    text = field.kind.value
+    if field.allowed:
+        return f"{text}: {either(field.allowed)}"
+    if field.pattern_doc:
+        return f"{text}: {field.pattern_doc}"
+    if field.kind is Kind.HDIM_SET:
+        return f"{text}, each from {field.minimum} to {MAX_HDIM}"
+    if field.minimum is not None:
+        return f"{text}, {field.minimum} or more"
+    return text
+
+
+def check(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    """Check `raw` against `field`.
+
+    Returns:
+        The value in canonical form, meaningful only when the list of problems is empty.
+    """
+    return _CHECKS[field.kind](field, raw)
+
+
+def _check_text(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if not isinstance(raw, str):
+        fix = ""
+        if isinstance(raw, list) and len(raw) == 1 and isinstance(raw[0], str):
+            fix = f"{field.key} = {shown(raw[0])}"
+        return None, [_wrong_type(raw, fix)]
+    return raw, list(_text_problems(field, raw))
+
+
+def _check_integer(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        digits = isinstance(raw, str) and raw.strip().isdecimal()
+        return None, [_wrong_type(raw, f"{field.key} = {int(str(raw))}" if digits else "")]
+    if field.minimum is not None and raw < field.minimum:
+        return None, [Problem(str(raw))]
+    return raw, []
+
+
+def _check_text_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if not isinstance(raw, list):
+        fix = f"{field.key} = [{shown(raw)}]" if isinstance(raw, str) else ""
+        return None, [_wrong_type(raw, fix)]
+    if not raw and not field.may_be_empty:
+        return None, [_empty_list(field)]
+    problems: list[Problem] = []
+    for item in raw:
+        if isinstance(item, str):
+            problems += _text_problems(field, item)
+        else:
+            problems.append(_wrong_type(item, "", "in the list: "))
+    return (None if problems else tuple(raw)), problems
+
+
+def _check_text_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    value, problems = _check_text_list(field, [raw] if isinstance(raw, str) else raw)
+    return (None if problems else tuple(v for v in field.allowed if v in value)), problems
+
+
+def _check_bool_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    items = raw if isinstance(raw, list) else [raw]
+    if not items:
+        return None, [_empty_list(field)]
+    problems = []
+    for item in items:
+        if not isinstance(item, bool):
+            word = {"true": "true", "false": "false", "1": "true", "0": "false"}
+            meant = word.get(str(item).strip().lower(), "")
+            problems.append(_wrong_type(item, meant and f"{field.key} = {meant}"))
+    return (None if problems else tuple(v for v in (False, True) if v in items)), problems
+
+
+def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    items = raw if isinstance(raw, list) else [raw]
+    if not items:
+        return None, [_empty_list(field)]
+    pairs: set[tuple[int, int]] = set()
+    problems = []
+    for item in items:
+        pair = item if isinstance(item, list) else [item, item]
+        numbers = [n for n in pair if type(n) is int]  # not isinstance: True is an int
+        if len(pair) != 2 or len(numbers) != 2:
+            problems.append(_wrong_type(item, "", "" if item is raw else "in the list: "))
+        elif not all((field.minimum or 0) <= n <= MAX_HDIM for n in numbers):
+            problems.append(Problem(shown(item)))
+        else:
+            pairs.add((numbers[0], numbers[1]))
+    return tuple(sorted(pairs)), problems
+
+
+def _check_expr(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    return raw, [] if isinstance(raw, str) else [_wrong_type(raw, "")]
+
+
+def _check_expr_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    return raw, [] if isinstance(raw, bool | str) else [_wrong_type(raw, "")]
+
+
+def _check_expr_or_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    return (raw, []) if isinstance(raw, str) else _check_text_list(field, raw)
+
+
+def _check_expr_lists(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if not isinstance(raw, dict):
+        return None, [_wrong_type(raw, "")]
+    problems = [
+        _wrong_type(item, "", f"under {shown(key)}: ")
+        for key, item in raw.items()
+        if not isinstance(item, list) or not all(isinstance(text, str) for text in item)
+    ]
+    return (
+        None if problems else tuple(sorted((key, tuple(item)) for key, item in raw.items()))
+    ), problems
+
+
+_CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
+    Kind.TEXT: _check_text,
+    Kind.INTEGER: _check_integer,
+    Kind.TEXT_LIST: _check_text_list,
+    Kind.TEXT_SET: _check_text_set,
+    Kind.BOOL_SET: _check_bool_set,
+    Kind.HDIM_SET: _check_hdim_set,
+    Kind.EXPR: _check_expr,
+    Kind.EXPR_BOOL: _check_expr_bool,
+    Kind.EXPR_LIST: _check_text_list,
+    Kind.EXPR_OR_LIST: _check_expr_or_list,
+    Kind.EXPR_LISTS: _check_expr_lists,
+}
+
+
+def _text_problems(field: Field, text: str) -> Iterator[Problem]:
+    """Yield what is wrong with one string of a field: at most one problem."""
+    if not text:
+        if not field.may_be_empty:
+            yield Problem("an empty string", fix="" if field.required else "leave the key out")
+    elif field.allowed:
+        if text not in field.allowed:
+            meant = nearest(text, field.allowed, field.aliases)
+            yield Problem(shown(text), fix=meant and f"did you mean {shown(meant)}?")
+    elif field.pattern and not re.fullmatch(field.pattern, text):
+        mended = re.sub(*field.repair, text).strip("_") if field.repair[0] else ""
+        works = re.fullmatch(field.pattern, mended)
+        yield Problem(shown(text), fix=f"for example {shown(mended)}" if works else "")
+
+
+def _empty_list(field: Field) -> Problem:
+    return Problem("an empty list", fix=f"leave {field.key} out ({field.omitted})")
+
+
+def _wrong_type(raw: object, fix: str, where: str = "") -> Problem:
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string"}
+    names.update({list: "a list", dict: "a table"})
+    return Problem(f"{where}{shown(raw)}, {names.get(type(raw), 'a date or time')}", fix)

@@ -1,0 +1,84 @@
+"""Which headers each group of compiles may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from qola.aiter.include_dirs import include_dirs
+from qola.aiter.includes import closure
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.errors import AiterError, Finding
+from qola.files import sha256_of_text, write_if_changed
+from qola.plan import pch_workaround as class_scope
+from qola.plan.model import HeaderSet, OverlayHeader
+
+
+def _header_sets(
+    tree: AiterTree,
+    config: ModuleConfig,
+    group: str,
+    roots: Sequence[tuple[str, ...]],
+    found: dict[str, HeaderSet],
+) -> dict[tuple[str, ...], str]:
+    """Add the header set of a group to `found`, and those of its parts that include different ones.
+
+    Args:
+        roots: what each kernel instance includes.
+
+    Returns:
+        The name of the header set for what a kernel instance includes.
+    """
+    found[group] = _header_set(tree, config, group, {name for some in roots for name in some})
+    distinct = sorted(set(roots))
+    if len(distinct) == 1:
+        return {distinct[0]: group}
+    names = {some: f"{group}_{number}" for number, some in enumerate(distinct)}
+    for some, name in names.items():
+        found[name] = _header_set(tree, config, name, some)
+    return names
+
+
+def _header_set(
+    tree: AiterTree, config: ModuleConfig, name: str, includes_of: Iterable[str]
+) -> HeaderSet:
+    dirs = include_dirs(tree, config)
+    roots = set(includes_of)
+    headers = closure(tree.root, dirs, sorted(roots))
+    if not headers:
+        raise AiterError(
+            Finding(
+                f"headers of {name}",
+                f"none of {', '.join(sorted(roots)) or 'no includes'} below {', '.join(dirs)}",
+                "the headers that generated sources include",
+                "use an AITER tree with its submodules (git submodule update --init --recursive)",
+            )
+        )
+    # A directory none of the headers comes from needs no -I.
+    used = tuple(d for d in dirs if any(header.startswith(d + "/") for header in headers))
+    return HeaderSet(name, used, headers)
+
+
+def _overlay(
+    tree: AiterTree, headers: HeaderSet, output: Path, module: str
+) -> tuple[OverlayHeader, ...] | None:
+    """Writes the headers that have to be changed to be precompiled.
+
+    Returns:
+        Them; None where one has a form that cannot be changed, so that none may be precompiled.
+    """
+    changed = []
+    for file in headers.files:
+        text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        if not class_scope.specialisations(text):
+            continue
+        copy = class_scope.with_constraints(text)
+        folder = next(d for d in headers.include_dirs if file.startswith(d + "/"))
+        name = file.removeprefix(folder + "/")
+        if copy is None:
+            return None
+        place = f"{module}/overlay/{name}"
+        (output / place).parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(output / place, copy)
+        changed.append(OverlayHeader(name, place, sha256_of_text(copy)))
+    return tuple(changed)

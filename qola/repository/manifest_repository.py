@@ -1,0 +1,72 @@
+"""What the repository rules run: a manifest's repository and the kernel repository, on disk."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from qola.aiter.tree import read_tree
+from qola.fetch.pins import pinned_id, recorded_patches
+from qola.files import write_if_changed
+from qola.manifest.archs import split
+from qola.manifest.load import load
+from qola.plan.model import from_json, to_json
+from qola.plan.planner import Request, build_plan
+from qola.plan.python_module import export_list
+from qola.plan.request import manifest_patches
+from qola.plan.watched import watched_dirs
+from qola.repository import build_files as emit
+
+
+def manifest_repository(args: argparse.Namespace) -> None:
+    """Plans a manifest and writes its repository.
+
+    Raises:
+        QolaError: as build_plan.
+    """
+    output: Path = args.output
+    manifest = load(args.manifest, display=args.display)
+    # Before anything can fail: a directory that is corrected has to be looked at again.
+    own_patches = not args.override_aiter_commit
+    write_if_changed(
+        output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
+    )
+    named = bool(args.arch or manifest.architectures)
+    write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
+    request = Request(
+        name=args.name,
+        manifest=manifest,
+        tree=read_tree(args.aiter),
+        rocm_version=args.rocm_version or None,
+        aiter_id=pinned_id(args.aiter),
+        overridden=args.override_aiter_commit,
+        aiter_patches=recorded_patches(args.aiter),
+        patches=manifest_patches(manifest, args.manifest) if own_patches else (),
+        archs=tuple(args.arch),
+        default_archs=split([args.gpu_archs]),
+        mode=args.mode,
+    )
+    plan = build_plan(request, output)
+    text = to_json(plan)
+    data = from_json(text)
+    write_if_changed(output / "plan.json", text)
+    write_if_changed(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
+    watched = watched_dirs(request, plan.archs)
+    write_if_changed(output / "watched_dirs.txt", "\n".join(watched) + "\n")
+    write_if_changed(
+        output / "BUILD.bazel",
+        emit.manifest_build_file(data, source=args.display, aiter=args.aiter_repository),
+    )
+    write_if_changed(
+        output / "include" / "qola_config.h", emit.config_header(data, source=args.display)
+    )
+    for module in plan.modules:
+        write_if_changed(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+    for python in plan.python_modules:
+        write_if_changed(output / f"{python.name}.exports", export_list(python.symbol))
+    if plan.warnings:
+        count = f"{len(plan.warnings)} warning{'s' if len(plan.warnings) > 1 else ''}"
+        print(f"{args.display} is planned, with {count}", file=sys.stderr)
+    for warning in plan.warnings:
+        print(warning.render(), file=sys.stderr)

@@ -1,0 +1,124 @@
+"""The evaluator of AITER's configuration strings: what it accepts, and that nothing else runs."""
+
+from __future__ import annotations
+
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from qola.aiter.expressions import Names, RefusedError, TorchFacts, evaluate, parse
+
+NAMES = Names(
+    constants={"CK_DIR": "@AITER@/ck", "AITER_CSRC_DIR": "@AITER@/csrc"},
+    calls={"get_asm_dir": "@AITER@/hsa/@ARCH@", "get_gfx": "@ARCH@"},
+    attributes={"AITER_CONFIGS.AITER_CONFIG_FMOE_FILE": "@AITER@/fmoe.csv"},
+    refused={"AITER_CONFIG_X_FILE": "it is merged"},
+    env={"SET": "7", "GPU_ARCHS": "gfx950"},
+    torch=TorchFacts(hip="7.2.1", attributes=frozenset({"float8_e4m3fnuz"})),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("''", ""),
+        ("  ''  ", ""),
+        ("None", None),
+        ("False", False),
+        ("'-DX=1'", "-DX=1"),
+        ("f'{CK_DIR}/example'", "@AITER@/ck/example"),
+        ("f'{CK_DIR}/generate.py --output_dir {{}}'", "@AITER@/ck/generate.py --output_dir {}"),
+        ("f'{get_asm_dir()}/codegen.py'", "@AITER@/hsa/@ARCH@/codegen.py"),
+        ("f'{AITER_CONFIGS.AITER_CONFIG_FMOE_FILE}'", "@AITER@/fmoe.csv"),
+        ("f'-DA={os.environ.get(\"SET\", 2)}'", "-DA=7"),
+        ("f'-DA={os.environ.get(\"UNSET\", 2)}'", "-DA=2"),
+        ("os.environ.get('UNSET')", None),
+        ("os.getenv('UNSET', 'x')", "x"),
+        ("os.environ['GPU_ARCHS']", "gfx950"),
+        ("'-DF' if hasattr(torch, 'float8_e4m3fnuz') else ''", "-DF"),
+        ("'-DF' if hasattr(torch, 'absent') else ''", ""),
+        ("'new' if int(torch.version.hip.split('.')[0]) >= 7 else 'old'", "new"),
+        ("'a' if 'x' == 'x' else unknown_name", "a"),
+    ],
+)
+def test_accepted(text: str, value: object) -> None:
+    """Prevents: an expression of AITER's own files evaluated to something else than Python does."""
+    assert evaluate(text, NAMES) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("__import__('os').system('true')", "__import__('os').system('true')"),
+        ("os.system('true')", "os.system('true')"),
+        ("open('/etc/passwd')", "open('/etc/passwd')"),
+        ("().__class__", "().__class__"),
+        ("CK_DIR.__class__", "CK_DIR.__class__"),
+        ("[x for x in 'ab']", "ListComp"),
+        ("lambda: 1", "Lambda"),
+        ("(x := 1)", "NamedExpr"),
+        ("1 + 1", "BinOp"),
+        ("-DFOO", "UnaryOp"),
+        ("not True", "UnaryOp"),
+        ("1.5", "float"),
+        ("b'x'", "bytes"),
+        ("UNKNOWN", "`UNKNOWN`"),
+        ("AITER_CONFIG_X_FILE", "it is merged"),
+        ("os.environ['UNSET']", "UNSET is not given"),
+        ("os.environ.get(key='SET')", "keyword"),
+        ("os.environ.get(*'ab')", "starred"),
+        ("os.environ.get(1)", "os.environ.get(1)"),
+        ("os.environ", "`os.environ`"),
+        ("f'{CK_DIR!r}'", "conversion"),
+        ("f'{CK_DIR:>9}'", "conversion or format"),
+        ("int('x')", "no whole number"),
+        ("'a.b'.split('')", "empty separator"),
+        ("'a.b'.split('.')[5]", "only 2 parts"),
+        ("'abc'[0]", "the subscript"),
+        ("1 < 2 < 3", "the comparison"),
+        ("1 in (1, 2)", "the comparison"),
+        ("1 < '2'", "compares int with str"),
+        ("hasattr(os, 'system')", "hasattr(os, 'system')"),
+        ("get_gfx(1)", "get_gfx(1)"),
+        ("a b", "no Python expression"),
+        ("import os", "no Python expression"),
+    ],
+)
+def test_refused_by_name(text: str, named: str) -> None:
+    """Prevents: text of a source tree that is executed, or refused without saying what."""
+    with pytest.raises(RefusedError) as error:
+        evaluate(text, NAMES)
+    assert named in error.value.what
+
+
+def test_torch_is_asked_only_when_given() -> None:
+    """Prevents: an answer about a PyTorch that nobody described."""
+    with pytest.raises(RefusedError, match="no PyTorch is given"):
+        evaluate("torch.version.hip", Names())
+
+
+def test_the_process_environment_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a plan that depends on the shell it was made in."""
+    monkeypatch.setenv("QOLA_LEAK", "leaked")
+    empty: dict[str, Any] = {}
+    assert evaluate("os.environ.get('QOLA_LEAK', 'clean')", Names(env=empty)) == "clean"
+
+
+def test_threads_may_parse_at_once() -> None:
+    """Prevents: "AST constructor recursion depth mismatch" with two modules planned at once."""
+
+    def pause(phase: str, info: object) -> None:
+        time.sleep(0.0001)
+
+    text = "if f(a[1], b.c):\n  x = {k: [v, (w, 1)] for k, v in y.items() if not (v or w)}\n" * 200
+    # A collection in the middle of a parse lets another thread in, as finalizers do.
+    gc.callbacks.append(pause)
+    try:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            trees = pool.map(lambda _: parse(text), range(8))
+            assert {len(tree.body) for tree in trees} == {200}
+    finally:
+        gc.callbacks.remove(pause)

@@ -1,0 +1,303 @@
+"""Reading AITER trees: the real one, and small ones of the later configuration generations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.entry_points import ENTRIES, parameters
+from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, read_tree
+from qola.errors import AiterError
+
+GENERATE = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
+CK = "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d %s --receipt 600 --output_dir {{}}'"
+
+
+def fwd_entry(**changes: Any) -> dict[str, Any]:
+    """Return libmha_fwd as the trees around d32b0cb write it."""
+    entry: dict[str, Any] = {
+        "srcs": [
+            "f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'",
+            "f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd_split.cu'",
+            "f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd_batch_prefill.cu'",
+        ],
+        "flags_extra_cc": [],
+        "flags_extra_hip": [
+            "'-DCK_TILE_FMHA_FWD_FAST_EXP2=1'",
+            "f'-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT="
+            '{os.environ.get("CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT", 2)}\'',
+        ],
+        "extra_ldflags": "None",
+        "extra_include": ["f'{CK_DIR}/example/ck_tile/01_fmha'"],
+        "verbose": "False",
+        "is_python_module": "False",
+        "torch_exclude": "True",
+        "blob_gen_cmd": [CK % "fwd", CK % "fwd_splitkv", CK % "batch_prefill"],
+    }
+    return {**entry, **changes}
+
+
+def make_tree(root: Path, entry: dict[str, Any], *, header: str = "", core: str = "") -> Path:
+    """Write a checkout that holds no more than what `entry` speaks of."""
+    files = {
+        "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),
+        "aiter/jit/core.py": core,
+        "csrc/include/mha_fwd.h": header,
+        "hsa/codegen.py": "",
+        GENERATE: "",
+        **{f"csrc/cpp_itfs/{n}.cu": "" for n in ("mha_fwd", "mha_fwd_split")},
+        "csrc/cpp_itfs/mha_fwd_batch_prefill.cu": "",
+    }
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def failing(tree: AiterTree, **arguments: Any) -> str:
+    with pytest.raises(AiterError) as error:
+        tree.module("libmha_fwd", **arguments)
+    return str(error.value)
+
+
+def test_wheel(aiter_tree: Path) -> None:
+    """Prevents: the pinned wheel read as something it is not."""
+    tree = read_tree(aiter_tree)
+    assert (tree.generation, tree.meta_dir) == ("wheel", "aiter_meta")
+    assert tree.version.startswith("0.1.7")
+    assert tree.ck_dir == "aiter_meta/3rdparty/composable_kernel"
+    assert "libmha_fwd" in tree.module_names()
+    fwd = tree.module("libmha_fwd")
+    assert fwd.srcs == ()
+    assert fwd.torch_exclude
+    assert not fwd.is_python_module
+    assert fwd.flags_hip == (
+        "-DCK_TILE_FMHA_FWD_FAST_EXP2=1",
+        "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=2",
+        "-DCK_TILE_FMHA_FWD_SPLITKV_API=1",
+    )
+    assert fwd.include_dirs == (tree.fmha_dir,)
+    assert [g.script for g in fwd.generators] == [
+        *3 * [f"{tree.fmha_dir}/generate.py"],
+        "aiter_meta/csrc/cpp_itfs/mha_fwd_generate.py",
+        f"aiter_meta/hsa/{ARCH_TOKEN}/fmha_v3_fwd/codegen.py",
+    ]
+    assert [g.option("-d") for g in fwd.generators[:3]] == ["fwd", "fwd_splitkv", "batch_prefill"]
+    assert fwd.generators[0].option("--receipt") == "600"
+    assert fwd.generators[0].args[-2:] == ("--output_dir", "{}")
+    assert fwd.generators[4].per_arch
+    filter_option = tree.module("libmha_bwd").generators[1].option("--filter")
+    assert filter_option == "*@*_ndeterministic@*_nbias*_dropout*_ndeterministic*"
+
+
+def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
+    """Prevents: an entry of the real file that the evaluator or the reader cannot take."""
+    tree = read_tree(aiter_tree)
+    # AITER merges the tuning tables of these three when it is imported.
+    merged = {
+        "module_gemm_a8w8_blockscale",
+        "module_gemm_a8w8_blockscale_bpreshuffle",
+        "module_gemm_a8w8_bpreshuffle",
+    }
+    assert merged < set(tree.module_names())
+    for name in set(tree.module_names()) - merged:
+        tree.module(name, {"GPU_ARCHS": "gfx950"}, torch=TorchFacts("7.2.1"))
+    for name in merged:
+        with pytest.raises(AiterError, match="at run time"):
+            tree.module(name)
+
+
+def test_signatures_of_the_wheel(aiter_tree: Path) -> None:
+    """Prevents: entry points compiled with the parameters of another generation."""
+    tree = read_tree(aiter_tree)
+    found = {direction: parameters(tree, entry) for direction, entry in ENTRIES.items()}
+    assert found == {"fwd": 12, "fwd_splitkv": 7, "batch_prefill": 8, "bwd": 15}
+
+
+def test_sources_generation(tmp_path: Path) -> None:
+    """Prevents: trees around d32b0cb, whose entry points are sources, taken for a wheel."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(is_experimental="False")))
+    assert (tree.generation, tree.meta_dir, tree.version) == ("cpp_itfs", "", "")
+    module = tree.module("libmha_fwd", {"CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT": "4"})
+    assert module.srcs == (
+        "csrc/cpp_itfs/mha_fwd.cu",
+        "csrc/cpp_itfs/mha_fwd_split.cu",
+        "csrc/cpp_itfs/mha_fwd_batch_prefill.cu",
+    )
+    assert module.flags_hip[1] == "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=4"
+    assert [g.script for g in module.generators] == 3 * [GENERATE]
+
+
+def test_asm_codegen_generation(tmp_path: Path) -> None:
+    """Prevents: trees around 33f2e6af, with one code generator for all archs, not recognised."""
+    command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_v3_fwd --output_dir {{}}'"
+    entry = fwd_entry(
+        blob_gen_cmd=[CK % "fwd", command],
+        third_party=["'composable_kernel'"],
+        flags_extra_hip_per_source={"device.cu": ["'-D__HIPCC_RTC__'"]},
+    )
+    tree = read_tree(make_tree(tmp_path, entry))
+    assert tree.generation == "asm_codegen"
+    module = tree.module("libmha_fwd")
+    assert module.generators[1].script == "hsa/codegen.py"
+    assert module.generators[1].option("-m") == "fmha_v3_fwd"
+    assert not module.generators[1].per_arch
+    assert module.third_party == ("composable_kernel",)
+    assert module.flags_hip_per_source == (("device.cu", ("-D__HIPCC_RTC__",)),)
+
+
+def test_only_the_module_asked_for_is_evaluated(tmp_path: Path) -> None:
+    """Prevents: an entry nobody builds keeping others from being built."""
+    root = make_tree(tmp_path, fwd_entry())
+    path = root / "aiter/jit/optCompilerConfig.json"
+    entries = {**json.loads(path.read_text()), "bad": {"srcs": ["exec('x')"]}}
+    path.write_text(json.dumps(entries))
+    tree = read_tree(root)
+    assert tree.module_names() == ("libmha_fwd", "bad")
+    assert tree.module("libmha_fwd").srcs
+
+
+def test_later_tuning_tables(tmp_path: Path) -> None:
+    """Prevents: `AITER_CONFIGS.NAME` of later trees unknown, or a merged table taken for a file."""
+    core = (
+        "class AITER_CONFIG:\n"
+        "    @property\n"
+        "    def AITER_CONFIG_FMOE_FILE(self):\n"
+        "        return self.get_config_file('AITER_CONFIG_FMOE', 'd', 'tuned_fmoe')\n"
+    )
+    entry = fwd_entry(flags_extra_cc=["f'-DT={AITER_CONFIGS.AITER_CONFIG_FMOE_FILE}'"])
+    root = make_tree(tmp_path, entry, core=core)
+    flags = read_tree(root).module("libmha_fwd").flags_cc
+    assert flags == (f"-DT={TREE_TOKEN}/aiter/configs/tuned_fmoe.csv",)
+    (root / "aiter/configs/model_configs").mkdir(parents=True)
+    (root / "aiter/configs/model_configs/tuned_fmoe_big.csv").touch()
+    assert "merges tuned_fmoe.csv with tuned_fmoe_big.csv" in failing(read_tree(root))
+
+
+def test_overrides_replace_values(tmp_path: Path) -> None:
+    """Prevents: manifest keys that replace AITER's own being ignored, or misread as code."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry()))
+    module = tree.module(
+        "libmha_fwd",
+        overrides=[
+            ("flags_extra_hip", ("-DPLAIN=1", "'-DQUOTED=1'", "f'-DD={CK_DIR}'")),
+            ("torch_exclude", False),
+            ("flags_extra_hip_per_source", (("a.cu", ("-DA",)),)),
+        ],
+    )
+    root = f"{TREE_TOKEN}/3rdparty/composable_kernel"
+    assert module.flags_hip == ("-DPLAIN=1", "-DQUOTED=1", f"-DD={root}")
+    assert not module.torch_exclude
+    assert module.flags_hip_per_source == (("a.cu", ("-DA",)),)
+
+
+def test_all_findings_of_an_entry_at_once(tmp_path: Path) -> None:
+    """Prevents: a bad entry corrected one error per run."""
+    entry = fwd_entry(
+        srcs=["f'{AITER_CSRC_DIR}/absent.cu'"],
+        flags_extra_hip=["__import__('os')"],
+        torch_exclude="'yes'",
+        verbose=["True"],
+        md_name={},
+        new_key="1",
+        flags_extra_hip_per_source=["x"],
+        blob_gen_cmd=["'\"unclosed'", "f'{CK_DIR}/absent.py'"],
+    )
+    # The generation is told by a text that stays: CK's command in another key.
+    tree = read_tree(make_tree(tmp_path, fwd_entry()))
+    config = tmp_path / "aiter/jit/optCompilerConfig.json"
+    config.write_text(json.dumps({"libmha_fwd": entry, "libmha_x": fwd_entry()}))
+    tree = read_tree(tmp_path)
+    text = failing(tree)
+    for part in (
+        "libmha_fwd.srcs",
+        "csrc/absent.cu is not in the tree",
+        "libmha_fwd.flags_extra_hip",
+        "the call `__import__('os')`",
+        "'yes'",
+        "True or False",
+        "unknown key new_key",
+        "md_name",
+        "['x']",
+        "No closing quotation",
+        "absent.py is not in the tree",
+    ):
+        assert part in text
+
+
+def test_unknown_module(tmp_path: Path) -> None:
+    """Prevents: a misspelt module without a list of those there are."""
+    with pytest.raises(AiterError, match="no module libmha_fvd") as error:
+        read_tree(make_tree(tmp_path, fwd_entry())).module("libmha_fvd")
+    assert "one of libmha_fwd" in str(error.value)
+
+
+def test_not_an_aiter_tree(tmp_path: Path) -> None:
+    """Prevents: a wrong path, or a checkout without submodules, failing later and elsewhere."""
+    with pytest.raises(AiterError) as error:
+        read_tree(tmp_path)
+    assert "no aiter/jit/optCompilerConfig.json" in str(error.value)
+    assert "git submodule update" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "no JSON"), ("[]", "a list"), ('{"a": 1}', "a JSON object of objects")],
+)
+def test_broken_configuration(tmp_path: Path, text: str, message: str) -> None:
+    """Prevents: a traceback on a damaged configuration file."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / "aiter/jit/optCompilerConfig.json").write_text(text)
+    with pytest.raises(AiterError, match=message):
+        read_tree(root)
+
+
+def test_unknown_generation(tmp_path: Path) -> None:
+    """Prevents: a configuration of a generation never seen, planned on a guess."""
+    root = make_tree(tmp_path, fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"]))
+    with pytest.raises(AiterError, match="wheels, around d32b0cb or 33f2e6af"):
+        read_tree(root)
+
+
+@pytest.mark.parametrize(
+    ("header", "count"),
+    [
+        (
+            "float mha_fwd(const mha_fwd_args& args, const ck_tile::stream_config& s);",
+            2,
+        ),
+        ("// float mha_fwd(int a);\nfloat\nmha_fwd(std::pair<int, int> p, int b = f(1, 2));", 2),
+        (f"float mha_fwd({', '.join(f'int p{i}' for i in range(12))}) {{}}", 12),
+    ],
+)
+def test_signature_is_counted(tmp_path: Path, header: str, count: int) -> None:
+    """Prevents: commas in templates, defaults or comments counted as parameters."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
+    assert parameters(tree, ENTRIES["fwd"]) == count
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("float mha_fwd(int a, int b, int c);", "mha_fwd takes 3 parameters"),
+        ("float other(int a);", "no declaration of mha_fwd"),
+        ("float mha_fwd();", "no declaration of mha_fwd"),
+    ],
+)
+def test_unknown_signature(tmp_path: Path, header: str, message: str) -> None:
+    """Prevents: an entry point of unknown form wrapped by guess."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
+    with pytest.raises(AiterError, match=message) as error:
+        parameters(tree, ENTRIES["fwd"])
+    assert "csrc/include/mha_fwd.h" in str(error.value)
+
+
+def test_missing_header(tmp_path: Path) -> None:
+    """Prevents: a traceback where the header of an entry point is missing."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry()))
+    with pytest.raises(AiterError, match="cannot be read"):
+        parameters(tree, ENTRIES["bwd"])

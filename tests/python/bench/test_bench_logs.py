@@ -1,0 +1,133 @@
+"""bench/run reads what ninja and Bazel say of their compiles, and adds up the right ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bench import kernel_actions, ninja_log
+from bench.errors import BenchError
+from tools.execution_log.log import Spawn, parse_spawns
+
+NINJA_LOG = """\
+# ninja log v7
+0\t20500\t1763730000000000000\tlibmha_fwd/fmha_fwd_a.cuda.o\t1f2e
+10\t9010\t1763730000000000000\tCMakeFiles/x.dir/fmha_bwd_b.cpp.o\t3d4c
+20510\t20900\t1763730000000000000\tlibmha_fwd.so\t5b6a
+30000\t31000\t1763730000000000000\tlibmha_fwd/fmha_fwd_a.cuda.o\t7980
+"""
+KERNELS = "@@qola~~qola~qola_kernels_aiter"
+
+
+def spawn(label: str, **more: Any) -> str:
+    """An action in the execution log, as Bazel 7 writes it."""
+    found = {
+        "commandArgs": ["bin/clang++", "-c", "x.cpp"],
+        "listedOutputs": more.pop("outputs", []),
+        "mnemonic": more.pop("mnemonic", "CppCompile"),
+        "runner": more.pop("runner", "processwrapper-sandbox"),
+        "targetLabel": label,
+        "metrics": {
+            "totalTime": more.pop("total", "20.5s"),
+            "queueTime": more.pop("queue", "0.5s"),
+            "executionWallTime": "19.9s",
+        },
+    }
+    assert not more
+    return json.dumps(found, indent=2)
+
+
+def parse(log: str) -> list[Spawn]:
+    """The actions of a log."""
+    return list(parse_spawns(log.splitlines(keepends=True)))
+
+
+def test_ninja_log_has_the_last_time_of_each_output() -> None:
+    """Prevents: an output that was made twice counted with its first, or with both times."""
+    seconds = ninja_log.parse(NINJA_LOG)
+    assert seconds == {
+        "libmha_fwd/fmha_fwd_a.cuda.o": 1.0,
+        "CMakeFiles/x.dir/fmha_bwd_b.cpp.o": 9.0,
+        "libmha_fwd.so": 0.39,
+    }
+
+
+def test_ninja_sums_objects_of_kernels_alone() -> None:
+    """Prevents: a link or a dispatch counted as a kernel's compile."""
+    sums = ninja_log.kernel_seconds(
+        {**ninja_log.parse(NINJA_LOG), "libmha_fwd/fmha_fwd_api.cuda.o": 9.0},
+        {"fwd": ["fmha_fwd_a"], "bwd": ["fmha_bwd_b"]},
+    )
+    assert sums == {"fwd": 1.0, "bwd": 9.0}
+
+
+def test_kernel_that_ninja_did_not_compile_is_an_error() -> None:
+    """Prevents: a sum over fewer kernels than it is divided by."""
+    with pytest.raises(BenchError, match="no object of 1 kernels, such as fmha_fwd_z"):
+        ninja_log.kernel_seconds(ninja_log.parse(NINJA_LOG), {"fwd": ["fmha_fwd_a", "fmha_fwd_z"]})
+
+
+@pytest.mark.parametrize("text", ["", "0\t1\t2\ta.o\tff\n", "# ninja log v7\n0\t1\ta.o\n"])
+def test_other_files_are_no_ninja_log(text: str) -> None:
+    """Prevents: a log of another form read as if nothing was built."""
+    with pytest.raises(BenchError):
+        ninja_log.parse(text)
+
+
+def test_execution_log_sums_every_action_for_kernels() -> None:
+    """Prevents: device pass, host pass or precompiled header of split compilation left out."""
+    log = "\n".join(
+        [
+            spawn(f"{KERNELS}//fwd:headers.pch", mnemonic="HipPrecompile", total="4.5s"),
+            spawn(f"{KERNELS}//fwd:a", mnemonic="HipDevice", total="10.5s"),
+            spawn(f"{KERNELS}//fwd:a", mnemonic="HipHost", total="1.3s", queue="0.3s"),
+            spawn(f"{KERNELS}//bwd:b", total="30s", queue="0s"),
+            spawn("@@qola~~qola~qola_bench//:libmha_fwd.mha_fwd", total="7s"),
+            spawn("//:libmha_fwd", mnemonic="CppLink", total="1s"),
+        ]
+    )
+    spawns = parse(log)
+    sums = kernel_actions.kernel_seconds(spawns, {"fwd": ["a"], "bwd": ["b"]})
+    assert sums == pytest.approx({"fwd": 15.0, "bwd": 30.0})
+
+
+def test_kernels_are_known_by_their_outputs_too() -> None:
+    """Prevents: an error where the target that makes a kernel's object has another name."""
+    output = "bazel-out/cfg/bin/external/k/fwd/_objs/a/a.o"
+    spawns = parse(spawn(f"{KERNELS}//fwd:a.device", outputs=[output]))
+    assert kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
+
+
+def test_kernel_without_action_is_an_error() -> None:
+    """Prevents: a build that compiled less than the list shown as faster."""
+    spawns = parse(spawn(f"{KERNELS}//fwd:a"))
+    with pytest.raises(BenchError, match="no action for 1 kernels, such as z"):
+        kernel_actions.kernel_seconds(spawns, {"fwd": ["a", "z"]})
+
+
+def test_cache_hit_in_a_cold_build_is_an_error() -> None:
+    """Prevents: a kernel that a cache had counted as compiled in no time."""
+    spawns = parse(spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"))
+    with pytest.raises(BenchError, match="disk cache hit"):
+        kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]})
+
+
+def test_precompiled_header_elsewhere_is_an_error() -> None:
+    """Prevents: a header that kernels share forgotten because it is made in another repository."""
+    spawns = parse(spawn("@@aiter//:headers", mnemonic="HipPrecompile"))
+    with pytest.raises(BenchError, match="no direction that is known"):
+        kernel_actions.kernel_seconds(spawns, {"fwd": []})
+
+
+def test_variants_of_a_direction_belong_to_the_longest_name() -> None:
+    """Prevents: splitkv kernels, which are others, counted as forward kernels."""
+    (found,) = parse(spawn(f"{KERNELS}//fwd_splitkv_gfx950:a"))
+    assert kernel_actions.direction_of(found) == "fwd_splitkv"
+
+
+def test_what_ran_is_told_from_what_was_cached() -> None:
+    """Prevents: a warm rebuild said to compile nothing when it did."""
+    log = spawn(f"{KERNELS}//fwd:a") + spawn(f"{KERNELS}//fwd:b", runner="remote cache hit")
+    assert kernel_actions.ran(parse(log)) == {"CppCompile": 1}

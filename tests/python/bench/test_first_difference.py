@@ -1,0 +1,178 @@
+"""Execution logs of two builds: which action differed first, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.execution_log import first_difference as execlog
+from tools.execution_log.log import Spawn, parse_spawns
+
+
+def entry(
+    target: str,
+    inputs: dict[str, str],
+    outputs: dict[str, str],
+    *,
+    mnemonic: str = "Compile",
+    arguments: tuple[str, ...] = ("cc",),
+    environment: dict[str, str] | None = None,
+    runner: str = "local",
+) -> dict[str, Any]:
+    """An entry as Bazel writes it."""
+
+    def files(digests: dict[str, str]) -> list[dict[str, Any]]:
+        return [
+            {"path": p, "digest": {"hash": h, "sizeBytes": "1", "hashFunctionName": "SHA-256"}}
+            for p, h in digests.items()
+        ]
+
+    return {
+        "commandArgs": list(arguments),
+        "environmentVariables": [
+            {"name": name, "value": value} for name, value in (environment or {}).items()
+        ],
+        "inputs": files(inputs),
+        "listedOutputs": list(outputs),
+        "actualOutputs": files(outputs),
+        "mnemonic": mnemonic,
+        "runner": runner,
+        "targetLabel": target,
+    }
+
+
+def text_of(entries: list[dict[str, Any]]) -> str:
+    """As Bazel writes them: indented, and nothing between two entries."""
+    return "".join(json.dumps(e, indent=2) for e in entries) + "\n"
+
+
+def log(*entries: dict[str, Any]) -> tuple[Spawn, ...]:
+    return tuple(parse_spawns(text_of(list(entries)).splitlines(keepends=True)))
+
+
+def chain(**changes: str) -> list[dict[str, Any]]:
+    """Two compiles and a link, in an order in which no build could run them."""
+    digest = {"a.c": "1", "b.c": "2", "a.o": "3", "b.o": "4", "lib.so": "5", **changes}
+    return [
+        entry("//:lib", {n: digest[n] for n in ("a.o", "b.o")}, {"lib.so": digest["lib.so"]}),
+        entry("//:a", {"a.c": digest["a.c"]}, {"a.o": digest["a.o"]}),
+        entry("//:b", {"b.c": digest["b.c"]}, {"b.o": digest["b.o"]}),
+    ]
+
+
+def report(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> str:
+    difference = execlog.first_difference(log(*one), log(*other))
+    return execlog.render(difference) if difference else ""
+
+
+def test_the_same() -> None:
+    """Prevents: a difference reported where none is, for the order of a log or where it ran."""
+    cached = [{**e, "runner": "disk cache hit", "cacheHit": True} for e in reversed(chain())]
+    assert execlog.first_difference(log(*chain()), log(*cached)) is None
+
+
+def test_an_action_that_is_not_deterministic() -> None:
+    """Prevents: blaming the link for the object it was given."""
+    text = report(chain(), chain(**{"b.o": "40", "lib.so": "50"}))
+    assert text.splitlines() == [
+        "2 of 3 actions differ; first:",
+        "  target    //:b",
+        "  mnemonic  Compile",
+        "  outputs   b.o",
+        "  outputs that differ:",
+        "    b.o: '4' != '40'",
+        "  meaning   same command, environment and inputs, other outputs: it is not deterministic",
+    ]
+
+
+def test_a_source_that_differs() -> None:
+    """Prevents: calling a compiler nondeterministic that was given another source."""
+    text = report(chain(), chain(**{"a.c": "10", "a.o": "30", "lib.so": "50"}))
+    assert "  target    //:a\n" in text
+    assert "    a.c: '1' != '10'\n" in text
+    assert "no action of the logs writes a.c:" in text
+
+
+def test_a_file_that_one_build_alone_has() -> None:
+    """Prevents: an input missed because the other build does not know it."""
+    more = chain()
+    more[2]["inputs"].append({"path": "b.h", "digest": {"hash": "6"}})
+    text = report(chain(), more)
+    assert "    b.h: (none) != '6'\n" in text
+    assert "no action of the logs writes b.h:" in text
+
+
+def test_a_path_on_the_command_line() -> None:
+    """Prevents: a leak of the machine into the command that nobody can find in 200 arguments."""
+    flags = tuple(f"-f{i}" for i in range(200))
+    one = entry("//:a", {}, {"a.o": "1"}, arguments=("cc", *flags, "-I/home/one"))
+    other = entry("//:a", {}, {"a.o": "1"}, arguments=("cc", *flags, "-I/home/other"))
+    text = report([one], [other])
+    assert "    - -I/home/one\n    + -I/home/other\n" in text
+    assert "-f1" not in text
+    assert "meaning   the builds ask for different things" in text
+
+
+def test_an_environment_that_leaks() -> None:
+    """Prevents: a variable of the user in an action, unseen while the outputs agree."""
+    one = entry("//:a", {}, {"a.o": "1"}, environment={"PATH": "/bin", "LANG": "C"})
+    other = entry("//:a", {}, {"a.o": "1"}, environment={"PATH": "/bin"})
+    assert "  environment that differ:\n    LANG: 'C' != (none)\n" in report([one], [other])
+
+
+def test_an_action_of_one_build_alone() -> None:
+    """Prevents: logs of different targets that count as the same."""
+    text = report(chain(), chain()[:2])
+    assert "  target    //:b\n" in text
+    assert "  found     only in the first log" in text
+
+
+def test_an_output_that_was_not_written() -> None:
+    """Prevents: an optional output (a .d file) that one build wrote and the other did not."""
+    one = entry("//:a", {}, {"a.o": "1", "a.d": "2"})
+    other = entry("//:a", {}, {"a.o": "1", "a.d": "2"})
+    other["actualOutputs"] = other["actualOutputs"][:1]
+    assert "    a.d: '2' != ''\n" in report([one], [other])
+
+
+def test_a_directory_is_its_files() -> None:
+    """Prevents: a directory output that hides which of its files differs."""
+    made = entry("//:tree", {}, {"out/tree/x": "1", "out/tree/y": "2"})
+    other = entry("//:tree", {}, {"out/tree/x": "1", "out/tree/y": "3"})
+    made["listedOutputs"] = other["listedOutputs"] = ["out/tree"]
+    assert "    out/tree/y: '2' != '3'\n" in report([made], [other])
+    assert "out/tree: " not in report([made], [other])
+
+
+def test_the_last_try_counts() -> None:
+    """Prevents: an action that was retried compared by its failure."""
+    failed = entry("//:a", {"a.c": "1"}, {"a.o": ""})
+    assert execlog.first_difference(log(failed, *chain()), log(*chain())) is None
+    assert execlog.first_difference(log(*chain(), failed), log(*chain())) is not None
+
+
+def test_a_circle_is_an_error() -> None:
+    """Prevents: an endless loop, or a traceback, over logs that do not belong together."""
+    one = log(entry("//:a", {"b": "1"}, {"a": "1"}))
+    other = log(entry("//:b", {"a": "1"}, {"b": "1"}))
+    with pytest.raises(execlog.ExecutionLogError, match="need each other's outputs"):
+        execlog.first_difference(one, other)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a script that cannot tell from the exit code what was found."""
+    first, second, broken = (tmp_path / name for name in ("first", "second", "broken"))
+    first.write_text(text_of(chain()), encoding="utf-8")
+    second.write_text(text_of(chain(**{"b.o": "7"})), encoding="utf-8")
+    broken.write_text(text_of([{"mnemonic": "Compile"}]), encoding="utf-8")
+    assert execlog.main([str(first), str(first)]) == 0
+    assert execlog.main([str(first), str(second)]) == 1
+    assert "target    //:b" in capsys.readouterr().out
+    for unreadable in (broken, tmp_path / "absent"):
+        assert execlog.main([str(first), str(unreadable)]) == 2
+        text = capsys.readouterr().err
+        assert str(unreadable) in text
+        assert "--execution_log_json_file" in text

@@ -1,0 +1,141 @@
+"""The workspace of qola build, as text, and where it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.build import workspace
+from qola.checkout.prepare import GitSource, LocalSource, WheelSource
+from qola.checkout.source import AiterSource
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE.parents[1] / "golden" / "workspace"
+PLAIN = workspace.Workspace(
+    name="te_manifest",
+    manifest='[[modules]]\nname = "libmha_fwd"\n',
+    modules=("libmha_fwd", "libmha_bwd"),
+    ruleset=Path("/opt/qola"),
+    aiter=AiterSource(WheelSource("0.1.7", "a" * 64)),
+    archs=(),
+    mode=None,
+    override_aiter_commit=False,
+    disk_cache=Path("/home/user/.cache/qola/disk"),
+)
+
+
+def golden(name: str, text: str) -> None:
+    """Compare a text with a file's; QOLA_UPDATE_GOLDEN=1 writes it instead."""
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
+def test_files(name: str) -> None:
+    """Prevents: a workspace that changes unnoticed, and with it what a build does."""
+    files = PLAIN.files("7.7.1\n", Path("/home/user/.cache/qola/workspaces/it"))
+    golden(f"{name.lstrip('.')}.txt", files[name])
+    assert files[".bazelversion"] == "7.7.1\n"
+    assert files["te_manifest.toml"] == PLAIN.manifest
+
+
+def test_every_choice_is_written() -> None:
+    """Prevents: an option of the command line that Bazel never sees."""
+    everything = replace(
+        PLAIN,
+        aiter=AiterSource(LocalSource(Path("/src/aiter")), Path("/src/patches")),
+        archs=("gfx942", "gfx950"),
+        mode="cpp_itfs",
+        override_aiter_commit=True,
+    )
+    golden("everything.txt", everything.module_file())
+
+
+@pytest.mark.parametrize("kind", ["", "lazy", "static"])
+def test_bundle(kind: str) -> None:
+    """Prevents: a bundle of other libraries than were built."""
+    text = PLAIN.bundle_file(PLAIN.modules, lazy=kind == "lazy", static=kind == "static")
+    golden(f"{kind and f'{kind}_'}bundle.txt", text)
+
+
+def test_modules_without_a_lazy_form() -> None:
+    """Prevents: a target of a Python module that there is not, which breaks every build."""
+    modules = ("libmha_fwd", "module_aiter_enum")
+    assert workspace.targets(modules, True) == ["//:libmha_fwd_lazy", "//:module_aiter_enum"]
+    assert workspace.targets(modules) == ["//:libmha_fwd", "//:module_aiter_enum"]
+    assert "module_aiter_enum_lazy" not in replace(PLAIN, modules=modules).build_file()
+
+
+def test_pack() -> None:
+    """Prevents: a pack of other kernels than were asked for."""
+    golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
+    assert "kernels =" not in PLAIN.pack_file(PLAIN.modules, [])
+
+
+def test_blank_in_the_cache_s_path() -> None:
+    """Prevents: a path with a blank that Bazel takes for two options."""
+    made = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
+    lines = made.files("", Path("/cache/it"))[".bazelrc"].splitlines()
+    assert "common '--disk_cache=/home/a user/disk'" in lines
+
+
+def test_commit() -> None:
+    """Prevents: a commit that is built from another remote, or from the wheel."""
+    tag = AiterSource(GitSource("https://example.invalid/aiter.git", "b" * 40)).to_starlark()
+    lines = [f'    commit = "{"b" * 40}",', '    remote = "https://example.invalid/aiter.git",']
+    assert tag.splitlines() == ["qola.git(", *lines, ")"]
+
+
+def test_sources_below_tmp_show_in_the_sandbox() -> None:
+    """Prevents: files that are not there for an action, whose sandbox has its own /tmp."""
+    cache = Path("/cache/it")
+    assert "/tmp" not in PLAIN.files("", cache)[".bazelrc"]
+    local = AiterSource(LocalSource(Path("/tmp/aiter")))
+    for made, directory in (
+        (PLAIN, Path("/tmp/it")),
+        (replace(PLAIN, ruleset=Path("/tmp/qola")), cache),
+        (replace(PLAIN, aiter=local), cache),
+    ):
+        assert "--sandbox_add_mount_pair=/tmp" in made.files("", directory)[".bazelrc"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("te-manifest.toml", "te_manifest"),
+        ("Te.v2.toml", "te_v2"),
+        ("rocm.toml", "m_rocm"),
+        ("kernels_a.toml", "m_kernels_a"),
+        ("2.toml", "m_2"),
+        ("ü.toml", "m_"),
+    ],
+)
+def test_repository_name(file: str, name: str) -> None:
+    """Prevents: a file's name that is refused as a repository's."""
+    assert workspace.repository_name(Path(file)) == name
+
+
+def test_directory_is_stable() -> None:
+    """Prevents: a second build that starts anew, and manifests that share a workspace."""
+    cache, one, ruleset = Path("/cache"), Path("/a/te.toml"), Path("/opt/qola")
+    first = workspace.directory_of(cache, one, ruleset)
+    assert first == workspace.directory_of(cache, one, ruleset)
+    assert first.parent == Path("/cache/workspaces")
+    others = {
+        workspace.directory_of(cache, Path("/b/te.toml"), ruleset),
+        workspace.directory_of(cache, one, Path("/other/qola")),
+    }
+    assert len({first, *others}) == 3
+
+
+def test_writing_again_changes_nothing(tmp_path: Path) -> None:
+    """Prevents: time stamps that make Bazel plan anew; a manifest of another name left over."""
+    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "old.toml": ""})
+    before = (tmp_path / "MODULE.bazel").stat().st_mtime_ns
+    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "new.toml": ""})
+    assert (tmp_path / "MODULE.bazel").stat().st_mtime_ns == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["MODULE.bazel", "new.toml"]

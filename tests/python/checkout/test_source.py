@@ -1,0 +1,142 @@
+"""Which AITER a build uses, and what happens to the directory that is named for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.checkout.prepare import GitSource, LocalSource, WheelSource
+from qola.checkout.request import AiterRequest
+from qola.checkout.source import checkout, choose, pinned_source, use_as_is
+from qola.errors import AiterError
+
+PIN = {"package": "amd-aiter", "sha256": "a" * 64, "version": "0.1.7.post2"}
+NOTHING = AiterRequest(
+    root=None, commit=None, commit_asked=False, remote="/no/remote", patches_dir=None, pin=PIN
+)
+CONFIG = {"libmha_fwd": {"blob_gen_cmd": ["{AITER_META_DIR}/csrc/cpp_itfs/mha_fwd_generate.py"]}}
+
+
+def quiet(_text: str) -> None:
+    """Progress that nobody reads."""
+
+
+def tree(root: Path) -> Path:
+    """What passes for an AITER checkout."""
+    for name, text in (
+        ("aiter/jit/optCompilerConfig.json", json.dumps(CONFIG)),
+        ("csrc/include/mha_fwd.h", "// one\n"),
+        ("3rdparty/composable_kernel/include/ck_tile/core.hpp", "// ck\n"),
+        ("3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py", "\n"),
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+def patches(tmp_path: Path) -> Path:
+    """A folder with a patch of the tree above."""
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "patches/0001.patch").write_text(
+        "--- a/csrc/include/mha_fwd.h\n+++ b/csrc/include/mha_fwd.h\n"
+        "@@ -1 +1 @@\n-// one\n+// two\n"
+    )
+    return tmp_path / "patches"
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> tuple[str, str]:
+    """A repository with the tree above, and its commit."""
+    root = tree(tmp_path / "remote")
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["tag", "v1"]):
+        subprocess.run([*git, *command], cwd=root, check=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], cwd=root, check=True, capture_output=True, text=True
+    )
+    return str(root), head.stdout.strip()
+
+
+def test_without_a_word_it_is_the_pinned_wheel(patches: Path) -> None:
+    """Prevents: a build that needs git, or a commit, where qola has a pin."""
+    assert choose(NOTHING, quiet).source == WheelSource("0.1.7.post2", "a" * 64)
+    for commit in ("0.1.7.post2", "v0.1.7.post2"):
+        found = choose(replace(NOTHING, commit=commit, patches_dir=patches), quiet)
+        assert found.source == WheelSource("0.1.7.post2", "a" * 64)
+        assert found.patches_dir == patches
+
+
+def test_commit_comes_from_the_remote(remote: tuple[str, str]) -> None:
+    """Prevents: a tag that is handed to Bazel, whose meaning may change, in place of its commit."""
+    url, commit = remote
+    for name in (commit, "v1", commit[:8]):
+        request = replace(NOTHING, commit=name, remote=url)
+        assert pinned_source(request, quiet) == GitSource(url, commit)
+
+
+def test_own_tree_is_left_as_it_is(tmp_path: Path, patches: Path) -> None:
+    """Prevents: a user's checkout that is reset or patched in place."""
+    root = tree(tmp_path / "own")
+    request = replace(NOTHING, root=root, commit="d32b0cb62", patches_dir=patches)
+    found = choose(request, quiet)
+    assert (found.source, found.patches_dir) == (LocalSource(root), patches)
+    assert (root / "csrc/include/mha_fwd.h").read_text() == "// one\n"
+    with pytest.raises(AiterError) as caught:
+        choose(replace(request, commit_asked=True), quiet)
+    assert f"git -C {root} checkout d32b0cb62" in caught.value.findings[0].fix
+
+
+def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: Path) -> None:
+    """Prevents: QoLA's `build --aiter-root NEW`, which clones, failing; patches applied twice."""
+    url, commit = remote
+    root = tmp_path / "new"
+    request = replace(NOTHING, root=root, commit="v1", remote=url, patches_dir=patches)
+    for _ in range(2):
+        found = choose(request, quiet)
+        assert (found.source, found.patches_dir) == (LocalSource(root), None)
+        assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
+    assert json.loads((root / "AITER.json").read_text())["commit"] == commit
+    # No commit is named: the tree is what it is, patched as it should be or not.
+    found = choose(replace(request, commit=None), quiet)
+    assert (found.source, found.patches_dir) == (LocalSource(root), None)
+
+
+def test_prepared_tree_with_other_patches(
+    tmp_path: Path, remote: tuple[str, str], patches: Path
+) -> None:
+    """Prevents: patches on top of others; a tree built with patches that nobody asked for."""
+    root = tmp_path / "new"
+    request = replace(NOTHING, root=root, commit="v1", remote=remote[0], patches_dir=patches)
+    checkout(request, root, quiet)
+    with pytest.raises(AiterError) as caught:
+        choose(replace(request, commit=None, patches_dir=None), quiet)
+    assert "0001.patch" in caught.value.findings[0].found
+    assert caught.value.findings[0].expected.startswith("with no patches")
+    (patches / "0002.patch").write_text("another")
+    with pytest.raises(AiterError) as caught:
+        choose(replace(request, commit=None), quiet)
+    fix = f"qola checkout --aiter-root {root} --patches-dir {patches} "
+    assert caught.value.findings[0].fix.startswith(fix)
+    assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
+
+
+def test_conflict_leaves_nothing(tmp_path: Path, remote: tuple[str, str], patches: Path) -> None:
+    """Prevents: a build from a half-patched tree."""
+    (patches / "0002.patch").write_text((patches / "0001.patch").read_text())
+    request = replace(NOTHING, commit="v1", remote=remote[0], patches_dir=patches)
+    with pytest.raises(AiterError) as caught:
+        checkout(request, tmp_path / "new", quiet)
+    assert "0002.patch" in caught.value.findings[0].place
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_tree(tmp_path: Path) -> None:
+    """Prevents: --skip-checkout without a tree that fails only in Bazel."""
+    with pytest.raises(AiterError) as caught:
+        use_as_is(tmp_path / "absent")
+    assert caught.value.findings[0].found == "no such directory"

@@ -1,0 +1,419 @@
+"""The command line on the real tree: output, exit codes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.checkout import default_tree as locate
+from qola.cli import command_line as cli
+from qola.errors import AiterError
+from qola.plan.model import from_json
+from qola.version import __version__
+
+MANIFEST = """\
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+drop_srcs = ["gone.cu"]
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 128
+has_bias = false
+has_alibi = false
+has_dropout = false
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory with a manifest in it, and empty directories for temporary files."""
+    folder = tmp_path / "here"
+    (folder / "manifests").mkdir(parents=True)
+    (folder / "manifests/mine.toml").write_text(MANIFEST)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return folder
+
+
+Run = Callable[..., "Result"]
+
+
+class Result:
+    """What a command printed and how it ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command in this process."""
+
+    def call(*words: str, tree: bool = True) -> Result:
+        more = ["--aiter", str(aiter_tree)] if tree else []
+        code = cli.main([*words, *more], {}, directory=here)
+        captured = capsys.readouterr()
+        assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+def test_plan_counts_kernels(run: Run) -> None:
+    """Prevents: counts that are not those of the plan, or a manifest's warnings lost."""
+    found = run("plan", "manifests/mine.toml")
+    assert found.code == 0
+    assert found.err == "qola: mine: generating kernel instances for gfx950\n"
+    lines = found.out.splitlines()
+    assert lines[0].startswith("mine: namespace qola, gfx950, AITER 0.1.7")
+    assert lines[2:6] == [
+        "libmha_fwd: libmha_fwd.so, receipt 700, 18 kernel instances",
+        "direction  role  arch    hdim     bf16  batch  group  total",
+        "fwd        fwd   gfx950  128x128    18     16      2     18",
+        "total                               18     16      2     18",
+    ]
+    assert "warning: manifests/mine.toml:7 [[modules]].drop_srcs" in lines
+    assert "\x1b" not in found.out + found.err
+
+
+def test_plan_as_json_is_the_plan(run: Run) -> None:
+    """Prevents: JSON that is mixed with words, or is no plan.json."""
+    found = run("plan", "--json", "--manifest", "manifests/mine.toml", "--name", "other")
+    plan = from_json(found.out)
+    assert found.code == 0
+    assert plan["name"] == "other"
+    assert len(plan["kernels"]) == 18
+    assert "warning: manifests/mine.toml:7" in found.err
+    assert "estimate" not in plan
+
+
+def test_plan_estimates(run: Run, here: Path) -> None:
+    """Prevents: an estimate that ignores the cores, or the costs that were named."""
+    words = ("plan", "manifests/mine.toml", "--estimate", "-q")
+    text = run(*words, "--jobs", "3").out
+    assert "Estimated cost\n" in text
+    assert re.search(r"^about \d+ (s|min) on 3 cores, from an empty cache", text, re.MULTILINE)
+    assert re.search(r"^an estimate, from costs measured on: .*measure_costs", text, re.MULTILINE)
+    data = from_json(run(*words, "--json", "--jobs", "2").out)["estimate"]
+    assert data["cores"] == 2
+    assert data["cpu_seconds"] > 100
+    assert data["wall_seconds"] == pytest.approx(data["cpu_seconds"] / 2, abs=1)
+    (here / "bad.json").write_text("{}")
+    found = run(*words, "--costs", "bad.json")
+    assert (found.code, found.out) == (6, "")
+    assert "measure again: python3 bench/measure_costs.py" in found.err
+
+
+def test_list_prints_names(run: Run) -> None:
+    """Prevents: names that are cut, or kernels that a filter should have left out."""
+    every = run("list", "manifests/mine.toml", "-q").out.splitlines()
+    assert len(every) == 18
+    assert all(re.fullmatch(r"fmha_fwd_d128_bf16_\w+_gfx950", line) for line in every)
+    group = run("list", "manifests/mine.toml", "-q", "--mode", "group", "--hdim=128", "mask=yes")
+    assert group.out.splitlines() == [n for n in every if "_group_" in n and "_mask_" in n]
+    long = run("list", "-q", "--long", "manifests/mine.toml", "mode=group").out.splitlines()
+    assert len(long) == 1 + 2
+    assert long[0].split()[-1] == "name"
+    assert {line.split()[-1] for line in long[1:]} == {n for n in every if "_group_" in n}
+    data = json.loads(run("list", "-q", "--json", "manifests/mine.toml", "mode=group").out)
+    assert [entry["name"] for entry in data] == [n for n in every if "_group_" in n]
+    assert {entry["module"] for entry in data} == {"libmha_fwd"}
+    assert data[0]["fields"]["mode"] == "group"
+
+
+def test_list_filters_are_checked(run: Run) -> None:
+    """Prevents: an empty list where a filter's value is misspelt."""
+    fields = ("module", "direction", "dtype", "hdim", "mode")
+    options = [word for field in fields for word in (f"--{field}", "nothing")]
+    found = run("list", "-q", "manifests/mine.toml", *options)
+    assert (found.code, found.out) == (2, "")
+    for field in fields:
+        assert f"no kernel instance with {field} nothing" in found.err
+
+
+def test_explain_says_why(run: Run) -> None:
+    """Prevents: a kernel whose absence cannot be traced to a line or a rule."""
+    name = run("list", "-q", "manifests/mine.toml").out.splitlines()[0]
+    kept = run("explain", "-q", "manifests/mine.toml", f"bazel-bin/x/{name}.pic.o").out
+    assert kept.splitlines()[:2] == [f"{name}: in", "  kept by  [[mha_fwd_variants]] #1 (line 8)"]
+    assert "mask=no" in kept
+    without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
+    found = run("explain", "-q", "manifests/mine.toml", *without).out.splitlines()
+    assert sorted(line.split(maxsplit=2)[2] for line in found) == [
+        "no variant has dtype=fp16",
+        "receipt 700: lse must be yes",
+    ]
+    assert {line.split()[1] for line in found} == set(without)
+    several = run("explain", "-q", "manifests/mine.toml", "dtype=bf16", "hdim=128", "lse=yes")
+    verdicts = [line.split(maxsplit=2) for line in several.out.splitlines()]
+    assert sum(word == "in" for word, *_ in verdicts) == 18
+    assert several.err == f"18 in, {len(verdicts) - 18} out\n"
+    assert all(reason for *_, reason in verdicts)
+
+
+def test_explain_without_a_query_counts_rules(run: Run) -> None:
+    """Prevents: kernels that no rule accounts for."""
+    text = run("explain", "-q", "manifests/mine.toml").out
+    title, _, *lines = text.splitlines()
+    kept, dropped = map(int, re.findall(r"\d+", title))
+    assert kept == 18
+    assert sum(int(line.split()[-1]) for line in lines) == kept + dropped
+    data = json.loads(run("explain", "-q", "--json", "manifests/mine.toml").out)
+    assert sum(entry["count"] for entry in data) == kept + dropped
+    assert data[0] == {
+        "module": "libmha_fwd",
+        "direction": "fwd",
+        "role": "fwd",
+        "in": True,
+        "rule": "[[mha_fwd_variants]] #1 (line 8)",
+        "count": 18,
+    }
+
+
+def test_explain_as_json(run: Run) -> None:
+    """Prevents: explanations that only people can read."""
+    words = ("explain", "-q", "--json", "manifests/mine.toml", "dtype=fp16", "hdim=128")
+    data = json.loads(run(*words, "pipeline=qr_async", "mode=group", "lse=yes").out)
+    assert data
+    assert {entry["in"] for entry in data} == {False}
+    assert all(entry["reasons"] and entry["fields"]["lse"] is True for entry in data)
+    assert data[0]["archs"] == ["gfx950"]
+
+
+def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
+    """Prevents: a manifest of ROCm/QoLA, without archs and mode, that cannot be looked at."""
+    (here / "bare.toml").write_text('[[modules]]\nname = "libmha_fwd"\nreceipt = 700\n')
+    assert run("plan", "bare.toml").code == 2
+    found = run(
+        "plan", "-q", "bare.toml", "--build-mode=cpp_itfs", "--arch=gfx942", "--arch=gfx950,gfx942"
+    )
+    assert found.code == 0
+    assert "1032 kernel instances" in found.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "messages"),
+    [
+        (["plan", "nowhere.toml"], 2, ["error: nowhere.toml", "No such file or directory"]),
+        (["plan"], 2, ["no manifest", "qola plan manifests/quickstart.toml"]),
+        (["plan", "manifests/mine.toml", "more"], 2, ["too many arguments", "found     more"]),
+        (
+            ["list", "manifests/mine.toml", "dtyp=bf16", "x"],
+            2,
+            ["did you mean dtype=bf16?", "no kernel instance of that name"],
+        ),
+        (
+            ["plan", "manifests/mine.toml", "--arch", "gfx90"],
+            6,
+            ["the archs asked for instead of the manifest's", "gfx90", "gfx942, gfx950"],
+        ),
+    ],
+)
+def test_errors_end_with_their_exit_code(
+    run: Run, words: list[str], code: int, messages: list[str]
+) -> None:
+    """Prevents: a script that takes a failure for a result, or a person for a compiler."""
+    found = run(*words, "-q")
+    assert (found.code, found.out) == (code, "")
+    for message in messages:
+        assert message in found.err
+    assert "Traceback" not in found.err
+
+
+def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
+    """Prevents: a dead end in a checkout without Bazel."""
+    found = run("plan", "manifests/mine.toml", tree=False)
+    assert found.code == AiterError.exit_code == 3
+    assert "name it with --aiter TREE" in found.err
+    assert "./bazelw run //:qola" in found.err
+    missing = run("plan", "manifests/mine.toml", "--aiter=nowhere", tree=False)
+    assert missing.code == 3
+    assert "here/nowhere" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["make"], "invalid choice"),
+        (["build"], "the following arguments are required: -m/--manifest, -o/--output-dir"),
+        (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
+        (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
+        (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
+        (["plan", "--build-mode", "x"], "invalid choice"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: options that are ignored."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words, {})
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("usage: qola")
+
+
+@pytest.mark.parametrize("command", [[], ["plan"], ["list"], ["explain"]])
+def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a command or an option without a word about it."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, "--help"], {})
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: qola")
+    for line in re.findall(r"^  (-.*)$", text, re.MULTILINE):
+        option = re.match(r"(-\w, )?--[\w-]+( [A-Z]+| \{.*\})?", line)
+        assert option, line
+        after = line[option.end() :].strip()
+        assert after or re.search(re.escape(line) + r"\n {10,}\w", text), f"{line}: no help"
+
+
+def test_the_directory_of_qola_cmake(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a CMake project that cannot include qola.cmake, or a path that is wrapped."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--cmake-dir"], {})
+    assert not caught.value.code
+    said = capsys.readouterr().out
+    assert Path(said.rstrip("\n"), "qola.cmake").is_file()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a bug report without a version."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"], {})
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"qola {__version__}\n"
+
+
+def test_paths_are_those_of_the_user_under_bazel_run(
+    here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: `bazel run //:qola -- plan mine.toml` looking in the runfiles."""
+    environ = {"BUILD_WORKING_DIRECTORY": str(here)}
+    words = ["plan", "-q", "manifests/mine.toml", "--aiter", str(aiter_tree)]
+    assert cli.main(words, environ) == 0
+    assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
+
+
+RUNFILES_LIBRARY = """\
+class Runfiles:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def Rlocation(self, path):
+        return f"{self.folder}/{path}"
+
+
+def Create(env):
+    return Runfiles(env["RUNFILES_DIR"]) if "RUNFILES_DIR" in env else None
+"""
+
+
+def test_the_default_tree_is_beside_its_runfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: the tree looked for in the runfiles, where only its stand-in is."""
+    library = tmp_path / "python/runfiles/runfiles.py"
+    library.parent.mkdir(parents=True)
+    library.write_text(RUNFILES_LIBRARY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("python", "python.runfiles", "python.runfiles.runfiles"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    tree, runfiles = tmp_path / "external/aiter", tmp_path / "x.runfiles"
+    tree.mkdir(parents=True)
+    (tree / "AITER.json").write_text("{}")
+    (runfiles / "aiter").mkdir(parents=True)
+    (runfiles / "aiter/AITER.json").symlink_to(tree / "AITER.json")
+    environ = {"RUNFILES_DIR": str(runfiles)}
+    assert locate.find_tree(None, environ) == tree
+    assert locate.find_tree(Path("other"), environ) == Path("other")
+    assert locate.runfile_tree({}) is None
+    (runfiles / "aiter/AITER.json").unlink()
+    assert locate.runfile_tree(environ) is None
+
+
+def start(here: Path, aiter_tree: Path, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command as a process of its own, in a group of its own."""
+    root = Path(cli.__file__).parent.parent
+    environ = {
+        "PYTHONPATH": os.pathsep.join([str(root), *(p for p in sys.path if p)]),
+        "TMPDIR": str(here.parent / "temporary"),
+        "TERM": "xterm",
+        "COLUMNS": "80",
+    }
+    command = [sys.executable, "-m", "qola", *words, "--aiter", str(aiter_tree)]
+    return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
+
+
+def test_a_reader_that_has_enough_is_no_error(here: Path, aiter_tree: Path) -> None:
+    """Prevents: a traceback from `qola list ... | head -1`."""
+    read, write = os.pipe()
+    process = start(
+        here, aiter_tree, "list", "manifests/mine.toml", stdout=write, stderr=subprocess.PIPE
+    )
+    os.close(write)
+    os.close(read)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert error == b"qola: mine: generating kernel instances for gfx950\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"")],
+)
+def test_an_interrupted_command_leaves_nothing(
+    here: Path, aiter_tree: Path, number: int, code: int, message: bytes
+) -> None:
+    """Prevents: temporary directories and generators that outlive Ctrl-C."""
+    process = start(here, aiter_tree, "plan", "manifests/mine.toml", stderr=subprocess.PIPE)
+    temporary = here.parent / "temporary"
+    deadline = time.monotonic() + 30
+    while not list(temporary.glob("*/libmha_fwd/kernels")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert message in error
+    assert b"Traceback" not in error
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_terminal_gets_tables_and_a_spinner(here: Path, aiter_tree: Path) -> None:
+    """Prevents: tables for people that are cut, or a result mixed with the spinner's."""
+    pytest.importorskip("rich")
+    leader, follower = pty.openpty()
+    process = start(
+        here, aiter_tree, "plan", "manifests/mine.toml", stdout=follower, stderr=follower
+    )
+    os.close(follower)
+    chunks = []
+    try:
+        while chunk := os.read(leader, 4096):
+            chunks.append(chunk)
+    except OSError:
+        pass  # the terminal's other end is closed
+    assert process.wait(timeout=60) == 0
+    text = b"".join(chunks).decode()
+    assert "\x1b[" in text
+    assert "generating kernel instances" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"fwd +fwd +gfx950 +128x128 +18 +16 +2 +18", plain)
+    assert "────" in plain

@@ -1,0 +1,153 @@
+"""qola init: the starter manifest, and where it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import read_tree
+from qola.cli import command_line as cli
+from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES, Field, Kind
+from qola.manifest.json_schema import to_json
+from qola.manifest.load import load, loads
+from qola.manifest.starter import example_of, starter_manifest
+from qola.plan.planner import Request, build_plan
+
+Init = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Init:
+    """Return a function that runs ``qola init`` in an empty directory."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = cli.main(["init", *words], {}, directory=tmp_path)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_the_text(repo_root: Path) -> None:
+    """Prevents: a change to the starter manifest that nobody has read."""
+    golden = repo_root / "tests/golden/starter.toml"
+    expected = golden.read_text("utf-8")
+    assert starter_manifest() == expected, "python -m qola init - > tests/golden/starter.toml"
+
+
+def test_it_loads_without_warnings() -> None:
+    """Prevents: a first contact that begins with a complaint."""
+    manifest = loads(starter_manifest("te", ("gfx942", "gfx950")), file="qola.toml")
+    assert manifest.warnings == ()
+    assert (manifest.namespace, manifest.architectures) == ("te", ("gfx942", "gfx950"))
+
+
+def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a first build that fails, or that takes hours."""
+    manifest = loads(starter_manifest(), file="qola.toml")
+    plan = build_plan(Request("qola", manifest, read_tree(aiter_tree)), tmp_path)
+    assert plan.warnings == ()
+    assert [module.library for module in plan.modules] == ["mine_libmha_fwd.so"]
+    assert 0 < len(plan.kernels) < 30
+
+
+def test_every_key_is_mentioned() -> None:
+    """Prevents: a key that somebody defines and that a beginner never hears of."""
+    text = starter_manifest()
+    for table in TABLES:
+        assert f"{table.header}\n" in text
+    sections = re.split(r"^#?(?=\[)", text, flags=re.MULTILINE)
+    for table in TABLES:
+        section = next(s for s in sections if s.startswith(table.header))
+        written = set(re.findall(r"^#?(\w+) = ", section, re.MULTILINE))
+        listed = OVERRIDE_KEYS if table is MODULES else frozenset()
+        assert written == set(table.by_key) - listed
+        assert all(key in section for key in listed)
+
+
+def test_every_line_that_is_left_out_may_be_put_in() -> None:
+    """Prevents: an example beside a key that the key does not accept."""
+    lines = starter_manifest().split("\n")
+    candidates = [n for n, line in enumerate(lines) if re.match(r"#(\w+ = |\[)", line)]
+    assert len(candidates) > 25
+    everything = [line[1:] if n in candidates else line for n, line in enumerate(lines)]
+    manifest = loads("\n".join(everything), file="qola.toml")
+    assert {module.name for module in manifest.modules} == {"libmha_fwd", "libmha_bwd"}
+    # One at a time too: all at once, a line might stand in for another.
+    own = [n for n in candidates[: lines.index("#[[modules]]")] if n < lines.index("#[[modules]]")]
+    for n in own:
+        loads("\n".join([*lines[:n], lines[n][1:], *lines[n + 1 :]]), file="qola.toml")
+
+
+def test_a_field_without_an_example_is_refused() -> None:
+    """Prevents: a new field with a made-up value in the starter manifest."""
+    with pytest.raises(ValueError, match=r"depth has no example"):
+        example_of(Field("depth", Kind.INTEGER, "how deep"))
+
+
+def test_it_writes_qola_toml(init: Init, tmp_path: Path) -> None:
+    """Prevents: a manifest of another name than the one the next command is shown for."""
+    code, out, err = init()
+    assert (code, err) == (0, "")
+    assert out == "qola.toml written; next: qola plan qola.toml\n"
+    assert (tmp_path / "qola.toml").read_text() == starter_manifest()
+
+
+def test_options_reach_the_text(init: Init, tmp_path: Path) -> None:
+    """Prevents: an option that is parsed and forgotten."""
+    assert init("mine.toml", "--namespace", "te", "--arch", "gfx942", "--arch", "gfx950")[0] == 0
+    manifest = load(tmp_path / "mine.toml")
+    assert (manifest.namespace, manifest.architectures) == ("te", ("gfx942", "gfx950"))
+    assert "qola plan mine.toml\n" in (tmp_path / "mine.toml").read_text()
+
+
+def test_standard_output(init: Init, tmp_path: Path) -> None:
+    """Prevents: a file called "-", or anything but the manifest on standard output."""
+    assert init("-") == (0, starter_manifest(), "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_not_overwritten(init: Init, tmp_path: Path) -> None:
+    """Prevents: the loss of a manifest that somebody wrote."""
+    (tmp_path / "qola.toml").write_text("# mine\n")
+    code, out, err = init("--schema")
+    assert (code, out) == (2, "")
+    assert "error: qola.toml\n" in err
+    assert "--force" in err
+    assert [file.name for file in tmp_path.iterdir()] == ["qola.toml"]
+    assert (tmp_path / "qola.toml").read_text() == "# mine\n"
+    assert init("--force")[0] == 0
+    assert (tmp_path / "qola.toml").read_text() == starter_manifest()
+
+
+def test_the_schema_beside_it(init: Init, tmp_path: Path) -> None:
+    """Prevents: a first line that names a schema which is not there."""
+    (tmp_path / "sub").mkdir()
+    assert init("sub/a.toml", "--schema")[0] == 0
+    first = (tmp_path / "sub/a.toml").read_text().split("\n", 1)[0]
+    schema = tmp_path / "sub" / first.removeprefix("#:schema ")
+    assert schema.read_text("utf-8") == to_json()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--namespace", "a::b"], 'error: --namespace\n  found     "a::b"'),
+        (["--namespace", "std"], "error: --namespace\n"),
+        (["--arch", "mi300x"], 'did you mean "gfx942"?'),
+        (["--arch", "gfx1100"], "error: --arch\n  found     gfx1100"),
+        (["--arch", "native,gfx950"], "error: --arch\n"),
+        (["a.toml", "b.toml"], "one file"),
+        (["-", "--schema"], "error: --schema\n"),
+        (["nowhere/a.toml"], "mkdir -p nowhere"),
+    ],
+)
+def test_what_cannot_be_written(words: list[str], message: str, init: Init, tmp_path: Path) -> None:
+    """Prevents: a starter manifest that no command accepts, or an error that helps nobody."""
+    code, out, err = init(*words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,351 @@
+"""AITER's assembly (v3) path on the real tree: sources, helper kernels, code objects, integrity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
+from qola.codegen.asm.embed import AsmSet, generate_asm, integrity
+from qola.codegen.asm.helpers import unplanned_source
+from qola.codegen.asm.patch import PATCHES
+from qola.codegen.entry import generate_entry
+from qola.errors import QolaError
+from qola.manifest.load import loads
+
+BOTH = ("gfx942", "gfx950")
+
+#: Kernels of [hdim 96, bf16, batch, no mask]: they are padded into the bucket of 128.
+SMALL = (
+    '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n'
+    "has_dropout = false\n"
+)
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture
+def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
+    """Return a copy of the parts of the real tree that the v3 path comes from, to be damaged."""
+    root = tmp_path / "tree"
+    for part in ("include", "py_itfs_cu", "cpp_itfs"):
+        shutil.copytree(tree.root / tree.csrc_dir / part, root / tree.csrc_dir / part)
+    for arch in BOTH:
+        for part in ("fmha_v3_fwd", "fmha_v3_bwd", "pa"):
+            folder = f"{tree.hsa_dir}/{arch}/{part}"
+            shutil.copytree(tree.root / folder, root / folder)
+    (root / tree.fmha_dir).mkdir(parents=True)
+    shutil.copyfile(tree.root / tree.fmha_dir / "generate.py", root / tree.fmha_dir / "generate.py")
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return AiterTree(**{**vars(tree), "root": root})
+
+
+def v3_calls(tree: AiterTree, module: str) -> list[GeneratorCall]:
+    parts = ("/fmha_v3_fwd/codegen.py", "/fmha_v3_bwd/codegen.py", "_pre_post_kernel_generate.py")
+    return [call for call in tree.module(module).generators if call.script.endswith(parts)]
+
+
+def run(
+    tree: AiterTree,
+    out: Path,
+    module: str,
+    manifest: str = "",
+    archs: Sequence[str] = BOTH,
+    calls: Sequence[GeneratorCall] | None = None,
+    patches: Path = PATCHES,
+) -> AsmSet:
+    parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
+    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
+    calls = v3_calls(tree, module) if calls is None else calls
+    return generate_asm(tree, module, calls, archs, variants, out, patches=patches)
+
+
+def test_everything_forward(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a forward kernel without its code object for MI300, MI308 or gfx950."""
+    asm = run(tree, tmp_path, "libmha_fwd")
+    assert asm.archs == BOTH
+    assert [s.file for s in asm.sources] == [f"dispatch/asm_fmha_fwd_v3_{a}.cpp" for a in BOTH]
+    assert {s.role for s in asm.sources} == {"asm"}
+    folders = Counter(co.key.rpartition("/")[0] for co in asm.code_objects)
+    assert folders == {
+        "hsa/gfx942/fmha_v3_fwd/MI300": 12,
+        "hsa/gfx942/fmha_v3_fwd/MI308": 12,
+        "hsa/gfx950/fmha_v3_fwd": 8,
+    }
+    assert (asm.kernels, asm.stubs) == ((), ())
+
+
+def test_everything_backward(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a backward launch without its code object, or its kernels before and after."""
+    asm = run(tree, tmp_path, "libmha_bwd")
+    assert Counter(co.arch for co in asm.code_objects) == {"gfx942": 120, "gfx950": 95}
+    assert sum("dq_shuffle" in co.key for co in asm.code_objects) == 3
+    # Of the 96 that AITER's generator writes.
+    assert Counter(k.role for k in asm.kernels) == {"asm_dot_do_o": 22, "asm_convert_dq": 22}
+    assert asm.stubs == ()
+    assert all(k.archs == BOTH and k.kept_by == () for k in asm.kernels)
+    assert [k.name for k in asm.kernels] == sorted(k.name for k in asm.kernels)
+
+
+def test_keys_files_and_digests_agree(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: one kernel embedded under the key of another, or a plan with stale digests."""
+    for module in ("libmha_fwd", "libmha_bwd"):
+        asm = run(tree, tmp_path, module)
+        keys = [co.key for co in asm.code_objects]
+        assert keys == sorted(set(keys))
+        for co in asm.code_objects:
+            data = (tree.root / co.file).read_bytes()
+            assert co.file == f"{tree.hsa_dir}/{co.key.removeprefix('hsa/')}"
+            assert (co.sha256, co.size) == (hashlib.sha256(data).hexdigest(), len(data))
+            assert co.key.split("/")[1] == co.arch
+        for file, digest in [(s.file, s.sha256) for s in asm.sources] + [
+            (k.file, k.sha256) for k in asm.kernels
+        ]:
+            assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
+
+
+_NAME = re.compile(r"^template<> struct Fmha\w+V3Name<\w+<(.*?)>>.*?\"(\w+)\"", re.MULTILINE)
+_BUF = re.compile(r"^template<> struct Fmha\w+V3Buf<\w+<(.*?)>>.*?\"([\w.]+)\"", re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
+def test_code_objects_have_the_kernels_asked_of_them(
+    tree: AiterTree, tmp_path: Path, module: str
+) -> None:
+    """Prevents: a code object under the key of another: hipModuleGetFunction would fail."""
+    asm = run(tree, tmp_path, module)
+    files = {co.key: (tree.root / co.file).read_bytes() for co in asm.code_objects}
+    asked = set()
+    for source in asm.sources:
+        text = (tmp_path / source.file).read_text()
+        arch = source.name.removesuffix(".cpp").rpartition("_")[2]
+        names = {re.sub(r"\s", "", traits): name for traits, name in _NAME.findall(text)}
+        for traits, file in _BUF.findall(text):
+            name = names[re.sub(r"\s", "", traits)]
+            for key in (
+                k for k in files if k.startswith(f"hsa/{arch}/") and k.endswith(f"/{file}")
+            ):
+                asked.add(key)
+                assert f"_ZN5aiter{len(name)}{name}E".encode() in files[key]
+    assert {key for key in files if "dq_shuffle" not in key} == asked
+
+
+@pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
+def test_sources_load_what_is_embedded(tree: AiterTree, tmp_path: Path, module: str) -> None:
+    """Prevents: AITER_ASM_DIR read, the process ended by exit(), a wrong MI300 or MI308."""
+    before = {p: p.read_bytes() for p in (tree.root / tree.hsa_dir).rglob("codegen.py")}
+    for source in run(tree, tmp_path, module).sources:
+        text = (tmp_path / source.file).read_text()
+        arch = source.name.removesuffix(".cpp").rpartition("_")[2]
+        for gone in ("getenv", "AITER_ASM_DIR", "hipModuleLoad(", "get_num_cu_func", "exit("):
+            assert gone not in text
+        head = f'#include "mha_{source.direction}.h"\n#include "qola_asm.h"\n'
+        assert head in text
+        classes = text.count("HIP_CALL(hipModuleGetFunction(")
+        assert classes == (2 if source.name == "asm_fmha_bwd_v3_gfx950.cpp" else 1)
+        assert text.count("qola_asm::load(&module, key + hsaco);") == classes
+        key = f'std::string key = "hsa/{arch}/fmha_v3_{source.direction}/";'
+        assert text.count(key) == classes
+        both = source.name == "asm_fmha_fwd_v3_gfx942.cpp"
+        assert text.count("throw qola_asm::NotEmbedded(") == both
+    assert {p: p.read_bytes() for p in before} == before
+
+
+def test_every_pinned_patch_is_for_the_pinned_wheel(tree: AiterTree) -> None:
+    """Prevents: v3 that goes off with a new AITER pin, or patches and pins that drift apart."""
+    pins = json.loads((PATCHES / "pins.json").read_text())
+    patches = {pin["patch"] for versions in pins.values() for pin in versions.values()}
+    assert patches == {path.name for path in PATCHES.glob("*.patch")}
+    for script, versions in pins.items():
+        data = (tree.root / tree.meta_dir / script).read_bytes()
+        assert hashlib.sha256(data).hexdigest() in versions
+
+
+def test_variants_narrow_what_is_embedded(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: megabytes of code objects that no problem of the manifest can reach."""
+    asm = run(tree, tmp_path, "libmha_bwd", SMALL)
+    assert [co.key.removeprefix("hsa/").replace("fmha_v3_bwd/", "") for co in asm.code_objects] == [
+        "gfx942/bwd_hd128_bf16_a16_rtna.co",
+        "gfx942/bwd_hd128_bf16_a16_rtna_pddv.co",
+        "gfx942/bwd_hd128_bf16_a16_rtne.co",
+        "gfx942/bwd_hd128_bf16_a16_rtne_pddv.co",
+        "gfx942/bwd_hd128_bf16_a16_rtz.co",
+        "gfx942/bwd_hd128_bf16_a16_rtz_pddv.co",
+        "gfx942/bwd_hd128_bf16_a32_rtna.co",
+        "gfx942/bwd_hd128_bf16_a32_rtna_psskddv.co",
+        "gfx942/bwd_hd128_bf16_a32_rtne.co",
+        "gfx942/bwd_hd128_bf16_a32_rtne_psskddv.co",
+        "gfx942/bwd_hd128_bf16_a32_rtz.co",
+        "gfx942/bwd_hd128_bf16_a32_rtz_psskddv.co",
+        "gfx950/bwd_hd128_bf16_a16_psskddv.co",
+        "gfx950/bwd_hd128_bf16_a32_psskddv.co",
+        "gfx950/bwd_hd128_dq_shuffle.co",
+    ]
+    fields = [dict(k.fields) for k in asm.kernels]
+    assert len(fields) == 8
+    assert all(f["dtype"] == "bf16" and f["mode"] == "batch" for f in fields)
+    assert {k.kept_by for k in asm.kernels} == {(0,)}
+
+
+def test_helpers_that_are_left_out_are_defined(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a library that does not link because its dispatch names kernels nobody plans."""
+    everything = run(tree, tmp_path / "all", "libmha_bwd")
+    asm = run(tree, tmp_path / "small", "libmha_bwd", SMALL)
+    (stub,) = asm.stubs
+    text = (tmp_path / "small" / stub.file).read_text()
+    assert stub.file == "dispatch/asm_unplanned.cpp"
+    assert text.count("_oneshot_<") == text.count("_get_name_<") == len(everything.kernels) - 8
+    named = {line.strip() for line in text.splitlines() if "not_planned(" in line}
+    assert any("fmha_bwd_dot_do_o_traits_<256, FmhaBwdFp16, true, true, true>" in n for n in named)
+    assert not any("<128, FmhaBwdBf16, false" in n for n in named)
+
+
+def test_stubs_are_golden(repo_root: Path) -> None:
+    """Prevents: stubs that change their signatures or text unnoticed."""
+    types = [
+        "fmha_bwd_dot_do_o_traits_<64, FmhaBwdBf16, true, true, false>",
+        "fmha_bwd_convert_dq_traits_<128, FmhaBwdFp16, false, true, true, false, 0>",
+    ]
+    golden = repo_root / "tests/golden/asm/asm_unplanned.cpp"
+    assert unplanned_source(types) == golden.read_text()
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        # v3 takes 128 and [192, 128] forward, and no bias, dropout or skip.
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 64\n',
+        '[[mha_fwd_variants]]\ndtype = "fp16"\nhdim = 128\n',
+        "[[mha_fwd_variants]]\nhdim = 128\nhas_bias = true\nhas_alibi = false\n",
+        "[[mha_fwd_variants]]\nhdim = 128\nhas_dropout = true\n",
+        "[[mha_fwd_variants]]\nhdim = 128\nhas_skip = true\n",
+    ],
+)
+def test_nothing_left_is_off(tree: AiterTree, tmp_path: Path, manifest: str) -> None:
+    """Prevents: a v3 dispatch compiled, and asked, for problems it never serves."""
+    assert run(tree, tmp_path, "libmha_fwd", manifest) == AsmSet()
+    assert list((tmp_path / "dispatch").iterdir()) == []
+
+
+def test_an_arch_may_be_off_alone(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: gfx942 asked for [192, 128], which only gfx950 has forward."""
+    asm = run(tree, tmp_path, "libmha_fwd", "[[mha_fwd_variants]]\nhdim = [[192, 128]]\n")
+    assert asm.archs == ("gfx950",)
+    assert [s.name for s in asm.sources] == ["asm_fmha_fwd_v3_gfx950.cpp"]
+    assert len(asm.code_objects) == 4
+    assert all("/fwd_hd192_hd128_bf16" in co.key for co in asm.code_objects)
+
+
+def test_an_unknown_script_is_off_and_named(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an AITER that reads AITER_ASM_DIR after all, because its script is not patched."""
+    script = changeable.root / changeable.hsa_dir / "gfx942/fmha_v3_fwd/codegen.py"
+    script.write_text(script.read_text() + "# later\n")
+    asm = run(changeable, tmp_path / "out", "libmha_fwd")
+    assert asm.archs == ("gfx950",)
+    (finding,) = (f for f in asm.findings if f.place.endswith("gfx942/fmha_v3_fwd/codegen.py"))
+    assert finding.severity == "warning"
+    assert hashlib.sha256(script.read_bytes()).hexdigest() in finding.found
+    assert "(v3) kernels are off" in finding.found
+    assert "9f918bb37c8a2d31" in finding.expected
+
+
+def test_a_patch_that_does_not_fit_fails(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a source half patched, which crashes when it launches."""
+    patches = tmp_path / "patches"
+    shutil.copytree(PATCHES, patches)
+    patch = patches / "gfx950-fmha_v3_fwd-embedded.patch"
+    patch.chmod(0o644)
+    patch.write_text(patch.read_text().replace(' #include "mha_fwd.h"', ' #include "mha.h"'))
+    with pytest.raises(QolaError, match=r"gfx950-fmha_v3_fwd-embedded\.patch"):
+        run(tree, tmp_path / "out", "libmha_fwd", patches=patches)
+
+
+def test_a_later_generator_is_off_and_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a later AITER's generator run as if it were this one's."""
+    call = GeneratorCall("hsa/codegen.py", ("-m", "fmha_v3_fwd", "--output_dir", "{}"))
+    asm = run(tree, tmp_path, "libmha_fwd", calls=[call])
+    (finding,) = asm.findings
+    assert asm == AsmSet(findings=(finding,))
+    assert finding.place.startswith("hsa/codegen.py -m fmha_v3_fwd")
+
+
+def test_an_arch_without_v3_is_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a plan for another arch that fails for want of assembly kernels."""
+    asm = run(tree, tmp_path, "libmha_bwd", archs=("gfx90a",))
+    (finding,) = asm.findings
+    assert asm == AsmSet(findings=(finding,))
+    assert "no assembly (v3) kernels for gfx90a" in finding.found
+
+
+def test_a_lost_code_object_is_named(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a launch that fails at run time without a word at plan time."""
+    name = "bwd_hd128_dq_shuffle.co"
+    (changeable.root / changeable.hsa_dir / "gfx950/fmha_v3_bwd" / name).unlink()
+    asm = run(changeable, tmp_path / "out", "libmha_bwd")
+    assert not any(co.key.endswith(name) for co in asm.code_objects)
+    assert [f.place.rpartition("/")[2] for f in asm.findings if "loads it" in f.found] == [name]
+
+
+def test_integrity_of_the_wheel(tree: AiterTree) -> None:
+    """Prevents: rows without a file, or files without a row, that nobody hears of."""
+    found = {(a, d): integrity(tree, a, f"fmha_v3_{d}") for a in BOTH for d in ("fwd", "bwd")}
+    assert found["gfx942", "bwd"] == found["gfx950", "fwd"] == ()
+    (unnamed,) = found["gfx942", "fwd"]
+    assert "8 code objects (MI300/fwd_hd128_bf16.co, " in unnamed.found
+    assert "which no row names" in unnamed.found
+    (missing,) = found["gfx950", "bwd"]
+    assert missing.severity == "warning"
+    assert missing.found.startswith("rows for 8 code objects (bwd_hd128_bf16_a16.co, ")
+    assert "bwd_hd192_hd128_fp16_causal_br_a32_pssk.co" in missing.found
+
+
+def test_integrity_of_csv_tables(changeable: AiterTree) -> None:
+    """Prevents: CSV tables, which later AITERs have for all kernels, left unchecked."""
+    folder = changeable.root / changeable.hsa_dir / "gfx942/pa"
+    assert integrity(changeable, "gfx942", "pa") == ()
+    (folder / "pa_bf16_noquant_gqa16_1tg_4w.co").rename(folder / "pa_other.co")
+    missing, unnamed = integrity(changeable, "gfx942", "pa")
+    assert "rows for pa_bf16_noquant_gqa16_1tg_4w.co, of which there is no file" in missing.found
+    assert unnamed.found.startswith("pa_other.co, which no row names")
+
+
+def test_a_later_forward_table_stands_for_both_folders(changeable: AiterTree) -> None:
+    """Prevents: MI300/ and MI308/ reported missing for AITERs whose table has neither."""
+    folder = changeable.root / changeable.hsa_dir / "gfx942/fmha_v3_fwd"
+    names = sorted(path.name for path in (folder / "MI300").iterdir())
+    rows = "".join(f"bf16,128,knl,{name}\n" for name in names)
+    (folder / "fmha_fwd.csv").write_text("dtype,hdim_q,knl_name,co_name\n// comment\n" + rows)
+    (folder / "codegen.py").unlink()
+    assert integrity(changeable, "gfx942", "fmha_v3_fwd") == ()
+    (folder / "MI308" / names[0]).unlink()
+    (missing,) = integrity(changeable, "gfx942", "fmha_v3_fwd")
+    assert f"MI308/{names[0]}" in missing.found
+
+
+@pytest.mark.parametrize(
+    ("archs", "calls"),
+    [((), []), (("gfx950",), ["gfx950"]), (BOTH, ["gfx942", "gfx950"])],
+)
+def test_entry_points_call_v3_for_the_archs_given(
+    tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], calls: list[str]
+) -> None:
+    """Prevents: an entry point that calls the v3 dispatch of an arch that has none."""
+    (tmp_path / "dispatch").mkdir()
+    (call,) = (
+        c for c in tree.module("libmha_bwd").generators if c.script.endswith("mha_bwd_generate.py")
+    )
+    (source,) = generate_entry(tree, call, tmp_path, "bwd", archs)
+    text = (tmp_path / source.file).read_text()
+    assert [arch for arch in BOTH if f"{arch}::fmha_bwd_v3(" in text] == calls
+    assert ("get_gpu_arch()" in text) == (len(archs) == 2)

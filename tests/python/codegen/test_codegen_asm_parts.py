@@ -1,0 +1,176 @@
+"""v3 tables and the problems variants ask for, apart from any tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qola.codegen.asm.domain import Variant, domain_header, fits, v3_bucket
+from qola.codegen.asm.tables import AsmKernel, read_calls, read_rows
+from qola.errors import CodegenError
+from qola.manifest.load import loads
+
+HSA = "aiter_meta/hsa/gfx942/fmha_v3_fwd"
+ROW = (
+    "template<> struct FmhaFwdV3Buf<fmha_fwd_kernel_selector<FmhaFwdBf16, 128,      1,      false, "
+    "     false,     0,          GPUArch::gfx942, 2,        true>> { static constexpr const char * "
+    'fwd_v3_buf = "k.co"; };\n'
+)
+CALL = (
+    "using fmha_fwd_kernel = fmha_fwd_kernel_selector"
+    "<FmhaFwdBf16, 128, true, false, false, 0, GPUArch::gfx942, 2, true>;\n"
+)
+
+
+def variants(module: str, text: str) -> tuple[Variant, ...]:
+    parsed = loads(f'[[modules]]\nname = "libmha_{module}"\n{text}', file="m.toml")
+    return parsed.fwd_variants if module == "fwd" else parsed.bwd_variants
+
+
+def kernel(
+    direction: str = "bwd", hdim: tuple[int, int] = (128, 128), **fields: object
+) -> AsmKernel:
+    values = {"dtype": "bf16", "mode": "batch", "mask": False, **fields}
+    return AsmKernel("k", "f", "gfx942", direction, hdim_q=hdim[0], hdim_v=hdim[1], **values)  # type: ignore[arg-type]
+
+
+def test_a_row_of_gfx942_forward_is_two_kernels() -> None:
+    """Prevents: MI308 without kernels, or with those of MI300."""
+    one, two = read_rows(ROW, "gfx942", "fwd", HSA)
+    assert (one.key, two.key) == (
+        "hsa/gfx942/fmha_v3_fwd/MI300/k.co",
+        "hsa/gfx942/fmha_v3_fwd/MI308/k.co",
+    )
+    assert one.file == f"{HSA}/MI300/k.co"
+    fields = (one.dtype, one.hdim_q, one.hdim_v, one.mode, one.mask)
+    assert fields == ("bf16", 128, 128, "group", True)
+
+
+def test_launches_are_matched_by_value() -> None:
+    """Prevents: true and 1, or an argument left at its default, taken for different kernels."""
+    (call,) = read_calls(ROW + CALL + CALL, "gfx942", "fwd", HSA)
+    assert [k.key.rpartition("/")[2] for k in call.kernels] == ["k.co", "k.co"]
+    short = ROW.replace("gfx942, 2,        true", "gfx942, 1")
+    (call,) = read_calls(short + CALL.replace(", 2, true", ""), "gfx942", "fwd", HSA)
+    assert call.kernels[0].mode == "batch"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (ROW, "no launch"),
+        ("// " + ROW + CALL, "without a table row"),
+        (ROW + CALL.replace(", 2, true", ", 1, true"), "without a table row"),
+    ],
+)
+def test_what_is_not_understood_is_told(text: str, part: str) -> None:
+    """Prevents: a kernel that is not embedded because its launch was overlooked."""
+    with pytest.raises(CodegenError, match=part):
+        read_calls(text, "gfx942", "fwd", HSA)
+
+
+def test_a_launch_in_another_form_is_told() -> None:
+    """Prevents: a backward launch that another AITER writes in another way passed over."""
+    row = (
+        "template<> struct FmhaBwdV3Buf<fmha_bwd_dq_dk_dv_v3_traits_<64, 64, FmhaBwdBf16, 0, "
+        "false, 0, false, false, false, GPUArch::gfx942>> { static constexpr const char * "
+        'file_name = "k.co"; };\n'
+    )
+    using = (
+        "using dot_do_o_trait_ = fmha_bwd_dot_do_o_traits_<64, FmhaBwdBf16, false,false, false>;\n"
+        "using dq_dk_dv_v3_traits_ = fmha_bwd_dq_dk_dv_v3_traits_"
+        "<64, 64, FmhaBwdBf16, false, false, 0, false, false, false, GPUArch::gfx942>;\n"
+    )
+    launch = "r = fmha_bwd_v3_<dot_do_o_trait_, dq_dk_dv_v3_traits_>(s, a);\n"
+    (call,) = read_calls(row + using + launch, "gfx942", "bwd", "hsa/gfx942/fmha_v3_bwd")
+    assert call.helpers == ("fmha_bwd_dot_do_o_traits_<64, FmhaBwdBf16, false, false, false>",)
+    for text in (using, using + using + launch, using + launch.replace("r = ", "x = ")):
+        with pytest.raises(CodegenError, match="nothing launches"):
+            read_calls(row + text, "gfx942", "bwd", "hsa/gfx942/fmha_v3_bwd")
+
+
+@pytest.mark.parametrize(
+    ("direction", "problem", "bucket"),
+    [
+        ("fwd", (128, 128), (128, 128)),
+        ("fwd", (192, 128), (192, 128)),
+        ("fwd", (96, 96), None),
+        ("fwd", (192, 192), None),
+        ("bwd", (56, 56), None),
+        ("bwd", (64, 64), (64, 64)),
+        ("bwd", (72, 72), (128, 128)),
+        ("bwd", (128, 128), (128, 128)),
+        ("bwd", (136, 136), (192, 192)),
+        ("bwd", (192, 128), (192, 128)),
+        ("bwd", (200, 200), None),
+        ("bwd", (128, 64), None),
+    ],
+)
+def test_buckets(direction: str, problem: tuple[int, int], bucket: tuple[int, int] | None) -> None:
+    """Prevents: code objects embedded for other head dims than the dispatch picks."""
+    assert v3_bucket(direction, *problem) == bucket
+
+
+def test_fits_looks_at_every_dimension() -> None:
+    """Prevents: a dimension of the manifest that does not narrow what is embedded."""
+    (variant,) = variants(
+        "bwd",
+        '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n',
+    )
+    assert fits(variant, kernel())
+    others = [
+        kernel(dtype="fp16"),
+        kernel(hdim=(64, 64)),
+        kernel(hdim=(192, 128)),
+        kernel(mode="group"),
+        kernel(mask=True),
+    ]
+    assert not any(fits(variant, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "has_dropout = true",
+        "has_dbias = true",
+        "deterministic = true",
+        "has_bias = true\nhas_alibi = false",
+    ],
+)
+def test_v3_serves_no_such_problem(line: str) -> None:
+    """Prevents: kernels embedded for a variant that v3 turns away."""
+    (variant,) = variants("bwd", f"[[mha_bwd_variants]]\nhdim = 128\n{line}\n")
+    assert not fits(variant, kernel())
+    assert "if(" not in domain_header("libmha_bwd", [variant])
+
+
+FWD = (
+    '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [128, [192, 128], 64]\nhas_lse = true\n'
+    '[[mha_fwd_variants]]\nmode = "group"\nhas_mask = true\n'
+)
+BWD = (
+    '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = [64, 96, [192, 128]]\nmode = "batch"\n'
+    '[[mha_bwd_variants]]\ndtype = "fp16"\nhdim = 32\n'
+    "[[mha_bwd_variants]]\nhdim = 192\nhas_mask = false\n"
+)
+
+
+@pytest.mark.parametrize(("module", "text"), [("fwd", FWD), ("bwd", BWD)])
+def test_domain_header_is_golden(repo_root: Path, module: str, text: str) -> None:
+    """Prevents: problems handed to v3 that the manifest does not ask for."""
+    golden = repo_root / f"tests/golden/asm/domain_{module}.h"
+    assert domain_header(f"libmha_{module}", variants(module, text)) == golden.read_text()
+
+
+@pytest.mark.parametrize("module", ["fwd", "bwd"])
+def test_without_variants_everything_is_asked_for(repo_root: Path, module: str) -> None:
+    """Prevents: a library with all kernels that uses none of its assembly ones."""
+    golden = repo_root / f"tests/golden/asm/domain_{module}_all.h"
+    assert domain_header(f"libmha_{module}", ()) == golden.read_text()
+
+
+def test_the_header_does_not_depend_on_line_numbers() -> None:
+    """Prevents: libraries rebuilt because a comment was added to the manifest."""
+    moved = domain_header("libmha_bwd", variants("bwd", "\n# comment\n" + BWD))
+    assert moved == domain_header("libmha_bwd", variants("bwd", BWD))

@@ -1,0 +1,545 @@
+"""Kernel generation on the real tree: counts, identity with CK's own output, and every failure."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.codegen.ck.receipts import known_receipts
+from qola.codegen.generate import generate
+from qola.codegen.types import KernelSet, Selection
+from qola.errors import CodegenError
+from qola.manifest.load import loads
+
+BOTH = ("gfx942", "gfx950")
+HEADER = '[[modules]]\nname = "libmha_fwd"\n'
+QUICKSTART = (
+    HEADER + '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
+    "has_alibi = false\nhas_dropout = false\nhas_lse = true\n"
+)
+
+
+@pytest.fixture(scope="session")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+def run(
+    tree: AiterTree,
+    out: Path,
+    manifest: str = "",
+    module: str = "libmha_fwd",
+    archs: Sequence[str] = ("gfx950",),
+    receipt: int | None = None,
+    drop: Sequence[str] = (),
+    asm: bool = False,
+    **arguments: Any,
+) -> KernelSet:
+    parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
+    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
+    selection = Selection(receipt, variants, frozenset(drop), asm)
+    return generate(tree, tree.module(module), selection, archs, out, **arguments)
+
+
+def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
+    with pytest.raises(CodegenError) as error:
+        run(tree, out, manifest, **arguments)
+    assert error.value.exit_code == 4
+    return str(error.value)
+
+
+def roles(kernels: KernelSet) -> Counter[str]:
+    return Counter(kernel.role for kernel in kernels.kernels)
+
+
+def own_output(tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str) -> Path:
+    """Run CK's generate.py as AITER does, with the targets given."""
+    folder.mkdir()
+    script = tree.root / tree.fmha_dir / "generate.py"
+    options = ["-d", direction, "--receipt", str(receipt), "--targets", targets]
+    subprocess.run(
+        [sys.executable, "-B", "-W", "ignore", script, *options, "--output_dir", folder],
+        check=True,
+        env={"PYTHONHASHSEED": "0"},
+    )
+    return folder
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("module", "receipt", "archs", "targets"),
+    [
+        # "gfx9,gfx950" is generate.py's default, which is what AITER gets.
+        ("libmha_fwd", 600, BOTH, "gfx9,gfx950"),
+        ("libmha_fwd", 100, ("gfx942",), "gfx9"),
+        ("libmha_fwd", 2, ("gfx950",), "gfx950"),
+        ("libmha_bwd", 2, ("gfx950",), "gfx950"),
+        ("libmha_bwd", 801, BOTH, "gfx9,gfx950"),
+    ],
+)
+def test_a_full_receipt_is_identical_to_ck(
+    tree: AiterTree, tmp_path: Path, module: str, receipt: int, archs: tuple[str, ...], targets: str
+) -> None:
+    """Prevents: a kernel or a dispatch that differs from what AITER itself would compile."""
+    forward = module == "libmha_fwd"
+    directions = ("fwd", "fwd_splitkv", "batch_prefill") if forward else ("bwd",)
+    expected: dict[str, bytes] = {}
+    for direction in directions:
+        expected |= files_of(own_output(tree, tmp_path / direction, direction, receipt, targets))
+    kernels = run(tree, tmp_path / "out", module=module, receipt=receipt, archs=archs)
+    found = {**files_of(tmp_path / "out/kernels"), **files_of(tmp_path / "out/dispatch")}
+    del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
+    assert sorted(found) == sorted(expected)
+    assert [name for name, data in expected.items() if found[name] != data] == []
+    assert len(kernels.kernels) + len(directions) == len(expected)
+
+
+@pytest.mark.parametrize(("archs", "fwd"), [(("gfx942",), 492), (("gfx950",), 540), (BOTH, 1032)])
+def test_receipt_700_forward(
+    tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], fwd: int
+) -> None:
+    """Prevents: TransformerEngine's forward matrix missing kernels, or having idle ones."""
+    kernels = run(tree, tmp_path, receipt=700, archs=archs)
+    assert roles(kernels) == {"fwd": fwd}
+    # The other directions have no kernels, and a dispatch that links and answers -1.
+    assert [source.name for source in kernels.sources if source.archs == archs] == [
+        "fmha_fwd_api.cpp",
+        "fmha_fwd_splitkv_api.cpp",
+        "fmha_batch_prefill_api.cpp",
+        "mha_fwd.cpp",
+    ]
+    for name in ("fmha_fwd_splitkv_api.cpp", "fmha_batch_prefill_api.cpp"):
+        text = (tmp_path / "dispatch" / name).read_text()
+        assert "(void)t; (void)s; (void)a;" in text
+        assert "if(t." not in text
+
+
+@pytest.mark.parametrize(
+    ("arch", "dq_dk_dv", "convert_dq"), [("gfx942", 4480, 120), ("gfx950", 5376, 132)]
+)
+def test_receipt_700_backward(
+    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, convert_dq: int
+) -> None:
+    """Prevents: TransformerEngine's backward matrix missing kernels, or having idle ones."""
+    kernels = run(tree, tmp_path, module="libmha_bwd", receipt=700, archs=(arch,))
+    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": 60, "convert_dq": convert_dq}
+    assert roles(kernels) == expected
+    assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
+    unreached = [w.place for w in kernels.warnings if "never called" in w.found]
+    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96.
+    assert len(unreached) == (2 if arch == "gfx950" else 0)
+
+
+def test_quickstart_is_18_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700)
+    golden = repo_root / "tests/golden/quickstart_kernels.txt"
+    assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
+    assert kernels.warnings == ()
+    assert all(kernel.archs == ("gfx950",) for kernel in kernels.kernels)
+    assert all(kernel.kept_by == (0,) for kernel in kernels.kernels)
+    fields = dict(kernels.kernels[0].fields)
+    assert list(fields) == sorted(fields)
+    expected = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "bias": "no", "lse": True}
+    assert expected.items() <= fields.items()
+    digests = {k.file: k.sha256 for k in kernels.kernels}
+    digests.update((s.file, s.sha256) for s in kernels.sources)
+    for file, digest in digests.items():
+        assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
+
+
+def test_a_library_of_one_arch_gets_that_arch_s_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a restricted library whose dispatch names kernels of the arch that is left out."""
+    for module in ("libmha_fwd", "libmha_bwd"):
+        run(tree, tmp_path / module, module=module, receipt=700, archs=BOTH)
+        for arch in BOTH:
+            run(tree, tmp_path / module / arch, module=module, receipt=700, archs=(arch,))
+            alone = files_of(tmp_path / module / arch / "dispatch")
+            assert files_of(tmp_path / module / f"dispatch_{arch}") == alone
+
+
+def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a second variant orphaning the kernels of the first."""
+    second = (
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_lse = true\nhas_bias = true\n'
+        'has_dropout = false\nhas_mask = false\nmode = "batch"\n'
+    )
+    kernels = run(tree, tmp_path, QUICKSTART + second, receipt=700)
+    assert Counter(k.kept_by for k in kernels.kernels) == {(0,): 18, (1,): 2}
+    api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
+    assert api.count("using trait_ = ") == 20
+    # In CK's order: the full dispatch restricted to these, entry for entry.
+    own = own_output(tree, tmp_path / "own", "fwd", 600, "gfx950") / "fmha_fwd_api.cpp"
+    lines = [line.strip() for line in own.read_text().splitlines() if "using trait_ = " in line]
+    kept = [line.strip() for line in api.splitlines() if "using trait_ = " in line]
+    remaining = iter(lines)
+    assert all(line in remaining for line in kept)
+
+
+def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a kernel two variants want generated twice, or credited to one of them."""
+    again = QUICKSTART.removeprefix(HEADER) + 'receipt = 100\nmode = "batch"\n'
+    kernels = run(tree, tmp_path, QUICKSTART + again, receipt=700, drop=["batch_prefill"])
+    counts = Counter((k.direction, k.kept_by) for k in kernels.kernels)
+    # Receipt 100 adds logits and skip, and split-KV kernels, which 700 has none of.
+    assert counts["fwd", (0, 1)] == 16
+    assert counts["fwd", (0,)] == 2
+    assert counts["fwd", (1,)] == 12
+    assert counts["fwd_splitkv", (1,)] > 0
+    api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
+    assert api.count("using trait_ = ") == 30
+
+
+def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a split-KV dispatch that calls combine kernels nobody compiles."""
+    kernels = run(tree, tmp_path, QUICKSTART, archs=BOTH)
+    split = [k for k in kernels.kernels if k.direction == "fwd_splitkv"]
+    assert {k.role for k in split} == {"splitkv", "splitkv_combine"}
+    assert all(k.archs == BOTH for k in split)
+    combine = [dict(k.fields) for k in split if k.role == "splitkv_combine"]
+    assert {(f["mode"], f["spad"], f["dvpad"], f["lse"]) for f in combine} == {
+        (mode, spad, dvpad, lse)
+        for mode, spad, dvpad in (
+            ("batch", False, False),
+            ("batch", True, False),
+            ("batch", True, True),
+            ("group", True, False),
+            ("group", True, True),
+        )
+        for lse in (False, True)
+    }
+    archs = {k.archs for k in kernels.kernels if k.direction == "fwd"}
+    assert archs == {("gfx942",), ("gfx950",)}
+
+
+def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an undefined symbol after a direction is dropped."""
+    dropped = ["fwd_splitkv", "batch_prefill"]
+    kernels = run(tree, tmp_path, receipt=2, drop=dropped)
+    assert {k.direction for k in kernels.kernels} == {"fwd"}
+    for direction in dropped:
+        text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
+        assert "(void)t; (void)s; (void)a;" in text
+
+
+def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: gfx942's assembly kernels launched on gfx950, or one arch's dispatch not linked."""
+    variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [{}]\nhas_mask = false\n'
+    calls = {
+        # Both archs have v3 kernels: each is asked on its own device.
+        "128": {"": {"gfx942", "gfx950"}, "_gfx942": {"gfx942"}, "_gfx950": {"gfx950"}},
+        # Only gfx950 has: the library for both must still ask.
+        "[192, 128]": {"": {"gfx950"}, "_gfx942": set(), "_gfx950": {"gfx950"}},
+    }
+    for hdim, folders in calls.items():
+        out = tmp_path / hdim
+        text = HEADER + variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
+        kernels = run(tree, out, text, receipt=700, archs=BOTH, asm=True)
+        for folder, archs in folders.items():
+            entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
+            assert set(re.findall(r"(gfx\d+)::fmha_fwd_v3", entry)) == archs
+            assert ("get_gpu_arch()" in entry) == (folder == "")
+            chosen = BOTH if not folder else (folder[1:],)
+            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == chosen}
+            assert linked == {f"asm_fmha_fwd_v3_{arch}.cpp" for arch in archs}
+        assert {c.arch for c in kernels.code_objects} == folders[""]
+
+
+def test_the_v3_path_is_off(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
+    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700)
+    text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
+    assert "fmha_fwd_v3(" not in text
+    assert "if (t == -1 && !is_v3_api_check) {" in text
+    assert kernels.code_objects == ()
+    variant = '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 64\nhas_bias = false\n'
+    run(tree, tmp_path / "b", HEADER + variant, module="libmha_bwd", receipt=700)
+    text = (tmp_path / "b/dispatch/mha_bwd.cpp").read_text()
+    assert "fmha_bwd_v3(" not in text
+    assert "if (t == -1 && !is_v3_api_check) {" in text
+
+
+def test_backward_kernels_follow_their_rows(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: helper kernels of the backward missing for the rows that are kept."""
+    variant = (
+        '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\nhas_alibi = false\n'
+        'has_dropout = false\ndeterministic = false\nmode = "group"\n'
+    )
+    archs = ("gfx942",)
+    text = HEADER + variant
+    kernels = run(tree, tmp_path, text, module="libmha_bwd", receipt=700, archs=archs)
+    # 2 masks x 7 paddings: dpad and dvpad of 0, 8 or 1 each, without 8/0 and 8/1.
+    assert roles(kernels) == {"dq_dk_dv": 14, "dot_do_o": 2, "convert_dq": 2}
+    api = (tmp_path / "dispatch/fmha_bwd_api.cpp").read_text()
+    assert api.count("using dq_dk_dv_trait_ = ") == 14
+
+
+def test_generation_is_repeatable(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a second plan that touches files, byte code in the tree, leftovers taken along."""
+    (tmp_path / "kernels").mkdir()
+    stale = tmp_path / "kernels/stale.cpp"
+    stale.touch()
+    first = run(tree, tmp_path, QUICKSTART, receipt=700)
+    assert not any("stale" in kernel.name for kernel in first.kernels)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")}
+    assert run(tree, tmp_path, QUICKSTART, receipt=700) == first
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")} == before
+    assert not list((tree.root / tree.fmha_dir).rglob("*.pyc"))
+    again = tmp_path / "again"
+    run(tree, again, QUICKSTART, receipt=700)
+    names = [p.name for p in (again / "kernels").iterdir()]
+    match, mismatch, errors = filecmp.cmpfiles(tmp_path / "kernels", again / "kernels", names)
+    assert (len(match), mismatch, errors) == (18, [], [])
+
+
+def test_explanations_cover_every_kernel(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
+    by_direction = Counter(e.direction for e in kernels.explanations)
+    assert by_direction == {"fwd": 2788, "fwd_splitkv": 1080, "batch_prefill": 128}
+    kept = {e.name for e in kernels.explanations if not e.dropped_by}
+    assert kept == {kernel.name for kernel in kernels.kernels}
+    reasons = {e.dropped_by for e in kernels.explanations}
+    assert {
+        "",
+        "receipt 700: lse must be yes",
+        "receipt 700: no kernels of this direction",
+        "no variant has dtype=fp16",
+        "no variant has bias=alibi",
+        "no variant has hdim=96x128",
+        "no variant has bias=bias hdim=192x192",
+    } <= reasons
+    plain = run(tree, tmp_path, QUICKSTART, receipt=700)
+    assert plain.explanations == ()
+
+
+def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: "no variant has mask=yes" where one has it, only not with this dtype."""
+    one = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "bf16"\nhas_mask = false\n'
+    two = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "fp16"\nhas_mask = true\n'
+    kernels = run(tree, tmp_path, one + two, receipt=700, explain=True)
+    reasons = {e.dropped_by for e in kernels.explanations}
+    assert (
+        "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 3), lacks mask=yes"
+        in reasons
+    )
+
+
+def test_a_hole_in_the_dispatch_names_the_variant(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: hdim 64 with alibi answered by -1 in a library that has hdim 128 with alibi."""
+    text = (
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [64, 128]\nhas_lse = true\n'
+        "has_alibi = false\nhas_bias = false\n"
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\nhas_alibi = true\n'
+    )
+    message = failure(tree, tmp_path, text, receipt=700)
+    assert "error: [[mha_fwd_variants]] #2" in message
+    assert "bias=alibi with hdim 128x128 but not 64x64" in message
+    assert "add hdim 64 to [[mha_fwd_variants]] #2" in message
+
+
+def test_cks_own_gap_is_a_warning(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: CK's 192x128 bucket without bias and dropout failing every full plan."""
+    kernels = run(tree, tmp_path, receipt=700, archs=BOTH)
+    (warning,) = kernels.warnings
+    assert warning.severity == "warning"
+    assert "192x128 bucket has no bias=bias|alibi or dropout=yes" in warning.found
+
+
+def test_known_receipts(tree: AiterTree) -> None:
+    """Prevents: a receipt of this CK refused, or a number it takes for "everything" accepted."""
+    assert known_receipts(tree, "libmha_fwd") == (
+        *(0, 1, 2, 3, 4, 100, 200, 600, 700, 800, 801, 888),
+    )
+    assert known_receipts(tree, "libmha_bwd") == (0, 2, 3, 4, 300, 400, 600, 700, 800, 801)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "arguments", "parts"),
+    [
+        ("", {"receipt": 601}, ["receipt 601, which this CK does not know", "600, 700, 800"]),
+        (
+            "[[mha_fwd_variants]]\nreceipt = 300\n",
+            {},
+            ["[[mha_fwd_variants]] #1 (line 3)", "receipt 300", "one of 0, 1, 2"],
+        ),
+        ("", {"drop": ["bwd"]}, ["drop_directions", "bwd", "fwd, fwd_splitkv, batch_prefill"]),
+        (
+            "[[mha_fwd_variants]]\nhas_sink = true\n",
+            {},
+            ["#1 (line 3)", "selects no kernel", "fwd: sink: wanted yes, there is only no"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhas_skip = true\n",
+            {"receipt": 700},
+            ["skip: wanted yes, there is only no", "fwd_splitkv: receipt 700 has no kernels"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = 128\n",
+            {"drop": ["fwd", "fwd_splitkv", "batch_prefill"]},
+            ["selects no kernel", "fwd: the direction is dropped"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = [[192, 128]]\nhas_dropout = true\n",
+            {"receipt": 700},
+            ["selects no kernel", "fwd: no kernel has all of it at once"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = [128, 512]\n",
+            {"receipt": 700},
+            ["#1 (line 3).hdim", "512x512, which no kernel of receipt 700 serves", "256x256"],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [128, 320]\n',
+            {"receipt": 700, "asm": True},
+            ["#1 (line 3).hdim", "320x320, which no kernel of receipt 700 serves"],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [[192, 128]]\n',
+            {"asm": True, "archs": BOTH, "drop": ["fwd", "fwd_splitkv", "batch_prefill"]},
+            ["selects no kernel", "fwd: the direction is dropped"],
+        ),
+        ("", {"archs": ("gfx1100",)}, ["architecture gfx1100", "Unsupported device target"]),
+        (
+            "",
+            {"module": "module_norm"},
+            ["module module_norm", "02_layernorm2d/generate.py", "leave the module out"],
+        ),
+        ("", {"module": "module_cache"}, ["no call of CK's generate.py"]),
+    ],
+)
+def test_what_cannot_be_generated_is_told(
+    tree: AiterTree, tmp_path: Path, manifest: str, arguments: dict[str, Any], parts: list[str]
+) -> None:
+    """Prevents: a wrong receipt, variant, arch or module silently building too much or nothing."""
+    message = failure(tree, tmp_path, manifest, **arguments)
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("module", "hdim", "archs"),
+    [("libmha_fwd", "[192, 128]", ("gfx950",)), ("libmha_bwd", "64", BOTH)],
+)
+def test_assembly_kernels_alone_will_do(
+    tree: AiterTree, tmp_path: Path, module: str, hdim: str, archs: tuple[str, ...]
+) -> None:
+    """Prevents: a variant refused that assembly kernels serve on every arch without CK's."""
+    fwd = ("fwd", "fwd_splitkv", "batch_prefill")
+    drop = fwd if module == "libmha_fwd" else ("bwd",)
+    text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
+    kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
+    assert {found.arch for found in kernels.code_objects} == set(archs)
+    assert all(role.startswith("asm_") for role in roles(kernels))
+
+
+@pytest.fixture
+def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
+    """Return a copy of the parts of the real tree that planning reads, to be damaged."""
+    root = tmp_path / "tree"
+    for part in ("aiter/jit", f"{tree.csrc_dir}/include", f"{tree.csrc_dir}/cpp_itfs"):
+        shutil.copytree(tree.root / part, root / part)
+    for part in ("generate.py", "codegen"):
+        source, target = tree.root / tree.fmha_dir / part, root / tree.fmha_dir / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return read_tree(root)
+
+
+def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
+    file = tree.root / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_a_later_ck_is_named(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: CK with other parameters called with values in the wrong places."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    old = "kernel_filter: Optional[str], receipt, optdim_list, mask_impl"
+    edit(changeable, op, old, "kernel_filter, receipt, mask_impl, optdim_list")
+    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    assert (
+        "get_fwd_blobs has parameters (targets, kernel_filter, receipt, mask_impl, optdim_list)"
+        in message
+    )
+    assert "served: get_fwd_blobs(targets, kernel_filter, receipt, optdim_list" in message
+
+
+def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    old = "                elif receipt == 888:"
+    new = "                elif receipt == 700:\n                    if hdim != 64: continue\n"
+    edit(changeable, op, old, new + old)
+    kernels = run(changeable, tmp_path / "out", receipt=700)
+    assert {dict(k.fields)["hdim_q"] for k in kernels.kernels if k.role == "fwd"} == {64}
+
+
+@pytest.mark.parametrize(
+    ("script", "parts"),
+    [
+        ("import sys; print('why it failed'); sys.exit(3)", ["exit code 3", "why it failed"]),
+        ("raise RuntimeError('in the generator')", ["exit code 1", "in the generator"]),
+        ("pass", ["no file"]),
+        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: out/notes.txt"]),
+        ("import os; os.mkdir(OUT + '/d'); open(OUT + '/d/x.cpp', 'w')", ["out/d/x.cpp"]),
+        ("open('stray.cpp', 'w')", ["unexpected files: cwd/stray.cpp"]),
+        ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
+    ],
+)
+def test_a_bad_generator_fails_with_its_own_words(
+    changeable: AiterTree, tmp_path: Path, script: str, parts: list[str]
+) -> None:
+    """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
+    path = f"{changeable.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
+    (changeable.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
+    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    assert f"{path} --receipt 5 --output_dir {{}}" in message
+    for part in parts:
+        assert part in message
+
+
+def test_a_ck_that_breaks_shows_its_traceback(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a failure inside CK's modules hidden behind our own words."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    edit(changeable, op, "    gen = list()\n", "    raise KeyError('broken inside')\n")
+    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    assert "exit code 1" in message
+    assert "KeyError: 'broken inside'" in message
+
+
+def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an overridden generator command whose --filter would quietly be ignored."""
+    command = f"f'{{CK_DIR}}/{changeable.fmha_dir.partition('/composable_kernel/')[2]}/generate.py"
+    command += ' -d fwd --filter "*bf16*" --output_dir {{}}\''
+    module = changeable.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
+    with pytest.raises(CodegenError, match="option --filter"):
+        generate(changeable, module, Selection(), ("gfx950",), tmp_path / "out")
+
+
+def test_the_environment_does_not_matter(
+    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: CK's CK_TILE_FMHA_FWD_CUSTOM_FACTORY, or GPU_ARCHS, changing a plan."""
+    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, archs=("gfx942",))
+    monkeypatch.setenv("CK_TILE_FMHA_FWD_CUSTOM_FACTORY", "1")
+    monkeypatch.setenv("GPU_ARCHS", "gfx950")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert run(tree, tmp_path / "b", QUICKSTART, receipt=700, archs=("gfx942",)) == expected

@@ -1,0 +1,87 @@
+"""Findings and errors: nothing collected is lost on the way to the user."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from qola.cli.options import EXIT_FAILED_MODULES
+from qola.errors import (
+    AiterError,
+    BundleError,
+    CodegenError,
+    Finding,
+    ManifestError,
+    PlanError,
+    QolaError,
+    ToolchainError,
+)
+
+ERROR = Finding("m.toml:3 [build].mode", '"cpp"', "pybind or cpp_itfs", 'mode = "cpp_itfs"')
+WARNING = Finding("m.toml:9 [[modules]]", "twice", "once", severity="warning")
+
+
+def test_finding_shows_place_found_expected_fix() -> None:
+    """Prevents: a message that leaves out where, what, or how to mend it."""
+    assert ERROR.render() == (
+        "error: m.toml:3 [build].mode\n"
+        '  found     "cpp"\n'
+        "  expected  pybind or cpp_itfs\n"
+        '  fix       mode = "cpp_itfs"'
+    )
+
+
+def test_finding_without_fix_has_no_empty_line() -> None:
+    """Prevents: a dangling "fix" label where there is none."""
+    assert WARNING.render() == (
+        "warning: m.toml:9 [[modules]]\n  found     twice\n  expected  once"
+    )
+
+
+def test_long_output_stays_under_its_label() -> None:
+    """Prevents: a generator's traceback that reads like further findings."""
+    text = Finding("x", "first\nsecond", "").render()
+    assert text == "error: x\n  found     first\n            second"
+
+
+def test_error_shows_everything_with_counts() -> None:
+    """Prevents: an exception that prints only its first finding."""
+    error = ManifestError([ERROR, WARNING, ERROR], "m.toml is not a valid manifest")
+    text = str(error)
+    assert text.startswith("m.toml is not a valid manifest (2 errors, 1 warning)\n")
+    assert text.count(ERROR.render()) == 2
+    assert text.count(WARNING.render()) == 1
+
+
+def test_one_finding_needs_no_list() -> None:
+    """Prevents: a finding iterated field by field."""
+    assert AiterError(ERROR).findings == (ERROR,)
+
+
+def test_error_without_a_reason_is_refused() -> None:
+    """Prevents: a failure that only shows warnings, or nothing."""
+    with pytest.raises(ValueError, match="PlanError needs at least one"):
+        PlanError([WARNING])
+
+
+def test_exit_codes_differ() -> None:
+    """Prevents: scripts that cannot tell a bad manifest from a missing ROCm."""
+    codes = {
+        cls: cls.exit_code
+        for cls in (
+            *(ManifestError, AiterError, CodegenError, ToolchainError, PlanError),
+            BundleError,
+        )
+    }
+    # 7 is that of a build with failed modules.
+    assert list(codes.values()) == [2, 3, 4, 5, 6, 8]
+    assert EXIT_FAILED_MODULES not in codes.values()
+    assert all(issubclass(cls, QolaError) for cls in codes)
+
+
+def test_error_survives_a_process_boundary() -> None:
+    """Prevents: findings lost when a worker process raises."""
+    error = pickle.loads(pickle.dumps(CodegenError([ERROR, WARNING], "title")))
+    assert type(error) is CodegenError
+    assert (error.findings, error.title) == ((ERROR, WARNING), "title")

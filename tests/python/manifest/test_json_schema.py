@@ -1,0 +1,206 @@
+"""docs/manifest.schema.json: up to date, and of one mind with qola.manifest.load."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from qola.errors import ManifestError
+from qola.manifest.fields import TABLES, Field, Kind, Table
+from qola.manifest.json_schema import field_schema, manifest_schema, to_json
+from qola.manifest.load import loads
+from qola.manifest.parse import build_manifest
+from qola.manifest.starter import starter_manifest
+from qola.manifest.toml_lines import Lines, TomlSyntaxError, parse
+from qola.manifest.values import check
+
+SCHEMA = jsonschema.Draft4Validator(manifest_schema())
+
+FIELDS = [pytest.param(f, id=f"{table.name}.{f.key}") for table in TABLES for f in table.fields]
+
+PROBES: tuple[Any, ...] = (
+    *(
+        "",
+        "x",
+        "a b",
+        "../x",
+        "x/..",
+        "a/../b",
+        "/x",
+        "a/b",
+        "..x",
+        "1abc",
+        "a-b",
+        "7",
+        "7.2.4.1.0",
+    ),
+    *("v7", "7.x", "native", "True", "'text'", "f'{CK_DIR}'", "gfx950", "bf16", "BF16", "64"),
+    *(-1, 0, 1, 512, 513, 700, 1.0, 1.5, True, False, [], {}, [[]], [{}], [""], ["x"], ["x", ""]),
+    *(["x", 1], ["../x"], ["a b"], ["7.2"], ["gfx950", "gfx95"], ["bf16", "fp16"], ["bf16", "x"]),
+    *([64], [0], [513], [64, 128], [[192, 128]], [64, [192, 128]], [[192]], [[1, 2, 3]], [[0, 1]]),
+    *([[1, 513]], [64, "x"], [1.0], [[1.0, 2]], [True], [True, False], [True, 1], [[True, 64]]),
+    *(["true"], {"a": ["b"]}, {"a": []}, {"a": "b"}, {"a": [1]}, [["x"]]),
+)
+"""Values of every TOML type but dates, right for one kind of field and wrong for others."""
+
+
+def manifests(repo_root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (where, text) of every manifest there is: files, examples, texts in tests."""
+    for file in sorted(repo_root.glob("manifests/*.toml")):
+        yield file.name, file.read_text("utf-8")
+    for file in sorted((repo_root / "tests").rglob("*.toml")):
+        yield file.name, file.read_text("utf-8")
+    page = (repo_root / "docs/manifest.md").read_text("utf-8")
+    for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL):
+        yield "docs/manifest.md", example
+    yield "qola init", starter_manifest()
+    for file in sorted((repo_root / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            value = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(value, str) and "[[modules]]" in value:
+                yield file.name, value
+
+
+def probes(field: Field) -> list[Any]:
+    """Return values for a field: any field's, and its own example."""
+    example = parse(f"key = {field.example}")[0].values() if field.example else ()
+    return [*PROBES, *example]
+
+
+def accepted(document: dict[str, Any]) -> bool:
+    """Return whether qola accepts a parsed manifest."""
+    try:
+        build_manifest(document, Lines({}), "m.toml")
+    except ManifestError:
+        return False
+    return True
+
+
+def test_the_file_is_up_to_date(repo_root: Path) -> None:
+    """Prevents: editors that complain about a key the program knows, or the reverse."""
+    text = (repo_root / "docs/manifest.schema.json").read_text("utf-8")
+    assert text == to_json(), "run: python -m qola.manifest.json_schema docs/manifest.schema.json"
+
+
+def test_it_is_a_schema_for_taplo_and_for_others() -> None:
+    """Prevents: a schema that an editor refuses: Taplo documents draft 4, most take draft 7."""
+    jsonschema.Draft4Validator.check_schema(manifest_schema())
+    jsonschema.Draft7Validator.check_schema({**manifest_schema(), "$schema": ""})
+
+
+def test_every_field_is_described() -> None:
+    """Prevents: a table or a key that the schema forgets, or has without a word on it."""
+    tables = manifest_schema()["properties"]
+    assert set(tables) == {table.name for table in TABLES}
+    for table in TABLES:
+        one = tables[table.name]["items"] if table.repeated else tables[table.name]
+        assert one["additionalProperties"] is False
+        assert set(one["properties"]) == set(table.by_key)
+        assert all(
+            table.by_key[key].doc in value["description"]
+            for key, value in one["properties"].items()
+        )
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_mapped(kind: Kind) -> None:
+    """Prevents: a kind of field that somebody adds to the manifest and not to its schema."""
+    schema = field_schema(Field("key", kind, "what it is"))
+    assert schema["description"] == "what it is."
+    assert set(schema) & {"type", "anyOf"}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_schema_and_program_agree_on_values(field: Field) -> None:
+    """Prevents: a value that one of the two accepts and the other refuses."""
+    validator = jsonschema.Draft4Validator(field_schema(field))
+    values = [*probes(field), *field.allowed, *([value] for value in field.allowed)]
+    verdicts = {
+        repr(value): (not check(field, value)[1], validator.is_valid(value)) for value in values
+    }
+    assert {text for text, (ours, theirs) in verdicts.items() if ours != theirs} == set()
+    # Neither side may be one that says yes, or no, to everything.
+    assert {ours for ours, _ in verdicts.values()} == {True, False}
+
+
+def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
+    """Prevents: an editor that underlines a manifest which qola builds."""
+    valid = []
+    for where, text in manifests(repo_root):
+        try:
+            document, _ = parse(text)
+        except TomlSyntaxError:
+            continue
+        if not accepted(document):
+            continue
+        assert [error.message for error in SCHEMA.iter_errors(document)] == [], where
+        valid.append(where)
+    assert {"quickstart.toml", "te.toml", "docs/manifest.md", "qola init"} <= set(valid)
+    assert len(valid) > 20
+
+
+MODULE = {"name": "libmha_fwd"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param({}, id="no module"),
+        pytest.param({"modules": []}, id="empty modules"),
+        pytest.param({"modules": MODULE}, id="modules as one table"),
+        pytest.param({"modules": [MODULE, 1]}, id="a module that is no table"),
+        pytest.param({"modules": [{}]}, id="a module without a name"),
+        pytest.param({"modules": [{**MODULE, "recepit": 700}]}, id="unknown key of a module"),
+        pytest.param({"modules": [MODULE], "module": {}}, id="unknown table"),
+        pytest.param({"modules": [MODULE], "namespace": "te"}, id="key outside of any table"),
+        pytest.param({"modules": [MODULE], "qola": [{}]}, id="qola as several tables"),
+        pytest.param({"modules": [MODULE], "build": {"archs": ["gfx950"]}}, id="unknown key"),
+        pytest.param({"modules": [MODULE], "mha_fwd_variants": {}}, id="variants as one table"),
+        pytest.param(
+            {"modules": [MODULE], "mha_bwd_variants": [{"has_lse": True}]}, id="forward's key"
+        ),
+    ],
+)
+def test_both_refuse_a_wrong_structure(document: dict[str, Any]) -> None:
+    """Prevents: a misspelt or misplaced key that an editor lets pass."""
+    assert not accepted(document)
+    assert not SCHEMA.is_valid(document)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_both_refuse_one_wrong_value_in_a_manifest(table: Table) -> None:
+    """Prevents: a field's schema that is right and stands in the wrong place."""
+    for field in table.fields:
+        wrong = next(value for value in PROBES if check(field, value)[1])
+        right = next(
+            value
+            for value in (*field.allowed, list(field.allowed[:1]), *probes(field))
+            if not check(field, value)[1]
+        )
+        for value, fits in ((wrong, False), (right, True)):
+            row = {**(MODULE if table.name == "modules" else {}), field.key: value}
+            rows: Any = [row] if table.repeated else row
+            document = {"modules": [MODULE], table.name: rows}
+            assert (accepted(document), SCHEMA.is_valid(document)) == (fits, fits), field.key
+
+
+def test_the_schema_line_of_each_manifest_leads_to_the_schema(repo_root: Path) -> None:
+    """Prevents: editors that look for the schema where it is not."""
+    for file in sorted((repo_root / "manifests").glob("*.toml")):
+        first = file.read_text("utf-8").split("\n", 1)[0]
+        assert first.startswith("#:schema "), file.name
+        assert (file.parent / first.removeprefix("#:schema ")).resolve() == (
+            repo_root / "docs/manifest.schema.json"
+        ).resolve()
+
+
+def test_comments_for_editors_change_nothing() -> None:
+    """Prevents: a first line for editors that the manifest's own reader stumbles over."""
+    text = starter_manifest(schema="./manifest.schema.json")
+    assert loads(text, file="m") == loads(starter_manifest(), file="m")

@@ -1,0 +1,245 @@
+"""A manifest against tree and toolchain: what does not fit is told before anything is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.errors import Finding
+from qola.manifest.fields import BWD_DTYPES, FWD_DTYPES, MODULES
+from qola.manifest.load import check_against, load, loads
+
+RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
+COMMIT = "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6"
+FWD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
+
+
+def check(text: str, **changes: Any) -> tuple[Finding, ...]:
+    at_hand: dict[str, Any] = {
+        "modules": {"libmha_fwd", "libmha_bwd", "module_norm"},
+        "receipts": RECEIPTS,
+        "aiter_id": COMMIT,
+        "srcs_of": lambda name: [f"csrc/{name}/a.cu", "csrc/mha_fwd_split.cu"],
+        "rocm_version": "7.2.4",
+    }
+    return check_against(loads(text, file="m.toml"), **{**at_hand, **changes})
+
+
+def test_what_fits_gives_no_finding() -> None:
+    """Prevents: noise on a manifest that is right in every respect."""
+    text = (
+        '[qola]\naiter_commit = "d32b0cb62"\nrocm_versions = ["6", "7.2"]\n'
+        '[build]\narchitectures = ["gfx942", "gfx950"]\n'
+        f'{FWD}receipt = 700\ndrop_srcs = ["mha_fwd_split.cu"]\n'
+        "[[mha_fwd_variants]]\nreceipt = 600\n"
+    )
+    assert check(text) == ()
+    assert check(text, rocm_version=None) == ()
+    assert check(f'[build]\narchitectures = ["native"]\n{FWD}') == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found", "expected", "fix", "severity"),
+    [
+        (
+            '[[modules]]\nname = "libmha_fw"\nmode = "cpp_itfs"',
+            "m.toml:2 [[modules]].name",
+            'unknown module "libmha_fw"',
+            "libmha_bwd, libmha_fwd or module_norm",
+            'did you mean "libmha_fwd"?',
+            "error",
+        ),
+        (
+            f"{FWD}receipt = 70",
+            "m.toml:4 [[modules]].receipt",
+            "receipt 70, unknown to this CK",
+            "801 or 888",
+            "did you mean 700?",
+            "error",
+        ),
+        (
+            f"{FWD}[[mha_fwd_variants]]\n[[mha_fwd_variants]]\nhdim = 64\nreceipt = 9999",
+            "m.toml:7 [[mha_fwd_variants]].receipt",
+            "receipt 9999, unknown to this CK",
+            "801 or 888",
+            "",
+            "error",
+        ),
+        (
+            f'{FWD}[[modules]]\nname = "libmha_bwd"\nmode = "cpp_itfs"\n'
+            "[[mha_bwd_variants]]\nreceipt = 5",
+            "m.toml:8 [[mha_bwd_variants]].receipt",
+            "receipt 5, unknown to this CK",
+            "801 or 888",
+            "",
+            "error",
+        ),
+        (
+            f'[qola]\naiter_commit = "33f2e6af5"\n{FWD}',
+            "m.toml:2 [qola].aiter_commit",
+            f'"33f2e6af5", while the AITER source is {COMMIT}',
+            "the commit or version of the AITER source",
+            "take AITER 33f2e6af5, or declare",
+            "error",
+        ),
+        (
+            f'[qola]\nrocm_versions = ["6.4", "7.1"]\n{FWD}',
+            "m.toml:2 [qola].rocm_versions",
+            "ROCm 7.2.4 in use, 6.4 or 7.1 wanted",
+            "begins with one of these",
+            'use ROCm 7.1, or add "7.2" to the list',
+            "error",
+        ),
+        (
+            f'[build]\narchitectures = ["gfx90a", "gfx950", "gfx1250"]\n{FWD}',
+            "m.toml:2 [build].architectures",
+            "gfx1250, gfx90a",
+            "gfx942 or gfx950",
+            "remove gfx1250 or gfx90a",
+            "error",
+        ),
+        (
+            f'{FWD}drop_srcs = ["mha_fwd_splt.cu"]',
+            "m.toml:4 [[modules]].drop_srcs",
+            '"mha_fwd_splt.cu", which libmha_fwd does not have',
+            "a.cu or mha_fwd_split.cu",
+            'did you mean "mha_fwd_split.cu"?',
+            "warning",
+        ),
+        (
+            '[[modules]]\nname = "libmha_fwd"',
+            "m.toml:1 [[modules]].mode",
+            "libmha_fwd in mode pybind (by default)",
+            "a C++ interface alone",
+            'write mode = "cpp_itfs" in the [[modules]] table of libmha_fwd',
+            "error",
+        ),
+        (
+            '[build]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\nmode = "pybind"',
+            "m.toml:5 [[modules]].mode",
+            "libmha_fwd in mode pybind",
+            "a C++ interface alone",
+            'write mode = "cpp_itfs"',
+            "error",
+        ),
+    ],
+)
+def test_each_mismatch_is_named(
+    text: str, place: str, found: str, expected: str, fix: str, severity: str
+) -> None:
+    """Prevents: a mismatch found only when the compiler or a user meets it."""
+    (finding,) = check(text)
+    assert (finding.place, finding.severity) == (place, severity)
+    assert found in finding.found
+    assert expected in finding.expected
+    assert fix in finding.fix
+    assert bool(fix) is bool(finding.fix)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "aiter_id", "same"),
+    [
+        ("d32b0cb62", COMMIT, True),
+        ("D32B0CB", COMMIT, True),
+        (COMMIT, "d32b0cb", True),
+        ("d32b0c", COMMIT, False),
+        ("d32b0cb63", COMMIT, False),
+        ("0.1.7.post2.dev18", "0.1.7.post2.dev18", True),
+        ("v0.1.7", "0.1.7", True),
+        ("0.1.7", "0.1.7.post2", False),
+        ("main", COMMIT, False),
+    ],
+)
+def test_when_two_names_mean_one_source(wanted: str, aiter_id: str, same: bool) -> None:
+    """Prevents: an abbreviated commit refused, or a version taken for another by its prefix."""
+    findings = check(f'[qola]\naiter_commit = "{wanted}"\n{FWD}', aiter_id=aiter_id)
+    assert bool(findings) is not same
+
+
+def test_an_override_is_named_and_goes_on() -> None:
+    """Prevents: an overridden commit either refused or passed over in silence."""
+    text = f'[qola]\naiter_commit = "33f2e6af5"\n{FWD}'
+    (finding,) = check(text, overridden=True)
+    assert finding.severity == "warning"
+    assert finding.found == f'"33f2e6af5", overridden: the AITER source is {COMMIT}'
+    (finding,) = check(text, aiter_id="")
+    assert (finding.severity, "cannot be checked" in finding.found) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version", "fits"),
+    [("7", "7.2.4", True), ("7.2", "7.2", True), ("7", "70.1", False), ("7.2", "7.20.1", False)],
+)
+def test_rocm_versions_are_compared_part_by_part(wanted: str, version: str, fits: bool) -> None:
+    """Prevents: ROCm 7.20 taken for 7.2."""
+    text = f'[qola]\nrocm_versions = ["{wanted}"]\n{FWD}'
+    assert bool(check(text, rocm_version=version)) is not fits
+
+
+def test_receipts_may_depend_on_the_module() -> None:
+    """Prevents: a forward receipt accepted for the backward module."""
+    text = f'{FWD}receipt = 5\n[[modules]]\nname = "libmha_bwd"\nmode = "cpp_itfs"\nreceipt = 5\n'
+    known = {"libmha_fwd": (5,), "libmha_bwd": (3,)}
+    (finding,) = check(text, receipts=known.__getitem__)
+    assert finding.place == "m.toml:8 [[modules]].receipt"
+
+
+def test_command_line_mode_counts() -> None:
+    """Prevents: --mode cpp_itfs refused because of [build].mode."""
+    text = '[[modules]]\nname = "libmha_fwd"\n'
+    assert check(text, mode="cpp_itfs") == ()
+
+
+def test_an_unknown_module_is_reported_once() -> None:
+    """Prevents: follow-up findings about the mode or sources of a module that is not there."""
+    text = '[[modules]]\nname = "zzz"\nreceipt = 1234\ndrop_srcs = ["a"]\n'
+    (finding,) = check(text)
+    assert "unknown module" in finding.found
+
+
+def test_a_module_without_sources_has_nothing_to_drop() -> None:
+    """Prevents: an empty list of alternatives in the message (the wheel's libmha_fwd has none)."""
+    (finding,) = check(f'{FWD}drop_srcs = ["a.cu"]\n', srcs_of=lambda _: ())
+    assert (finding.expected, finding.severity) == ("nothing to drop", "warning")
+
+
+def test_shipped_manifests_fit_the_tree(repo_root: Path, aiter_tree: Path) -> None:
+    """Prevents: a shipped manifest that names a module AITER does not have."""
+    config = json.loads((aiter_tree / "aiter/jit/optCompilerConfig.json").read_text())
+    for name in ("quickstart", "te"):
+        manifest = load(repo_root / f"manifests/{name}.toml")
+        findings = check_against(
+            manifest,
+            modules=config,
+            receipts=RECEIPTS,
+            aiter_id="",
+            srcs_of=lambda module: config[module]["srcs"],
+        )
+        assert findings == ()
+
+
+def test_every_optcompilerconfig_key_may_stand_in_a_module(aiter_tree: Path) -> None:
+    """Prevents: an override AITER knows being called unknown."""
+    config = json.loads((aiter_tree / "aiter/jit/optCompilerConfig.json").read_text())
+    keys = {key for entry in config.values() for key in entry}
+    assert keys
+    assert keys <= set(MODULES.by_key)
+
+
+def test_dtypes_are_cks(aiter_tree: Path) -> None:
+    """Prevents: a data type CK can generate that a manifest cannot name."""
+    ck = aiter_tree / "aiter_meta/3rdparty/composable_kernel"
+    if not ck.is_dir():
+        ck = aiter_tree / "3rdparty/composable_kernel"
+    source = (ck / "example/ck_tile/01_fmha/codegen/cpp_symbol_map.py").read_text()
+    symbols: dict[str, Any] = {}
+    exec(source, symbols)
+    assert [d for d in FWD_DTYPES if d in symbols["FWD_DTYPE_MAP"]] == list(
+        symbols["FWD_DTYPE_MAP"]
+    )
+    assert [d for d in BWD_DTYPES if d in symbols["BWD_DTYPE_MAP"]] == list(
+        symbols["BWD_DTYPE_MAP"]
+    )

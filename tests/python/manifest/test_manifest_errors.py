@@ -1,0 +1,302 @@
+"""Manifests that are wrong: one test for each message, and all findings at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qola.errors import Finding, ManifestError
+from qola.manifest.fields import TABLES, Kind
+from qola.manifest.load import load, loads
+
+MODULES = '[[modules]]\nname = "libmha_fwd"\n[[modules]]\nname = "libmha_bwd"\n'
+FWD = f"{MODULES}[[mha_fwd_variants]]\n"
+BWD = f"{MODULES}[[mha_bwd_variants]]\n"
+
+
+def errors_of(text: str) -> tuple[Finding, ...]:
+    with pytest.raises(ManifestError) as caught:
+        loads(text, file="m.toml")
+    return caught.value.findings
+
+
+def the_error(text: str) -> Finding:
+    (finding,) = errors_of(text)
+    assert finding.severity == "error"
+    return finding
+
+
+CASES = [
+    # text, place, found, expected, fix
+    ("", ":1", "no [[modules]] table", "at least one library", "[[modules]]\nname ="),
+    ("modules = []", ":1 [[modules]]", "no module", "at least one [[modules]]", ""),
+    ('[modules]\nname = "a"', ":1 [[modules]]", "[modules], one table", "", "write [[modules]]"),
+    ("modules = 3", ":1 [[modules]]", "3", "[[modules]]", "write [[modules]]"),
+    (f"{MODULES}[[qola]]", ":5 [qola]", "[[qola]]", "[qola]", "write [qola]"),
+    (f"{MODULES}[qolla]", ":5 qolla", 'unknown table "qolla"', "[qola], [build]", "mean [qola]?"),
+    (
+        f"{MODULES}[[mha_fwd_variant]]",
+        ":5 mha_fwd_variant",
+        'unknown table "mha_fwd_variant"',
+        "[[mha_fwd_variants]]",
+        "did you mean [[mha_fwd_variants]]?",
+    ),
+    (
+        f'namespace = "x"\n{MODULES}',
+        ":1 namespace",
+        "namespace outside of any table",
+        "[qola]",
+        "namespace belongs under [qola]",
+    ),
+    (f"zzz = 1\n{MODULES}", ":1 zzz", "zzz outside of any table", "[qola]", ""),
+    # [qola]
+    (
+        f'{MODULES}[qola]\naiter_comit = "x"',
+        ":6 [qola].aiter_comit",
+        'unknown key "aiter_comit"',
+        "aiter_commit, namespace, patches_dir or rocm_versions",
+        "did you mean aiter_commit?",
+    ),
+    (
+        f'{MODULES}[qola]\narchitectures = ["gfx950"]',
+        ":6 [qola].architectures",
+        'unknown key "architectures"',
+        "rocm_versions",
+        "architectures belongs under [build]",
+    ),
+    (
+        f'{MODULES}[qola]\narchitecture = ["gfx950"]',
+        ":6 [qola].architecture",
+        'unknown key "architecture"',
+        "rocm_versions",
+        "architectures belongs under [build]",
+    ),
+    (f'{MODULES}[qola]\naiter_commit = ""', ":6 ", "an empty string", "a commit", "leave the key"),
+    (f'{MODULES}[qola]\naiter_commit = "a b"', ":6 ", '"a b"', "without blanks", ""),
+    (f'{MODULES}[qola]\naiter_commit = ["a"]', ":6 ", "a list", "a string", 'aiter_commit = "a"'),
+    (f"{MODULES}[qola]\nnamespace = 3", ":6 [qola].namespace", "3, an integer", "a string", ""),
+    (f'{MODULES}[qola]\nnamespace = "a::b"', ":6 ", '"a::b"', "one C++ identifier", '"a_b"'),
+    (f'{MODULES}[qola]\nnamespace = "7up"', ":6 ", '"7up"', "no leading digit", ""),
+    (f'{MODULES}[qola]\nnamespace = "ä"', ":6 ", '"ä"', "one C++ identifier", ""),
+    (f'{MODULES}[qola]\nnamespace = "te\\n"', ":6 ", '"te\\n"', "one C++ identifier", '"te"'),
+    (f'{MODULES}[qola]\nnamespace = "class"', ":6 ", "is a C++ keyword", "one", '"my_class"'),
+    (f'{MODULES}[qola]\nnamespace = "xor"', ":6 ", "is a C++ keyword", "one", '"my_xor"'),
+    (f'{MODULES}[qola]\nnamespace = "ck_tile"', ":6 ", "would hide ck_tile::", "", '"my_ck_tile"'),
+    (f'{MODULES}[qola]\nnamespace = "linux"', ":6 ", "is a macro", "one", '"my_linux"'),
+    (f'{MODULES}[qola]\nnamespace = "a__b"', ":6 ", "C++ reserves a__b", "one", '"my_a_b"'),
+    (f'{MODULES}[qola]\nnamespace = "_Te"', ":6 ", "C++ reserves _Te", "one", '"my_Te"'),
+    (f'{MODULES}[qola]\nrocm_versions = "7"', ":6 ", '"7", a string', "a list", '= ["7"]'),
+    (f'{MODULES}[qola]\nrocm_versions = ["7.x"]', ":6 ", '"7.x"', "numbers and dots", '"7"'),
+    (f'{MODULES}[qola]\nrocm_versions = [">=7.2"]', ":6 ", '">=7.2"', "numbers", '"7.2"'),
+    (f"{MODULES}[qola]\nrocm_versions = []", ":6 ", "an empty list", "a list", "leave rocm_"),
+    (f"{MODULES}[qola]\nrocm_versions = [7]", ":6 ", "in the list: 7, an integer", "strings", ""),
+    (f'{MODULES}[qola]\npatches_dir = ""', ":6 ", "an empty string", "a string", "leave"),
+    # [build]
+    (f'{MODULES}[build]\narchitectures = ["gfx95"]', ":6 ", '"gfx95"', "gfx950", '"gfx950"?'),
+    (f'{MODULES}[build]\narchitectures = ["MI300X"]', ":6 ", '"MI300X"', "gfx942", '"gfx942"?'),
+    (
+        f'{MODULES}[build]\narchitectures = ["gfx942:xnack-"]',
+        ":6 [build].architectures",
+        '"gfx942:xnack-"',
+        "gfx942",
+        'did you mean "gfx942"?',
+    ),
+    (f"{MODULES}[build]\narchitectures = []", ":6 ", "an empty list", "a list", "leave arch"),
+    (f'{MODULES}[build]\narchitectures = "gfx950"', ":6 ", "a string", "a list", '= ["gfx950"]'),
+    (
+        f'{MODULES}[build]\narchitectures = ["native", "gfx950"]',
+        ":6 [build].architectures",
+        '"native" beside others',
+        '"native" alone',
+        "",
+    ),
+    (f'{MODULES}[build]\nmode = "cpp"', ":6 ", '"cpp"', "pybind or cpp_itfs", '"cpp_itfs"?'),
+    (f"{MODULES}[build]\nmode = true", ":6 ", "true, a boolean", "a string", ""),
+    # [[modules]]
+    (f"{MODULES}[[modules]]", ":5 [[modules]]", "no name", "letters, digits", 'name = "..."'),
+    (f'{MODULES}[[modules]]\nname = ""', ":6 ", "an empty string", "letters, digits", ""),
+    (f'{MODULES}[[modules]]\nname = "a/b"', ":6 ", '"a/b"', "letters, digits and _", ""),
+    (
+        f'{MODULES}[[modules]]\nname = "libmha_fwd"',
+        ":6 [[modules]].name",
+        '"libmha_fwd", which line 2 declares already',
+        "every module once",
+        "merge the two [[modules]] tables of libmha_fwd",
+    ),
+    (f"{MODULES}nmae = 1", ":5 ", 'unknown key "nmae"', "name, mode, receipt", "mean name?"),
+    (f"{MODULES}dtype = 1", ":5 ", 'unknown key "dtype"', "name", "[[mha_fwd_variants]] or"),
+    (f"{MODULES}qqqqq = 1", ":5 [[modules]].qqqqq", 'unknown key "qqqqq"', "add_srcs", ""),
+    (f'{MODULES}mode = "cpp_itf"', ":5 ", '"cpp_itf"', "pybind or", 'mean "cpp_itfs"?'),
+    (f'{MODULES}receipt = "700"', ":5 ", '"700", a string', "an integer", "receipt = 700"),
+    (f"{MODULES}receipt = -1", ":5 [[modules]].receipt", "-1", "0 or more", ""),
+    (f"{MODULES}receipt = 1.5", ":5 ", "1.5, a float", "an integer", ""),
+    (f"{MODULES}receipt = true", ":5 ", "true, a boolean", "an integer", ""),
+    (f"{MODULES}receipt = 2020-01-01", ":5 ", "a date or time", "an integer", ""),
+    (f'{MODULES}drop_srcs = "a.cu"', ":5 ", "a string", "a list", 'drop_srcs = ["a.cu"]'),
+    (f'{MODULES}drop_directions = ["splitkv"]', ":5 ", '"splitkv"', "bwd", '"fwd_splitkv"?'),
+    (f'{MODULES}hsa_subdirs = ["../x"]', ":5 ", '"../x"', "a relative path", ""),
+    (f'{MODULES}hsa_subdirs = ["/x"]', ":5 ", '"/x"', "a relative path", ""),
+    (f"{MODULES}srcs = [1]", ":5 ", "in the list: 1", "Python expression", ""),
+    (f"{MODULES}verbose = 1", ":5 ", "1, an integer", "true, false or a string", ""),
+    (f"{MODULES}md_name = 1", ":5 ", "1, an integer", "Python expression", ""),
+    (f"{MODULES}blob_gen_cmd = 1", ":5 ", "1, an integer", "a list of strings", ""),
+    (f"{MODULES}flags_extra_hip_per_source = 1", ":5 ", "1, an int", "a table of lists", ""),
+    (
+        f'{MODULES}flags_extra_hip_per_source = {{ "a.cu" = "x" }}',
+        ":5 [[modules]].flags_extra_hip_per_source",
+        'under "a.cu": "x", a string',
+        "a table of lists",
+        "",
+    ),
+    # variants
+    (f'{FWD}dtype = "bf61"', ":6 [[mha_fwd_variants]].dtype", '"bf61"', "fp8fp32", '"bf16"?'),
+    (f'{FWD}dtype = ["float16"]', ":6 ", '"float16"', "fp32, fp16", '"fp16"?'),
+    (f'{BWD}dtype = "fp8"', ":6 [[mha_bwd_variants]].dtype", '"fp8"', "fp32, fp16 or bf16", ""),
+    (f"{FWD}dtype = []", ":6 ", "an empty list", "a list", "leave dtype out (all)"),
+    (f"{FWD}dtype = 16", ":6 ", "16, an integer", "a string or a list", ""),
+    (f'{FWD}has_lse = "true"', ":6 ", '"true", a string', "true, false or", "has_lse = true"),
+    (f"{FWD}has_mask = [true, 0]", ":6 ", "0, an integer", "true, false", "has_mask = false"),
+    (f"{FWD}has_mask = []", ":6 ", "an empty list", "true, false", "leave has_mask out (both)"),
+    (f"{FWD}has_dbias = true", ":6 ", "unknown key", "has_sink", "under [[mha_bwd_variants]]"),
+    (f"{BWD}has_lse = true", ":6 ", "unknown key", "has_dbias", "under [[mha_fwd_variants]]"),
+    (f"{FWD}hdim = []", ":6 ", "an empty list", "[q, v] pairs", "leave hdim out (all)"),
+    (f"{FWD}hdim = 0", ":6 [[mha_fwd_variants]].hdim", "0", "each from 1 to 512", ""),
+    (f"{FWD}hdim = 1280", ":6 ", "1280", "each from 1 to 512", ""),
+    (f"{FWD}hdim = [[128, 0]]", ":6 ", "[128, 0]", "each from 1 to 512", ""),
+    (f"{FWD}hdim = [[1, 2, 3]]", ":6 ", "in the list: [1, 2, 3], a list", "pairs", ""),
+    (f"{FWD}hdim = [true]", ":6 ", "in the list: true, a boolean", "pairs", ""),
+    (f'{FWD}hdim = "128"', ":6 ", '"128", a string', "an integer", ""),
+    (f'{FWD}mode = "varlen"', ":6 ", '"varlen"', "batch or group", '"group"?'),
+    (f"{FWD}receipt = -5", ":6 [[mha_fwd_variants]].receipt", "-5", "0 or more", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "found", "expected", "fix"), CASES)
+def test_each_mistake_is_named(text: str, place: str, found: str, expected: str, fix: str) -> None:
+    """Prevents: a mistake accepted, misplaced, or reported without what would be right."""
+    finding = the_error(text)
+    assert finding.place.startswith(f"m.toml{place}")
+    assert found in finding.found
+    assert expected in finding.expected
+    assert fix in finding.fix
+    assert bool(fix) is bool(finding.fix)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_field_refuses_a_wrong_type(table) -> None:  # type: ignore[no-untyped-def]
+    """Prevents: a field defined without a check of its value."""
+    modules = "" if table.name == "modules" else MODULES
+    for field in table.fields:
+        name = "" if field.key == "name" or modules else 'name = "m"\n'
+        finding = the_error(f"{modules}{table.header}\n{name}{field.key} = 2020-01-01\n")
+        assert finding.place.endswith(f"{table.header}.{field.key}")
+        assert finding.expected.startswith(field.kind.value)
+
+
+WARNINGS = [
+    (f"{FWD}has_bias = true\nhas_alibi = true", ":7 ", "elementwise bias wins", "remove has_alibi"),
+    (f"{BWD}has_bias = [true]\nhas_alibi = true", ":7 ", "elementwise bias wins", "has_bias ="),
+    (f"{BWD}has_dbias = true\nhas_bias = false", ":6 ", "no such kernel", "has_bias = true"),
+    (f"{FWD}hdim = [192, 128]", ":6 ", "read as head dimensions 192 and 128", "[[192, 128]]"),
+    (f"{FWD}{FWD.removeprefix(MODULES)}", ":6 ", "the same kernels as line 5", "remove one"),
+    (
+        f"{FWD}has_mask = [true, false]\n[[mha_fwd_variants]]\nhas_bias = [true, false]",
+        ":7 [[mha_fwd_variants]]",
+        "the same kernels as line 5",
+        "remove one",
+    ),
+    ('[[modules]]\nname = "a"\n[[mha_fwd_variants]]', ":3 ", "without the module it filters", ""),
+    ('[[modules]]\nname = "a"\n[[mha_bwd_variants]]', ":3 ", "without the module it filters", ""),
+    (f'{MODULES}drop_srcs = ["a", "b", "a"]', ":5 ", '"a" more than once', ""),
+    (f'{MODULES}[build]\narchitectures = ["gfx942", "gfx942"]', ":6 ", "more than once", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "found", "fix"), WARNINGS)
+def test_doubtful_manifests_load_with_a_warning(
+    text: str, place: str, found: str, fix: str
+) -> None:
+    """Prevents: a doubtful combination passing in silence, or stopping the work."""
+    (warning,) = loads(text, file="m.toml").warnings
+    assert warning.severity == "warning"
+    assert warning.place.startswith(f"m.toml{place}")
+    assert found in warning.found
+    assert fix in warning.fix
+
+
+def test_variants_with_different_receipts_are_not_the_same() -> None:
+    """Prevents: two tables over different receipts called duplicates."""
+    text = f"{FWD}receipt = 100\n[[mha_fwd_variants]]\nreceipt = 200\n"
+    assert loads(text, file="m.toml").warnings == ()
+
+
+def test_empty_lists_that_mean_something_load() -> None:
+    """Prevents: "embed nothing" and "no extra flags" becoming impossible to say."""
+    text = "drop_srcs = []\ndrop_directions = []\nhsa_subdirs = []\nflags_extra_hip = []\n"
+    module = loads(MODULES + text, file="m.toml").modules[1]
+    assert module.hsa_subdirs == ()
+    assert module.overrides == (("flags_extra_hip", ()),)
+
+
+def test_all_findings_at_once_in_the_order_of_the_lines() -> None:
+    """Prevents: a user mending one mistake per run."""
+    findings = errors_of(
+        f"[qola]\nnamespace = 'a b'\nx = 1\n{FWD}dtype = ['a', 'b']\nhas_bias = true\n"
+        "has_alibi = true\nhdim = 0\n[[modules]]\nreceipt = -1\n[build]\nmode = 'x'\n"
+    )
+    lines = [int(finding.place.split(":")[1].split()[0]) for finding in findings]
+    assert lines == [2, 3, 9, 9, 11, 12, 13, 14, 16]
+    assert [f.severity for f in findings].count("warning") == 1
+
+
+def test_long_values_are_cut() -> None:
+    """Prevents: a message that is mostly the mistake."""
+    assert len(the_error(f'{MODULES}[qola]\nnamespace = "{"a-" * 500}"').found) < 80
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "shown", "fix"),
+    [
+        ("[qola\n", "m.toml:1:6", "[qola\n     ^", ""),
+        ("[build]\nmode = cpp_itfs # x\n", "m.toml:2:8", "mode = cpp_itfs", 'mode = "cpp_itfs"'),
+        ("has_lse = True\n", "m.toml:1:11", "has_lse = True", "has_lse = true"),
+        ("[modules]\n[modules]\n", "m.toml:2:9", "[modules]", "two brackets: [[modules]]"),
+        ("mode: x\n", "m.toml:1:5", "mode: x", "mode = ..."),
+        ("\ufeff[qola]\n", "m.toml:1:1", "[qola]", "without a byte order mark"),
+    ],
+)
+def test_syntax_errors_show_the_line(text: str, place: str, shown: str, fix: str) -> None:
+    """Prevents: "Invalid value" without the value."""
+    finding = the_error(text)
+    assert finding.place == place
+    assert shown in finding.found
+    assert fix in finding.fix
+    assert bool(fix) is bool(finding.fix)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """Prevents: a stack trace for a missing file, a folder, or another encoding."""
+    with pytest.raises(ManifestError) as caught:
+        load(tmp_path / "no.toml", display="no.toml")
+    assert caught.value.findings[0].place == "no.toml"
+    assert "No such file" in caught.value.findings[0].found
+    with pytest.raises(ManifestError, match="Is a directory"):
+        load(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b"# ok\n# caf\xe9\n")
+    with pytest.raises(ManifestError) as caught:
+        load(tmp_path / "latin.toml", display="latin.toml")
+    assert caught.value.findings[0].place == "latin.toml:2"
+    assert "0xe9" in caught.value.findings[0].found
+
+
+def test_fields_are_well_formed() -> None:
+    """Prevents: a field definition that contradicts itself."""
+    for table in TABLES:
+        assert len(table.by_key) == len(table.fields)
+        for field in table.fields:
+            assert field.doc
+            assert bool(field.required) is not bool(field.omitted)
+            assert bool(field.pattern) is bool(field.pattern_doc)
+            assert {meant for _, meant in field.aliases} <= {*field.allowed, "gfx90a"}
+            assert field.kind is not Kind.TEXT_SET or field.allowed

@@ -1,0 +1,79 @@
+"""The word `native`: archs out of the driver's topology, laid out as Linux does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qola.errors import ToolchainError
+from qola.manifest.native_archs import arch_of_version, native_archs
+
+NODE = """\
+cpu_cores_count {cpus}
+simd_count {simds}
+mem_banks_count 1
+gfx_target_version {version}
+vendor_id 4098
+device_id 29857
+"""
+
+
+def topology(root: Path, *versions: int) -> Path:
+    """Write a topology of one CPU and GPUs of the given versions."""
+    for index, version in enumerate((0, *versions)):
+        node = root / str(index)
+        node.mkdir(parents=True)
+        text = NODE.format(cpus=0 if version else 96, simds=304 if version else 0, version=version)
+        (node / "properties").write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("version", "arch"),
+    [
+        (90402, "gfx942"),
+        (90500, "gfx950"),
+        (90010, "gfx90a"),
+        (110001, "gfx1101"),
+        (120500, "gfx1250"),
+    ],
+)
+def test_version_becomes_llvm_name(version: int, arch: str) -> None:
+    """Prevents: gfx9010 for gfx90a, whose stepping LLVM writes in hexadecimal."""
+    assert arch_of_version(version) == arch
+
+
+def test_archs_of_the_machine(tmp_path: Path) -> None:
+    """Prevents: the CPU's node as an arch, one arch per GPU, an order that varies."""
+    nodes = topology(tmp_path, 90500, *[90402] * 8, 90500)
+    assert native_archs(nodes) == ("gfx942", "gfx950")
+
+
+def test_node_without_the_property(tmp_path: Path) -> None:
+    """Prevents: a traceback with kernels before 5.17, whose nodes name no version."""
+    nodes = topology(tmp_path, 90402)
+    (nodes / "0" / "properties").write_text("cpu_cores_count 96\n")
+    assert native_archs(nodes) == ("gfx942",)
+
+
+@pytest.mark.parametrize("gpuless", ["no driver", "only a CPU"])
+def test_no_gpu_names_the_remedy(tmp_path: Path, gpuless: str) -> None:
+    """Prevents: a build for no arch, or a traceback, on a machine without a GPU."""
+    nodes = topology(tmp_path) if gpuless == "only a CPU" else tmp_path / "absent"
+    with pytest.raises(ToolchainError) as caught:
+        native_archs(nodes)
+    assert caught.value.exit_code == 5
+    (finding,) = caught.value.findings
+    assert finding.place == nodes.as_posix()
+    assert "--arch gfx950" in finding.fix
+
+
+def test_unreadable_topology(tmp_path: Path) -> None:
+    """Prevents: a traceback where a node cannot be read."""
+    nodes = topology(tmp_path, 90402)
+    (nodes / "0" / "properties").unlink()
+    (nodes / "0" / "properties").mkdir()
+    with pytest.raises(ToolchainError) as caught:
+        native_archs(nodes)
+    assert "0/properties" in caught.value.findings[0].found

@@ -1,0 +1,93 @@
+"""Stubs and entry sources of lazy libraries."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.errors import CodegenError
+from qola.plan.stubs import Function, Stub, entry_source, interface, stubs_source
+
+SOURCE = """\
+#include "fmha_bwd.hpp"
+
+#include <iostream>
+
+#if !defined(__HIP_DEVICE_COMPILE__) || (defined(__gfx950__))
+
+using fmha_dtype_0 = FmhaBwdFp16;
+
+using fmha_mask_0 = ck_tile::SimplifiedGenericAttentionMask<false>;
+
+using convert_dq_trait_0 = fmha_bwd_traits_<32,
+                                            fmha_dtype_0,
+                                            fmha_mask_0,
+                                            (8 > 0)>;
+
+template <>
+float fmha_bwd_<convert_dq_trait_0, ck_tile::gfx950_t>(const ck_tile::stream_config& s,
+                                                       fmha_bwd_args a)
+{
+    using k_ = fmha_bwd_kernel_0;
+    return 0;
+}
+
+template <>
+std::string fmha_bwd_get_name_<convert_dq_trait_0, ck_tile::gfx950_t>()
+{
+    return "";
+}
+
+#endif
+"""
+FUNCTIONS = (
+    Function("float", "fmha_bwd_", "const ck_tile::stream_config& s, fmha_bwd_args a"),
+    Function("std::string", "fmha_bwd_get_name_", ""),
+)
+
+
+def test_an_interface_has_what_the_dispatch_names() -> None:
+    """Prevents: a stub for other template arguments than those that the dispatch asks for."""
+    found = interface("k", SOURCE)
+    assert found.functions == FUNCTIONS
+    assert found.written == "convert_dq_trait_0, ck_tile::gfx950_t"
+    assert found.arguments == (
+        "fmha_bwd_traits_<32, FmhaBwdFp16, ck_tile::SimplifiedGenericAttentionMask<false>, "
+        "(8 > 0)>, ck_tile::gfx950_t"
+    )
+    assert [function.arguments for function in found.functions] == ["s, a", ""]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (SOURCE.replace("float fmha_bwd_<", "constexpr float fmha_bwd_<"), "of which 1 are"),
+        (SOURCE.replace("get_name_<convert_dq_trait_0", "get_name_<other_0"), "for 2 lists"),
+        ("int main() {}\n", "0 specialisations"),
+        (SOURCE + "template <>\nstruct Trait<trait_0>\n{\n};\n", "3 specialisations"),
+    ],
+)
+def test_another_form_of_source_is_refused(changed: str, why: str) -> None:
+    """Prevents: a lazy library that lacks a function because a generator writes it otherwise."""
+    with pytest.raises(CodegenError, match=why) as error:
+        interface("some_kernel", changed)
+    assert "kernel instance some_kernel" in str(error.value)
+
+
+def test_stubs_call_the_functions_in_the_order_of_the_entry_source() -> None:
+    """Prevents: a stub that calls another function of its kernel than its own."""
+    found = interface("k", SOURCE)
+    text = stubs_source([Stub(0, 1, found), Stub(1, 2, found)], [SOURCE])
+    assert text.startswith("// Written by qola")
+    includes = [line for line in text.splitlines() if line.startswith("#include")]
+    assert includes == ['#include "fmha_bwd.hpp"', "#include <iostream>", '#include "qola_lazy.h"']
+    assert text.count("#define QOLA_STUB_") == 1
+    for position, function in enumerate(FUNCTIONS):
+        body = text[text.index(f"{function.result} {function.name}<__VA_ARGS__>") :]
+        assert body.index(f"functions(row, count)[{position}])({function.arguments})") < 300
+    assert text.splitlines()[-2:] == [
+        f"QOLA_STUB_0(0, 1, {found.arguments})",
+        f"QOLA_STUB_0(1, 2, {found.arguments})",
+    ]
+    assert [line for line in entry_source(found).splitlines() if "FUNCTION" in line] == [
+        f"QOLA_KERNEL_FUNCTION({function.name}<{found.written}>)" for function in FUNCTIONS
+    ]

@@ -1,0 +1,150 @@
+"""Which modules of AITER need PyTorch: the real tree, and small ones that differ in one point."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.module_kinds import Include, ModuleKind, classify
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import PlanError
+from qola.manifest.load import loads
+from qola.plan.planner import Request, build_plan
+
+CONFIG = "aiter/jit/optCompilerConfig.json"
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture
+def small(tree: AiterTree, tmp_path: Path) -> Path:
+    """Return a tree with one module, `module_own`, whose source includes one header."""
+    for path, text in {
+        "csrc/own/own.cu": '#include "own.h"\n',
+        "csrc/own/own.h": "#include <cstdint>\n",
+        "csrc/include/far.h": "#pragma once\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    generator = f"{tree.fmha_dir.removeprefix('aiter_meta/')}/generate.py"
+    (tmp_path / generator).parent.mkdir(parents=True)
+    shutil.copyfile(tree.root / tree.fmha_dir / "generate.py", tmp_path / generator)
+    real = json.loads((tree.root / CONFIG).read_text("utf-8"))
+    config = {
+        "libmha_fwd": real["libmha_fwd"],
+        "module_own": {"srcs": ["f'{AITER_CSRC_DIR}/own/own.cu'"]},
+    }
+    (tmp_path / CONFIG).parent.mkdir(parents=True)
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    return tmp_path
+
+
+def own_kind(root: Path, entry: Mapping[str, object] | None = None) -> ModuleKind:
+    if entry:
+        config = json.loads((root / CONFIG).read_text())
+        config["module_own"].update(entry)
+        (root / CONFIG).write_text(json.dumps(config))
+    return classify(read_tree(root), "module_own")
+
+
+def test_the_modules_of_the_wheel(tree: AiterTree) -> None:
+    """Prevents: a module that is said to need PyTorch and does not, or the reverse."""
+    kinds = {name: classify(tree, name) for name in tree.module_names()}
+    assert Counter(kind.kind for kind in kinds.values()) == {
+        "needs_torch": 62,
+        "attention": 2,
+        "torch_free": 1,
+    }
+    assert kinds["module_aiter_enum"] == ModuleKind(
+        "torch_free",
+        python=Include("aiter_meta/csrc/pybind/aiter_enum_pybind.cu", "pybind11/pybind11.h"),
+    )
+    assert kinds["libmha_bwd"] == ModuleKind("attention")
+
+
+def test_the_evidence_stands_in_the_file(tree: AiterTree) -> None:
+    """Prevents: an error message that names a file or an include which are not there."""
+    for name in tree.module_names():
+        torch = classify(tree, name).torch
+        if torch:
+            lines = (tree.root / torch.file).read_text("utf-8", errors="replace").split("\n")
+            assert any(torch.name in line and "include" in line for line in lines), name
+
+
+def test_entries_that_ask_pytorch_itself_are_classified(tree: AiterTree) -> None:
+    """Prevents: "no PyTorch is given" as the answer to who needs PyTorch."""
+    for name in ("module_moe_ck2stages", "module_hipbsolgemm", "module_gemm_a8w8_blockscale"):
+        assert classify(tree, name).kind == "needs_torch"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        ("csrc/own/own.cu", "#include <torch/extension.h>", "torch/extension.h"),
+        ("csrc/own/own.h", "#include <ATen/ATen.h>", "ATen/ATen.h"),
+        ("csrc/own/own.h", "#if 0\n#include <c10/hip/HIPStream.h>\n#endif", "c10/hip/HIPStream.h"),
+    ],
+)
+def test_what_needs_pytorch(small: Path, file: str, line: str, expected: str) -> None:
+    """Prevents: PyTorch overlooked in a header, below an #if or under another of its names."""
+    path = small / file
+    path.write_text(path.read_text() + line + "\n")
+    assert own_kind(small) == ModuleKind("needs_torch", torch=Include(file, expected))
+
+
+def test_what_does_not(small: Path) -> None:
+    """Prevents: PyTorch seen in a name that only begins alike, or in a header nobody includes."""
+    (small / "csrc/include/far.h").write_text("#include <torch/all.h>\n")
+    (small / "csrc/own/own.h").write_text('#include "torchless.h"\n#include <ATenuate.h>\n')
+    assert own_kind(small) == ModuleKind("torch_free")
+
+
+def test_aiters_own_word_counts(small: Path) -> None:
+    """Prevents: a module refused that AITER itself builds without PyTorch, by way of an #ifdef."""
+    (small / "csrc/own/own.h").write_text("#include <torch/all.h>\n#include <Python.h>\n")
+    assert own_kind(small, {"torch_exclude": "True"}) == ModuleKind(
+        "torch_free", python=Include("csrc/own/own.h", "Python.h")
+    )
+
+
+def test_a_source_that_is_dropped_does_not_count(small: Path) -> None:
+    """Prevents: a module refused for the one source that its manifest leaves out."""
+    (small / "csrc/own/bind.cu").write_text("#include <torch/all.h>\n")
+    entry = {"srcs": ["f'{AITER_CSRC_DIR}/own'"]}
+    assert own_kind(small, entry).kind == "needs_torch"
+    assert classify(read_tree(small), "module_own", drop_srcs=["bind.cu"]).kind == "torch_free"
+    only = [("srcs", ("f'{AITER_CSRC_DIR}/own/own.cu'",))]
+    assert classify(read_tree(small), "module_own", overrides=only).kind == "torch_free"
+
+
+def test_every_module_that_needs_pytorch_is_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a second run to learn of the second module, or advice to change the mode."""
+    text = """\
+[build]
+architectures = ["gfx950"]
+[[modules]]
+name = "libmha_fwd"
+mode = "cpp_itfs"
+[[modules]]
+name = "module_moe_ck2stages"
+[[modules]]
+name = "module_norm"
+mode = "cpp_itfs"
+"""
+    with pytest.raises(PlanError) as caught:
+        build_plan(Request("m", loads(text, file="m.toml"), tree), tmp_path)
+    findings = caught.value.findings
+    assert [finding.place for finding in findings] == [
+        "m.toml:7 [[modules]].name",
+        "m.toml:9 [[modules]].name",
+    ]
+    assert "aiter_meta/csrc/include/moe_ck.h has #include <torch/extension.h>" in findings[0].found
+    assert "configs/" in findings[0].fix

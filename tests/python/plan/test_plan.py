@@ -1,0 +1,214 @@
+"""plan.json: its form, its version, and that docs/plan.md describes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import read_tree
+from qola.codegen.types import CodeObject
+from qola.errors import Finding
+from qola.layout import library_file
+from qola.manifest.load import loads
+from qola.plan.model import (
+    SCHEMA_VERSION,
+    EntryPoint,
+    HeaderSet,
+    KernelPackage,
+    Plan,
+    PlannedKernel,
+    PlannedModule,
+    PlannedSource,
+    from_json,
+    to_json,
+)
+from qola.plan.planner import Request, build_plan
+from qola.version import __version__
+
+MANIFEST = """\
+[qola]
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+[[modules]]
+name = "libmha_bwd"
+[[modules]]
+name = "module_aiter_enum"
+mode = "pybind"
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = [128, [192, 128]]
+has_dropout = false
+[[mha_bwd_variants]]
+dtype = "bf16"
+hdim = 64
+mode = "batch"
+"""
+
+
+def kernel(name: str, direction: str = "fwd") -> PlannedKernel:
+    fields: dict[str, str | int | bool | None] = {"mask": True, "dtype": "bf16"}
+    return PlannedKernel(name, direction, direction, direction, ("gfx950",), "0" * 64, fields, (0,))
+
+
+PLAN = Plan(
+    name="small",
+    namespace="ns",
+    archs=("gfx950",),
+    manifest={"namespace": "ns", "architectures": ["gfx950"]},
+    aiter={"version": "1", "id": "", "generation": "wheel", "patches": ()},
+    packages={"fwd": KernelPackage(("-DX",), "fwd")},
+    header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h")),),
+    kernels=(kernel("k2"), kernel("k1"), kernel("k3", "fwd_splitkv")),
+    modules=(
+        PlannedModule(
+            "libmha_fwd",
+            "ns_libmha_fwd.so",
+            (EntryPoint("mha_fwd", 12),),
+            "mha_fwd",
+            None,
+            ("-DX",),
+            (0, 1, 2),
+            (PlannedSource("api", "libmha_fwd/dispatch/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
+            "libmha_fwd",
+            (CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
+        ),
+    ),
+    warnings=(Finding("place", "föund", "expected", severity="warning"),),
+    inputs=(),
+    configs=(),
+    licenses=(),
+)
+
+
+def test_the_text_has_a_kernel_a_line() -> None:
+    """Prevents: two plans whose difference cannot be read with diff."""
+    text = to_json(PLAN)
+    assert text.splitlines()[:11] == [
+        "{",
+        '  "aiter": {"generation": "wheel", "id": "", "patches": [], "version": "1"},',
+        '  "archs": [',
+        '    "gfx950"',
+        "  ],",
+        '  "configs": [],',
+        '  "families": [],',
+        '  "header_sets": [',
+        '    {"files": ["inc/a.h", "inc/b.h"], "include_dirs": ["inc"], "name": "fwd"}',
+        "  ],",
+        '  "inputs": [],',
+    ]
+    (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
+    assert line == (
+        '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", "family": "", '
+        '"fields": {"dtype": "bf16", "mask": true}, "headers": "", '
+        f'"name": "k2", "package": "fwd", "role": "fwd", "sha256": "{"0" * 64}", "variants": [0]}},'
+    )
+    assert "föund" in text
+    assert text.endswith("\n}\n")
+
+
+def test_the_text_says_all_that_the_plan_does() -> None:
+    """Prevents: a field of the plan that is lost on the way to Bazel."""
+    data = from_json(to_json(PLAN))
+    assert data["schema"] == SCHEMA_VERSION
+    assert data["qola"] == __version__
+    assert set(data) == {*vars(PLAN), "schema", "qola"}
+    assert [k["name"] for k in data["kernels"]] == ["k2", "k1", "k3"], "dispatch order is kept"
+    for name, value in vars(PLAN.modules[0]).items():
+        found = data["modules"][0][name]
+        if name == "sources":
+            assert found == [{**vars(PLAN.modules[0].sources[0]), "archs": []}]
+        elif name in ("entries", "code_objects"):
+            assert found == [vars(value[0])]
+        else:
+            assert found == (list(value) if isinstance(value, tuple) else value)
+    assert data["packages"] == {
+        "fwd": {"copts": ["-DX"], "headers": "fwd", "overlay": [], "precompile": True}
+    }
+    assert data["warnings"][0]["severity"] == "warning"
+
+
+def test_more_keys_can_be_added() -> None:
+    """Prevents: `plan --json --estimate` that is no plan any more."""
+    data = from_json(to_json(PLAN, estimate={"cores": 2}))
+    assert data.pop("estimate") == {"cores": 2}
+    assert data == from_json(to_json(PLAN))
+
+
+@pytest.mark.parametrize("schema", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "1"])
+def test_another_schema_is_refused(schema: object) -> None:
+    """Prevents: a plan of another qola misread without a word."""
+    with pytest.raises(
+        ValueError, match=re.escape(f"{schema!r}; this qola reads {SCHEMA_VERSION}")
+    ):
+        from_json(json.dumps({"schema": schema}))
+
+
+def test_names_of_libraries() -> None:
+    """Prevents: a stray underscore where the manifest has no namespace."""
+    assert library_file("te", "libmha_fwd") == "te_libmha_fwd.so"
+    assert library_file("", "libmha_fwd") == "libmha_fwd.so"
+
+
+@pytest.fixture(scope="module")
+def documented(repo_root: Path) -> dict[str, set[str]]:
+    """Return the keys that docs/plan.md describes, by the heading above them."""
+    page = (repo_root / "docs/plan.md").read_text(encoding="utf-8")
+    sections = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
+    return {
+        title: {
+            key
+            for cell in re.findall(r"^\| (`.*?) \|", body, re.MULTILINE)
+            for key in re.findall(r"`(\w+)`", cell)
+        }
+        for title, body in zip(sections[1::2], sections[2::2], strict=True)
+    }
+
+
+def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each object below `data` with its place: kernels.fields, modules.sources."""
+    if isinstance(data, list):
+        for item in data:
+            yield from objects(item, path)
+    elif isinstance(data, dict):
+        yield path, data
+        for key, value in data.items():
+            below = f"{path}.{key}" if path != "Top level" else key
+            # The keys of these are names that the user or AITER chose.
+            if below == "packages":
+                yield from objects(list(value.values()), below)
+            elif below != "manifest.modules.overrides":
+                yield from objects(value, below)
+
+
+def test_the_documentation_is_complete(
+    documented: dict[str, set[str]], aiter_tree: Path, tmp_path: Path
+) -> None:
+    """Prevents: a key of plan.json without a description, or a description without its key."""
+    request = Request("m", loads(MANIFEST, file="m.toml"), read_tree(aiter_tree))
+    data = from_json(to_json(build_plan(request, tmp_path)))
+    assert data["warnings"], "the manifest is meant to have some"
+    found: dict[str, set[str]] = {}
+    for path, value in objects(data, "Top level"):
+        found.setdefault(path, set()).update(value)
+    roles = {kernel["role"] for kernel in data["kernels"]}
+    assert len(roles) == 9, "every role's fields are to be looked at"
+    for path, keys in found.items():
+        assert keys - documented[path] == set(), f"docs/plan.md, {path}: not described"
+        # What fields there are depends on CK: the page may know more.
+        if path != "kernels.fields":
+            assert documented[path] - keys == set(), f"docs/plan.md, {path}: not in the plan"
+    assert set(documented) - set(found) == {"The command line's JSON"}
+
+
+def test_the_documentation_names_the_version(repo_root: Path) -> None:
+    """Prevents: a schema version raised in the program alone."""
+    page = (repo_root / "docs/plan.md").read_text(encoding="utf-8")
+    assert f"`schema` is the version of what this page describes, now {SCHEMA_VERSION}." in page

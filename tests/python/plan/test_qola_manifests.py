@@ -1,0 +1,119 @@
+"""Manifests in the form of ROCm/QoLA's users: they load unchanged, their attention modules plan.
+
+The files below data/qola_manifests have the keys and values of manifests that ROCm/QoLA and
+TransformerEngine use, in words of our own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import ManifestError, PlanError
+from qola.manifest.load import Manifest, load
+from qola.plan.model import Plan
+from qola.plan.planner import Request, build_plan
+
+NAMES = ("te_example", "te_f4gemm", "te_groups", "te_gfx1250", "te_two_archs")
+
+FOLDER = Path(__file__).parent / "qola_manifests"
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+def manifest_of(name: str) -> Manifest:
+    return load(FOLDER / f"{name}.toml", display=f"{name}.toml")
+
+
+def plan_of(name: str, manifest: Manifest, tree: AiterTree, output: Path) -> Plan:
+    """Plan against a tree that is not the one the manifest names."""
+    return build_plan(Request(name, manifest, tree, overridden=True), output)
+
+
+def directions(plan: Plan) -> dict[str, int]:
+    """Number of kernel instances by header set: those of assembly kernels have one of their own."""
+    headers = (plan.packages[kernel.package].headers for kernel in plan.kernels)
+    return dict(sorted(Counter(headers).items()))
+
+
+def test_no_manifest_is_forgotten() -> None:
+    """Prevents: a manifest among the data that no test reads."""
+    assert tuple(sorted(file.stem for file in FOLDER.glob("*.toml"))) == tuple(sorted(NAMES))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_loads_without_a_word(name: str) -> None:
+    """Prevents: a user of ROCm/QoLA who has to change a manifest, or is told to."""
+    manifest = manifest_of(name)
+    assert manifest.warnings == ()
+    assert manifest.namespace.startswith("te")
+    assert manifest.aiter_commit
+
+
+def test_the_example_plans(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: another set of kernels than TransformerEngine's out of its own manifest."""
+    plan = plan_of("te", manifest_of("te_example"), tree, tmp_path)
+    assert [module.library for module in plan.modules] == ["te_libmha_fwd.so", "te_libmha_bwd.so"]
+    assert directions(plan) == {"bwd": 5568, "bwd_asm": 40, "fwd": 540}
+    keys = [w.place.rpartition(".")[2] for w in plan.warnings if ".toml:" in w.place]
+    # The wheel's module has no sources of its own that could be dropped.
+    assert keys == ["aiter_commit", "drop_srcs", "drop_srcs"]
+
+
+def test_two_archs_without_a_receipt_plan(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a default receipt other than AITER's, or an arch that gets no kernels."""
+    plan = plan_of("te", manifest_of("te_two_archs"), tree, tmp_path)
+    assert plan.archs == ("gfx942", "gfx950")
+    found = directions(plan)
+    assert set(found) == {"bwd", "bwd_asm", "fwd"}
+    assert found["fwd"] == 5480
+    assert found["bwd"] == 14784 + 120 + 252
+
+
+def test_a_group_of_modules_plans(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a host flag that is refused, or that does not reach the sources it is for."""
+    whole = manifest_of("te_groups")
+    own = tuple(module for module in whole.modules if module.group == "ck_fused_attn")
+    plan = plan_of("te", replace(whole, modules=own), tree, tmp_path)
+    assert directions(plan) == {"bwd": 4660 + 5568, "bwd_asm": 44, "fwd": 1032}
+    forward, backward = plan.modules
+    # AITER passes flags_extra_cc to HIP sources as well, before flags_extra_hip.
+    assert forward.copts[0] == "-DFA_WITH_NATIVE_SPLITKV=1"
+    assert forward.copts[1:] == tree.module("libmha_fwd").flags_hip
+    assert "-DFA_WITH_NATIVE_SPLITKV=1" not in backward.copts
+
+
+def test_modules_of_another_aiter_are_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a module silently left out because this AITER does not have it."""
+    with pytest.raises(ManifestError) as caught:
+        plan_of("te", manifest_of("te_groups"), tree, tmp_path)
+    errors = [f for f in caught.value.findings if f.severity == "error"]
+    assert [f.found for f in errors] == [
+        'unknown module "libgemm_a4w4_blockscale"',
+        'unknown module "libgemm_a4w4_asm"',
+    ]
+
+
+def test_python_modules_on_pytorch_are_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a manifest of modules that need PyTorch answered with anything but that."""
+    with pytest.raises(PlanError) as caught:
+        plan_of("te", manifest_of("te_f4gemm"), tree, tmp_path)
+    assert ["needs PyTorch" in finding.found for finding in caught.value.findings] == [True, True]
+
+
+def test_an_arch_without_kernels_is_named(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a library for gfx1250 out of an AITER that has no kernels for it."""
+    with pytest.raises(ManifestError) as caught:
+        plan_of("te", manifest_of("te_gfx1250"), tree, tmp_path)
+    errors = [f for f in caught.value.findings if f.severity == "error"]
+    assert (errors[0].place, errors[0].found) == (
+        "te_gfx1250.toml:9 [build].architectures",
+        "gfx1250",
+    )

@@ -1,0 +1,239 @@
+"""The key of a prebuilt bundle: whatever determines its bytes changes it, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.checkout.prepare import GitSource, LocalSource, WheelSource
+from qola.checkout.source import AiterSource
+from qola.errors import NoPrebuiltError, ToolchainError
+from qola.fetch.pins import PatchPin
+from qola.manifest.load import Manifest, loads
+from qola.prebuilt import identity
+from qola.prebuilt.key import Key, differences, make_key, settings_of
+
+TEXT = """\
+[qola]
+namespace = "left"
+[build]
+architectures = ["gfx950"]
+[[modules]]
+name = "libmha_fwd"
+"""
+PIN = PatchPin("0001-x.patch", "a" * 64)
+ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
+
+
+def manifest(text: str = TEXT) -> Manifest:
+    """A manifest."""
+    return loads(text, file="left.toml")
+
+
+def key(**changed: Any) -> Key:
+    """The key of a bundle, with some of its inputs changed."""
+    of = changed.pop("manifest", manifest())
+    inputs: dict[str, Any] = {
+        "name": "left",
+        "version": "0.1.0",
+        "ruleset": "c" * 64,
+        "manifest": of,
+        "modules": of.modules,
+        "archs": ("gfx950",),
+        "mode": "cpp_itfs",
+        "aiter": {"kind": "git", "commit": "1" * 40},
+        "patches": (PIN,),
+        "rocm": ROCM,
+        "forms": {"lazy": False},
+        "settings": (),
+    }
+    return make_key(**{**inputs, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"name": "other"}, "manifest.name"),
+        ({"version": "0.2.0"}, "qola.version"),
+        ({"ruleset": "d" * 64}, "qola.ruleset"),
+        ({"manifest": manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
+        ({"manifest": manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
+        ({"modules": ()}, "modules"),
+        ({"archs": ("gfx942", "gfx950")}, "archs"),
+        ({"mode": "pybind"}, "modules"),
+        ({"aiter": {"kind": "git", "commit": "2" * 40}}, "aiter.commit"),
+        ({"patches": ()}, "aiter.patches"),
+        ({"patches": (PatchPin("0002-x.patch", PIN.sha256), PIN)}, "aiter.patches"),
+        ({"patches": (PatchPin(PIN.name, "e" * 64),)}, "aiter.patches"),
+        ({"rocm": {**ROCM, "identity": "f" * 64}}, "rocm.identity"),
+        ({"rocm": {**ROCM, "rocm_version": "7.3.0"}}, "rocm.rocm_version"),
+        ({"forms": {"lazy": True}}, "forms.lazy"),
+        ({"settings": ("--@qola//:compress",)}, "settings"),
+    ],
+)
+def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
+    """Prevents: a bundle taken for another one, whose kernels or headers are not the same."""
+    one, other = key(), key(**changed)
+    assert one.digest != other.digest
+    assert one.text != other.text
+    assert path in differences(one.inputs, other.inputs)
+
+
+def test_order_of_patches_counts() -> None:
+    """Prevents: patches that apply in another order under one key."""
+    more = PatchPin("0002-y.patch", "e" * 64)
+    assert key(patches=(PIN, more)).digest != key(patches=(more, PIN)).digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a comment\n" + TEXT,
+        TEXT + '[prebuilt]\nurls = ["https://example.com"]\n',
+        '[[modules]]\nname = "libmha_fwd"\n[build]\narchitectures = ["gfx950"]\n'
+        '[qola]\nnamespace = "left"\n',
+    ],
+)
+def test_what_builds_the_same_has_the_same_key(text: str) -> None:
+    """Prevents: misses for a comment, another order of keys, or another place of the bundles."""
+    assert key(manifest=manifest(text)).digest == key().digest
+
+
+def test_the_text_of_a_key() -> None:
+    """Prevents: keys that nobody can tell apart by eye, or that are no file names."""
+    found = key(archs=("gfx950", "gfx942", "gfx950"))
+    assert found.text == f"left-rocm7.2-gfx942-gfx950-{found.digest[:12]}"
+    # The digest is of JSON that anybody can make again.
+    again = json.loads(json.dumps(found.inputs))
+    assert Key("left", "7.2.4", ("gfx950",), again).digest == found.digest
+
+
+def test_settings_that_count() -> None:
+    """Prevents: a wrong hit for a setting, and misses for where the cache is."""
+    arguments = ["--remote_cache=grpc://x", "--@qola//:compress", "--jobs=4", "--copt=-O1"]
+    arguments += ["--disk_cache", "/x", "--repo_env=QOLA_ROCM=local", "--define", "a=b"]
+    assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1", "--define=a=b")
+
+
+def test_a_workflow_publishes_under_the_plain_key() -> None:
+    """Prevents: bundles that a CI publishes and nobody finds, since its cache is in their key."""
+    workflow = (Path(__file__).resolve().parents[3] / "docs/ci/qola.yml").read_text("utf-8")
+    arguments = re.findall(r'--bazel-arg=([^\s"]+)', workflow)
+    assert len(arguments) >= 4
+    assert settings_of(arguments) == ()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--config=ci", "--override_module=a=/x", "--action_env=CPATH", "--repo_env=PATH", "--config"],
+)
+def test_settings_that_no_key_can_have(argument: str) -> None:
+    """Prevents: one key for two builds, whose difference lies in a file or the environment."""
+    with pytest.raises(NoPrebuiltError, match="whose meaning lies elsewhere"):
+        settings_of(["--copt=-O1", argument])
+    assert settings_of(["--action_env=CPATH=/x"]) == ("--action_env=CPATH=/x",)
+
+
+def test_aiter_by_what_it_is(tmp_path: Path) -> None:
+    """Prevents: a mirror of AITER that misses; a tree of one's own found by its place or times."""
+    one = identity.source_identity(GitSource("https://a/aiter", "1" * 40))
+    assert one == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
+    wheel = identity.source_identity(WheelSource("0.1.7", "a" * 64))
+    assert wheel["sha256"] == "a" * 64
+    first, second = tmp_path / "a", tmp_path / "deeper" / "b"
+    (first / "csrc").mkdir(parents=True)
+    (first / "csrc" / "x.h").write_text("1")
+    (first / ".git").mkdir()
+    (first / ".git" / "HEAD").write_text("1")
+    shutil.copytree(first, second)
+    (second / ".git" / "HEAD").write_text("2")
+    (second / "csrc" / "__pycache__").mkdir()
+    (second / "csrc" / "__pycache__" / "y.pyc").write_text("2")
+    assert identity.tree_digest(first) == identity.tree_digest(second)
+    elsewhere = tmp_path / "composable_kernel"
+    elsewhere.mkdir()
+    (elsewhere / "ck.hpp").write_text("1")
+    (elsewhere / "back").symlink_to(second)
+    before = identity.source_identity(LocalSource(second))
+    changes: list[Callable[[], object]] = [
+        lambda: (second / "csrc" / "x.h").write_text("2"),
+        lambda: (second / "csrc" / "x.h").rename(second / "csrc" / "y.h"),
+        lambda: (second / "csrc" / "empty.h").write_text(""),
+        lambda: (second / "loop").symlink_to(second),
+        lambda: (second / "ck").symlink_to(elsewhere),
+        # What a developer has: Composable Kernel beside AITER, and a link to it.
+        lambda: (elsewhere / "ck.hpp").write_text("2"),
+    ]
+    for change in changes:
+        change()
+        now = identity.source_identity(LocalSource(second))
+        assert now != before
+        before = now
+
+
+def test_patches_of_a_source(tmp_path: Path) -> None:
+    """Prevents: patches that a build applies and a key leaves out."""
+    (tmp_path / "b.patch").write_text("b")
+    (tmp_path / "a.diff").write_text("a")
+    (tmp_path / "README").write_text("no patch")
+    source = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
+    assert [pin.name for pin in identity.patches_of(source)] == ["a.diff", "b.patch"]
+
+
+def ruleset(root: Path) -> Path:
+    """A few files where a ruleset has them."""
+    for name in ("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl", "qola/emit.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
+    """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
+    one, other = ruleset(tmp_path / "a"), ruleset(tmp_path / "b")
+    for name in ("qola/__pycache__/emit.pyc", "qola/_ruleset/x", "docs/x", "tests/x", "bazelw"):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text("2")
+    before = identity.ruleset_digest(one)
+    assert before == identity.ruleset_digest(other)
+    for name in ("rules/defs.bzl", "qola/emit.py", "MODULE.bazel"):
+        (other / name).write_text("3")
+        assert identity.ruleset_digest(other) != before
+        before = identity.ruleset_digest(other)
+
+
+def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: libraries of another compiler under the key of the pinned one."""
+    root = tmp_path / "root"
+    (root / "third_party/rocm").mkdir(parents=True)
+    (root / "third_party/rocm/packages.lock").write_text("1")
+    sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
+    (root / "third_party/rocm/sdk.json").write_text(json.dumps(sdk))
+    local = {"origin": "local", "amd_clang": True, "identity": "9" * 64, **sdk}
+    (tmp_path / "rocm.json").write_text(json.dumps(local))
+    asked = []
+
+    def ask() -> Path:
+        asked.append(1)
+        return tmp_path / "rocm.json"
+
+    pinned = identity.rocm_identity(root, {}, (), ask)
+    assert pinned["rocm_version"] == "7.2.4"
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), ask) == pinned
+    undone = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, undone, ask) == pinned
+    assert not asked, "Bazel started where files say it"
+    other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+    assert (other["identity"], other["origin"]) == ("9" * 64, "local")
+    assert identity.rocm_identity(root, {}, undone[:1], ask) == other
+    (tmp_path / "rocm.json").write_text(json.dumps({**local, "identity": ""}))
+    with pytest.raises(ToolchainError, match="no ROCm"):
+        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+    (root / "third_party/rocm/packages.lock").write_text("2")
+    assert identity.rocm_identity(root, {}, (), ask) != pinned

@@ -1,0 +1,309 @@
+"""What Bazel reads: exact texts from a made-up plan. Real ones are in tests/golden/plan."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.manifest.fields import SUPPORTED_ARCHS
+from qola.repository import build_files as emit
+from qola.version import __version__
+
+BOTH = ["gfx942", "gfx950"]
+
+PLAN: dict[str, Any] = {
+    "name": "small",
+    "namespace": "ns",
+    "archs": ["gfx942", "gfx950"],
+    "configs": ["aiter/configs/a.csv"],
+    "licenses": ["LICENSE", "ck/LICENSE"],
+    "header_sets": [
+        {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
+        {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
+    ],
+    "packages": {
+        "fwd": {
+            "copts": ['-DTEXT="a\\b"'],
+            "headers": "fwd",
+            "overlay": [{"name": "inc/b.h", "file": "m/overlay/inc/b.h"}],
+            "precompile": True,
+        }
+    },
+    "kernels": [
+        {"name": "k2", "package": "fwd", "archs": ["gfx950"]},
+        {"name": "other", "package": "bwd", "archs": ["gfx950"]},
+        {"name": "k1", "package": "fwd", "archs": ["gfx942", "gfx950"]},
+    ],
+    "modules": [
+        {
+            "name": "libmha_fwd",
+            "library": "ns_libmha_fwd.so",
+            "entries": [
+                {"name": "mha_fwd", "parameters": 12},
+                {"name": "mha_fwd_splitkv", "parameters": 7},
+            ],
+            "entry_source": "mha_fwd",
+            "copts": [],
+            "kernels": [2, 0],
+            "headers": "libmha_fwd",
+            "code_objects": [
+                {"key": "hsa/gfx942/b.co", "file": "csrc/b.co", "arch": "gfx942"},
+                {"key": "hsa/gfx950/a.co", "file": "csrc/a.co", "arch": "gfx950"},
+            ],
+            "sources": [
+                {"name": "api", "role": "dispatch", "file": "m/dispatch/api.cpp", "archs": BOTH},
+                {
+                    "name": "api",
+                    "role": "dispatch",
+                    "file": "m/dispatch_gfx942/api.cpp",
+                    "archs": ["gfx942"],
+                },
+                {
+                    "name": "api",
+                    "role": "dispatch",
+                    "file": "m/dispatch_gfx950/api.cpp",
+                    "archs": ["gfx950"],
+                },
+                {"name": "own", "role": "entry", "file": "m/sources/own.cpp", "archs": []},
+            ],
+            "stubs": [{"name": "fwd", "file": "m/stubs/fwd.cpp"}],
+        }
+    ],
+}
+
+MANIFEST_BUILD = f"""\
+# Written by qola {__version__} from manifests/small.toml.
+# Make it again: bazel fetch --force; do not edit.
+
+load("@qola//rules:defs.bzl", "bundle_files", "header_set", "module_library", "public_headers")
+
+bundle_files(
+    name = "bundle_files",
+    configs = [
+        "@tree//:aiter/configs/a.csv",
+    ],
+    license_files = [
+        "@tree//:LICENSE",
+        "@tree//:ck/LICENSE",
+    ],
+    tree = "@tree//:AITER.json",
+)
+
+header_set(
+    name = "libmha_fwd.headers",
+    headers = [
+        "@tree//:inc/a.h",
+    ],
+    include_dirs = [
+        "inc",
+        "csrc",
+    ],
+    tree = "@tree//:AITER.json",
+)
+
+public_headers(
+    name = "libmha_fwd.public_headers",
+    config = "include/qola_config.h",
+    headers = ":libmha_fwd.headers",
+)
+
+module_library(
+    name = "libmha_fwd",
+    archs = ["gfx942", "gfx950"],
+    asm_domain = "libmha_fwd/include/qola_asm_domain.h",
+    bundle_files = ":bundle_files",
+    code_objects = {{
+        "gfx942": {{
+            "@tree//:csrc/b.co": "hsa/gfx942/b.co",
+        }},
+        "gfx950": {{
+            "@tree//:csrc/a.co": "hsa/gfx950/a.co",
+        }},
+    }},
+    copts = [],
+    dispatch = ["api"],
+    entry_source = "@qola//qola/cpp_itfs:mha_fwd.cpp",
+    export_list = "libmha_fwd.exports",
+    file = "ns_libmha_fwd.so",
+    headers = ":libmha_fwd.headers",
+    kernel_headers = [
+        "@qola_kernels_tree//fwd:headers",
+    ],
+    kernels = {{
+        "gfx942 gfx950": [
+            "@qola_kernels_tree//fwd:k1",
+        ],
+        "gfx950": [
+            "@qola_kernels_tree//fwd:k2",
+        ],
+    }},
+    namespace = "ns",
+    place = "share/qola/ns/libmha_fwd",
+    plan = "plan.json",
+    public_headers = ":libmha_fwd.public_headers",
+    sources = {{
+        "gfx942 gfx950": {{
+            "api": "m/dispatch/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
+        "gfx942": {{
+            "api": "m/dispatch_gfx942/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
+        "gfx950": {{
+            "api": "m/dispatch_gfx950/api.cpp",
+            "own": "m/sources/own.cpp",
+        }},
+    }},
+    stubs = [
+        "m/stubs/fwd.cpp",
+    ],
+    tree = "@tree//:AITER.json",
+)
+"""
+
+KERNEL_BUILD = f"""\
+# Written by qola {__version__} from the plans of a, b.
+# Make it again: bazel fetch --force; do not edit.
+
+load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
+
+header_set(
+    name = "headers",
+    headers = [
+        "@tree//:inc/a.h",
+        "@tree//:inc/b.h",
+    ],
+    include_dirs = [
+        "inc",
+    ],
+    tree = "@tree//:AITER.json",
+    visibility = ["//visibility:public"],
+)
+
+kernel_instances(
+    copts = [
+        "-DTEXT=\\"a\\\\b\\"",
+    ],
+    entries = {{
+        "fwd_gfx950": [
+            "k1",
+        ],
+        "fwd_gfx9": [
+            "k2",
+        ],
+    }},
+    families = {{
+        "warm": [
+            "k1",
+        ],
+    }},
+    headers = ":headers",
+    kernels = {{
+        "k1": ["gfx950"],
+        "k2": ["gfx942", "gfx950"],
+    }},
+    overlay = [
+        "inc/b.h",
+    ],
+)
+"""
+
+
+def test_the_manifests_build_file() -> None:
+    """Prevents: kernels of another module, or in another order, in a library."""
+    text = emit.manifest_build_file(PLAN, source="manifests/small.toml", aiter="tree")
+    assert text == MANIFEST_BUILD
+
+
+def test_a_packages_build_file() -> None:
+    """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
+    archs = {"k1": ("gfx950",), "k2": ("gfx942", "gfx950")}
+    families = {"warm": ["k1"]}
+    entries = {"fwd_gfx950": ["k1"], "fwd_gfx9": ["k2"]}
+    text = emit.kernel_build_file(
+        PLAN, "fwd", archs, families, entries, sources="the plans of a, b", aiter="tree"
+    )
+    assert text == KERNEL_BUILD
+
+
+def test_headers_that_cannot_be_precompiled_are_not() -> None:
+    """Prevents: kernels that are compiled wrongly because clang gets a header's class wrong."""
+    settings = {**PLAN["packages"]["fwd"], "overlay": [], "precompile": False}
+    plan = {**PLAN, "packages": {"fwd": settings}}
+    text = emit.kernel_build_file(
+        plan, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
+    )
+    assert "    precompile = False,\n" in text
+    assert "overlay" not in text
+
+
+def test_build_files_hold_calls_alone() -> None:
+    """Prevents: logic in generated files, and strings that are not what they were."""
+    files = (
+        emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
+        emit.kernel_build_file(
+            PLAN, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
+        ),
+    )
+    for text in files:
+        # Starlark of this simple kind is Python.
+        for statement in ast.parse(text).body:
+            assert isinstance(statement, ast.Expr)
+            assert isinstance(statement.value, ast.Call)
+            for argument in statement.value.keywords:
+                ast.literal_eval(argument.value)
+    (call,) = (
+        s.value
+        for s in ast.parse(files[1]).body
+        if isinstance(s, ast.Expr)
+        and isinstance(s.value, ast.Call)
+        and getattr(s.value.func, "id", "") == "kernel_instances"
+    )
+    copts = next(k.value for k in call.keywords if k.arg == "copts")
+    assert ast.literal_eval(copts) == PLAN["packages"]["fwd"]["copts"]
+
+
+def test_bazel_knows_the_archs_that_can_be_planned(repo_root: Path) -> None:
+    """Prevents: a manifest's arch that --@qola//:archs refuses, or cannot select."""
+    text = (repo_root / "rules/private/archs.bzl").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^SUPPORTED_ARCHS = (.*)$", text, re.MULTILINE)
+    assert tuple(ast.literal_eval(found)) == SUPPORTED_ARCHS
+
+
+@pytest.mark.parametrize(("namespace", "scope"), [("ns", "qola::ns"), ("", "qola")])
+def test_the_export_list(namespace: str, scope: str) -> None:
+    """Prevents: a library that exports more than its namespace."""
+    assert emit.export_list(namespace) == (
+        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+    )
+
+
+def config_lines(namespace: str) -> list[str]:
+    text = emit.config_header({**PLAN, "namespace": namespace}, source="m.toml")
+    return [line for line in text.splitlines() if line.startswith("#")]
+
+
+def test_the_configuration_header() -> None:
+    """Prevents: a consumer that calls another namespace, or with other parameters."""
+    assert config_lines("ns") == [
+        "#pragma once",
+        "#define QOLA_NS ::qola::ns",
+        "#define QOLA_NS_BEGIN namespace qola { namespace ns {",
+        "#define QOLA_NS_END } }",
+        "#define QOLA_MHA_FWD_PARAMETERS 12",
+        "#define QOLA_MHA_FWD_SPLITKV_PARAMETERS 7",
+    ]
+
+
+def test_the_configuration_header_without_a_namespace() -> None:
+    """Prevents: qola:::: or an unnamed namespace where the manifest names none."""
+    assert config_lines("")[1:4] == [
+        "#define QOLA_NS ::qola",
+        "#define QOLA_NS_BEGIN namespace qola {",
+        "#define QOLA_NS_END }",
+    ]

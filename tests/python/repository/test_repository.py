@@ -1,0 +1,393 @@
+"""What the repository rules write: golden files, the same bytes every time, and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.errors import AiterError, PlanError
+from qola.fetch import pins
+from qola.fetch import wheel as fetch
+from qola.files import sha256_of, sha256_of_text, write_if_changed
+from qola.repository import __main__ as repository
+
+SMALL = """\
+[qola]
+namespace = "small"
+
+[build]
+architectures = ["gfx942", "gfx950"]
+mode = "cpp_itfs"
+
+[[modules]]
+name = "libmha_fwd"
+
+[[modules]]
+name = "libmha_bwd"
+receipt = 700
+
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 128
+mode = "group"
+has_bias = false
+has_alibi = false
+has_mask = true
+has_lse = true
+has_dropout = false
+has_skip = false
+
+[[mha_bwd_variants]]
+dtype = "bf16"
+hdim = 128
+mode = "group"
+has_bias = false
+has_alibi = false
+has_dbias = false
+has_mask = true
+has_dropout = false
+deterministic = false
+"""
+FWD = SMALL.replace('[[modules]]\nname = "libmha_bwd"\nreceipt = 700\n', "").partition("[[mha_bwd")[
+    0
+]
+UPDATE = "QOLA_UPDATE_GOLDEN"
+
+
+def make(folder: Path, tree: Path, text: str, name: str = "small", seed: str = "0") -> Path:
+    """Plan a manifest as the repository rule does, in a process of its own."""
+    manifest, output = folder / f"{name}.toml", folder / name
+    output.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "qola.repository", "manifest", "--name", name]
+    command += ["--manifest", str(manifest), "--display", f"manifests/{name}.toml"]
+    command += ["--aiter", str(tree), "--aiter-repository", "aiter", "--output", str(output)]
+    env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONHASHSEED": seed}
+    subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    return output
+
+
+def make_kernels(plans: list[Path], output: Path) -> int:
+    options = [word for plan in plans for word in ("--plan", str(plan / "plan.json"))]
+    words = ["kernels", "--aiter-repository", "aiter", "--output", str(output), *options]
+    return repository.main(words)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def small(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("first"), aiter_tree, SMALL, seed="1")
+
+
+@pytest.fixture(scope="module")
+def kernels(small: Path) -> Path:
+    output = small.parent / "kernels"
+    assert make_kernels([small], output) == 0
+    return output
+
+
+def abridged(text: str) -> str:
+    """Return a generated file with its long lists of the tree's files cut to their number.
+
+    The tree's pin is left out: a tree that is only a directory has none.
+    """
+
+    def number(match: re.Match[str]) -> str:
+        return f"{match[1]}... {len(re.findall(chr(34), match[2])) // 2} files{match[3]}"
+
+    text = re.sub(r'"id": "[^"]*"', '"id": "..."', text)
+    text = re.sub(r'("files": \[)([^\]]*)(\])', number, text)
+    text = re.sub(r'("inputs": \[\n    )([^\]]*)(\n  \])', number, text)
+    return re.sub(r"(    headers = \[\n        )([^\]]*)(\n    \])", number, text)
+
+
+def check_golden(repo_root: Path, name: str, text: str) -> None:
+    text = abridged(text)
+    golden = repo_root / "tests/golden/plan" / name
+    if os.environ.get(UPDATE):
+        write_if_changed(golden, text)
+    hint = f"if that is meant: {UPDATE}=1 python -m pytest tests/python/test_repository.py"
+    assert golden.is_file(), f"no {golden.name}; {hint}"
+    assert text == golden.read_text(encoding="utf-8"), f"{golden.name} differs; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("file", "golden"),
+    [
+        ("BUILD.bazel", "manifest.BUILD.txt"),
+        ("include/qola_config.h", "qola_config.h"),
+        ("libmha_fwd.exports", "libmha_fwd.exports"),
+        ("libmha_bwd.exports", "libmha_bwd.exports"),
+        ("plan.json", "plan.json"),
+    ],
+)
+def test_the_files_of_a_manifest(repo_root: Path, small: Path, file: str, golden: str) -> None:
+    """Prevents: a change of what is generated that nobody looked at."""
+    check_golden(repo_root, golden, (small / file).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("package", ["fwd", "bwd", "fwd_splitkv_gfx942_gfx950"])
+def test_the_packages_of_the_kernel_repository(
+    repo_root: Path, kernels: Path, package: str
+) -> None:
+    """Prevents: a change of kernel targets that nobody looked at."""
+    text = (kernels / package / "BUILD.bazel").read_text(encoding="utf-8")
+    check_golden(repo_root, f"{package}.BUILD.txt", text)
+
+
+def test_nothing_generated_names_the_machine(small: Path, kernels: Path, aiter_tree: Path) -> None:
+    """Prevents: a plan, and with it every cache key, that depends on where things lie."""
+    for folder in (small, kernels):
+        for name, data in contents(folder).items():
+            for path in (aiter_tree, small, Path.home(), Path(sys.prefix)):
+                if len(path.parts) > 2:
+                    assert str(path).encode() not in data, name
+
+
+def test_planning_twice_gives_the_same_bytes(small: Path, aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: an order that depends on hashing, time or place."""
+    assert contents(make(tmp_path, aiter_tree, SMALL, seed="2")) == contents(small)
+
+
+def test_planning_again_touches_no_file(small: Path, kernels: Path, aiter_tree: Path) -> None:
+    """Prevents: a rebuild of everything after each fetch of an unchanged manifest."""
+    files = [p for folder in (small, kernels) for p in folder.rglob("*") if p.is_file()]
+    assert len(files) > 20
+    for path in files:
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    make(small.parent, aiter_tree, SMALL)
+    assert make_kernels([small], kernels) == 0
+    touched = [path.name for path in files if path.stat().st_mtime != 1_000_000_000]
+    assert touched == []
+
+
+def test_a_kernel_of_two_manifests_is_one_target(
+    small: Path, aiter_tree: Path, tmp_path: Path
+) -> None:
+    """Prevents: the same kernel compiled once for each manifest."""
+    wide = FWD.replace('mode = "group"\nhas_bias', "has_bias").replace('"small"', '"wide"')
+    other = make(tmp_path, aiter_tree, wide, "wide")
+    output = tmp_path / "kernels"
+    assert make_kernels([small, other], output) == 0
+    plans = [json.loads((folder / "plan.json").read_text()) for folder in (small, other)]
+    names = [{k["name"] for k in plan["kernels"] if k["package"] == "fwd"} for plan in plans]
+    assert names[0] < names[1]
+    assert {path.stem for path in (output / "fwd").glob("*.cpp")} == names[1]
+    text = (output / "fwd/BUILD.bazel").read_text()
+    assert all(text.count(f'"{name}":') == 1 for name in names[1])
+    assert "from the plans of small, wide." in text
+
+
+def altered(folder: Path, change: Mapping[str, Any]) -> Path:
+    """Return a copy of a manifest's repository with another name and other top-level values."""
+    copy = folder.parent / f"altered_{len(list(folder.parent.iterdir()))}"
+    shutil.copytree(folder, copy)
+    plan = json.loads((copy / "plan.json").read_text())
+    (copy / "plan.json").write_text(json.dumps({**plan, "name": "other", **change}))
+    return copy
+
+
+def test_plans_of_different_trees_are_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a library with kernels of another tree than its manifest's."""
+    plan = json.loads((small / "plan.json").read_text())
+    first = next(kernel for kernel in plan["kernels"] if kernel["package"] == "fwd")
+    first["sha256"] = "0" * 64
+    other = altered(small, {"kernels": plan["kernels"]})
+    assert make_kernels([small, other], tmp_path) == PlanError.exit_code
+    error = capsys.readouterr().err
+    assert f"kernel instance {first['name']}" in error
+    assert "two sources in package fwd: in the plans of small and other" in error
+    assert "declare an AITER source of its own" in error
+
+
+def test_plans_with_different_flags_are_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: kernels of one manifest compiled with the flags of another."""
+    packages = json.loads((small / "plan.json").read_text())["packages"]
+    packages["fwd"]["copts"] = ["-DOTHER"]
+    other = altered(small, {"packages": packages})
+    assert make_kernels([small, other], tmp_path) == PlanError.exit_code
+    assert "package fwd\n  found     two settings" in capsys.readouterr().err
+
+
+def test_headers_of_all_plans_are_declared(small: Path, tmp_path: Path) -> None:
+    """Prevents: a sandbox without the headers that only the second manifest's kernels include."""
+    sets = json.loads((small / "plan.json").read_text())["header_sets"]
+    fwd = next(h for h in sets if h["name"] == "fwd")
+    fwd["include_dirs"], fwd["files"] = [fwd["include_dirs"][-1], "more"], ["more/x.hpp"]
+    other = altered(small, {"header_sets": sets})
+    assert make_kernels([small, other], tmp_path) == 0
+    text = (tmp_path / "fwd/BUILD.bazel").read_text()
+    assert "fmha_fwd.hpp" in text
+    assert "more/x.hpp" in text
+    assert text.index("/include") < text.index('01_fmha",') < text.index('"more"')
+
+
+def test_a_source_that_is_not_the_planned_one_is_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a kernel compiled from an edited or half-written file."""
+    copy = altered(small, {})
+    kernel = next((copy / "libmha_fwd/kernels").iterdir())
+    kernel.write_text("// edited\n")
+    assert make_kernels([copy], tmp_path) == PlanError.exit_code
+    error = capsys.readouterr().err
+    assert kernel.name in error
+    assert "another text than the plan's digest says" in error
+    assert "bazel fetch --force" in error
+
+
+def test_a_bad_manifest_ends_with_its_exit_code(
+    aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a repository rule that goes on after an error, or hides what is wrong."""
+    manifest = tmp_path / "bad.toml"
+    manifest.write_text(SMALL.replace('"bf16"', '"bf17"'))
+    words = ["manifest", "--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
+    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
+    assert repository.main(words) == 2
+    assert "bad.toml:16 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_warnings_reach_the_user(
+    aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: warnings that only plan.json knows."""
+    manifest = tmp_path / "w.toml"
+    name = 'name = "libmha_fwd"'
+    manifest.write_text(FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu"]\nhsa_subdirs = []'))
+    words = ["manifest", "--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
+    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
+    assert repository.main(words) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("w.toml is planned, with 1 warning\nwarning: w.toml:")
+    (warning,) = json.loads((tmp_path / "plan.json").read_text())["warnings"]
+    assert warning["found"] in error
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('{"commit": "abc"}', "abc"),
+        ('{"version": "0.1.7"}', "0.1.7"),
+        ('{"kind": "local"}', ""),
+        ("no json", ""),
+        (None, ""),
+    ],
+)
+def test_the_pin_of_a_tree(tmp_path: Path, source: str | None, expected: str) -> None:
+    """Prevents: a manifest's aiter_commit compared with nothing."""
+    if source is not None:
+        (tmp_path / "AITER.json").write_text(source)
+    assert pins.pinned_id(tmp_path) == expected
+
+
+def test_digests_are_of_the_bytes(tmp_path: Path) -> None:
+    """Prevents: digests that depend on the platform's line ends or encoding."""
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert sha256_of_text("") == empty
+    write_if_changed(tmp_path / "deep/er/file", "é\n")
+    assert (tmp_path / "deep/er/file").read_bytes() == b"\xc3\xa9\n"
+    assert sha256_of(tmp_path / "deep/er/file") == sha256_of_text("é\n")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a wheel, and a directory that this process's pip takes for its only index."""
+    pytest.importorskip("pip", reason="needs pip for this Python")
+    folder = tmp_path / "index"
+    folder.mkdir()
+    info = "qola_tiny-1.0.dist-info"
+    files = {
+        "qola_tiny.py": "",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: qola-tiny\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(folder / "qola_tiny-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+        wheel.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
+    for key, value in {
+        "NO_INDEX": "1",
+        "FIND_LINKS": str(folder),
+        "CONFIG_FILE": os.devnull,
+    }.items():
+        monkeypatch.setenv(f"PIP_{key}", value)
+    return folder
+
+
+def fetch_words(version: str, sha256: str, output: Path) -> list[str]:
+    words = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
+    return [*words, "--place", "MODULE.bazel: qola.wheel()", "--output", str(output)]
+
+
+def test_a_pinned_wheel_is_fetched(index: Path, tmp_path: Path) -> None:
+    """Prevents: a fetch that leaves something else than the pinned file."""
+    wheel = next(index.iterdir())
+    assert fetch.main(fetch_words("1.0", sha256_of(wheel).upper(), tmp_path / "w.zip")) == 0
+    assert (tmp_path / "w.zip").read_bytes() == wheel.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "w.zip"]
+
+
+def test_a_tampered_wheel_is_refused(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: another file than the pinned one getting into a build."""
+    digest = sha256_of(next(index.iterdir()))
+    code = fetch.main(fetch_words("1.0", "0" * 64, tmp_path / "w.zip"))
+    assert code == AiterError.exit_code
+    error = capsys.readouterr().err
+    assert "error: MODULE.bazel: qola.wheel()" in error
+    assert f"qola_tiny-1.0-py3-none-any.whl with sha256 {digest}" in error
+    assert f"expected  sha256 {'0' * 64}" in error
+    assert "put the new digest at that place" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
+
+
+def test_a_version_the_index_lacks_is_reported_in_pips_words(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a failed download that does not say why, or which index was asked."""
+    assert fetch.main(fetch_words("2.0", "0" * 64, tmp_path / "w.zip")) == AiterError.exit_code
+    error = capsys.readouterr().err
+    assert "error: qola-tiny==2.0" in error
+    assert "No matching distribution found for qola-tiny==2.0" in error
+    assert "python3 -m pip config debug" in error
+    assert index.is_dir()
+
+
+@pytest.mark.parametrize(("named", "expected"), [(True, ""), (False, "GPU_ARCHS\n")])
+def test_the_variable_that_is_watched(
+    aiter_tree: Path, tmp_path: Path, named: bool, expected: str
+) -> None:
+    """Prevents: every manifest planned anew for a GPU_ARCHS that it does not read, or none."""
+    text = FWD if named else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
+    manifest = tmp_path / "small.toml"
+    manifest.write_text(text, encoding="utf-8")
+    words = ["manifest", "--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
+    assert repository.main([*words, "--output", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/variables.txt").read_text(encoding="utf-8") == expected
+    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    assert plan["archs"] == (["gfx942", "gfx950"] if named else ["gfx942"])

@@ -1,0 +1,43 @@
+"""room_tests: the pytest files of a directory as Bazel tests."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+
+def room_tests(name, deps, data = {}, medium = []):
+    """Declares a test for each test_*.py of the package, so that no file is forgotten.
+
+    Args:
+      name: the room.
+      deps: the room's library; a test sees no other part of qola.
+      data: further files by test.
+      medium: tests that run CK's generators, pip or git and may wait for a busy machine.
+    """
+    for file in native.glob(["test_*.py"]):
+        test = file[:-len(".py")]
+        py_test(
+            name = test,
+            size = "medium" if test in medium else "small",
+            srcs = [
+                file,
+                "//tests/python:conftest.py",
+                "//tests/python:pytest_main.py",
+            ],
+            data = data.get(test, []) + [
+                "//:pyproject.toml",
+                "@aiter//:AITER.json",
+            ],
+            env = {
+                "PYTEST_FILES": "$(rootpath {})".format(file),
+                "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
+            },
+            imports = ["../../.."],
+            main = "//tests/python:pytest_main.py",
+            # The tree stands for its digest: AITER.json is the declared input, the
+            # 5,900 files beside it are read where they were fetched.
+            tags = ["no-remote"],
+            deps = deps + ["@qola_pip_dev//:packages"],
+        )
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["*.py"]),
+        visibility = ["//tests/python:__pkg__"],
+    )

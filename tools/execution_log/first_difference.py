@@ -1,0 +1,235 @@
+"""Compares the execution logs of two builds and names the action that differs first.
+
+    bazel build --execution_log_json_file=A ...      # and B, elsewhere
+    python -m tools.execution_log.first_difference A B
+
+An action's log entry has its command line, environment and the digest of every file it read and
+wrote. Of all actions that differ, the first after those it depends on is where a difference comes
+from; the others only pass it on. Exit codes: 0 the same, 1 different, 2 a log cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import ndiff
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import ClassVar
+
+from qola.errors import Finding, QolaError
+from tools.execution_log.log import Spawn, read_spawns
+
+Outputs = tuple[str, ...]
+"""The files an action writes, sorted: what names it in every build."""
+
+_SHOWN = 20
+"""Differing files, arguments or variables that a report lists of each kind."""
+
+
+class ExecutionLogError(QolaError):
+    """An execution log is not there or not one."""
+
+    exit_code: ClassVar[int] = 2
+    default_title = "the execution logs cannot be compared"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first action that differs.
+
+    Attributes:
+        first: the action in the first log, None where it has none.
+        second: the same in the second log.
+        made: the files that actions of the logs write.
+        differing: number of actions that differ, this one included.
+        actions: number of actions in both logs together.
+    """
+
+    first: Spawn | None
+    second: Spawn | None
+    made: frozenset[str]
+    differing: int
+    actions: int
+
+
+def first_difference(one: Iterable[Spawn], other: Iterable[Spawn]) -> Difference | None:
+    """Return the first action that differs, none of whose predecessors does; None without any.
+
+    Args:
+        one: the actions of a build, in any order.
+        other: those of another build of the same targets.
+
+    Raises:
+        ExecutionLogError: the logs' actions depend on each other in a circle.
+    """
+    # Of an action that was tried again, the last try counts.
+    left, right = ({spawn.key: spawn for spawn in spawns} for spawns in (one, other))
+    order = _topological({**left, **right}, [*left.values(), *right.values()])
+    differing = [key for key in order if _differ(left.get(key), right.get(key))]
+    if not differing:
+        return None
+    made = frozenset(path for key in order for path in key)
+    key = differing[0]
+    return Difference(left.get(key), right.get(key), made, len(differing), len(order))
+
+
+def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outputs]:
+    maker = {path: key for key in keys for path in key}
+    graph: dict[Outputs, list[Outputs]] = {}
+    for spawn in spawns:
+        makers = {maker[file.path]: None for file in spawn.inputs if file.path in maker}
+        graph.setdefault(spawn.key, []).extend(key for key in makers if key != spawn.key)
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise ExecutionLogError(
+            Finding(
+                "the two logs together",
+                f"actions that need each other's outputs: {error.args[1][0][0]}",
+                "logs of two builds of the same targets with the same options",
+                "build both with --execution_log_json_file and compare those",
+            )
+        ) from None
+
+
+def _differ(one: Spawn | None, other: Spawn | None) -> bool:
+    # Where an action ran is no difference: a cache's answer is the same action.
+    return _facts(one) != _facts(other)
+
+
+def _facts(spawn: Spawn | None) -> object:
+    if spawn is None:
+        return None
+    return (
+        spawn.label,
+        spawn.mnemonic,
+        spawn.arguments,
+        spawn.environment,
+        spawn.input_digests,
+        spawn.output_digests,
+    )
+
+
+def render(difference: Difference) -> str:
+    """Return a difference as text: the action, what differs, and what that means."""
+    one, other = difference.first, difference.second
+    spawn = one or other
+    if spawn is None:
+        raise ValueError("a difference has an action in one log at least")
+    lines = [
+        f"{difference.differing} of {difference.actions} actions differ; first:",
+        f"  target    {spawn.label}",
+        f"  mnemonic  {spawn.mnemonic}",
+        f"  outputs   {', '.join(spawn.key) or 'none'}",
+    ]
+    if one is None or other is None:
+        which = "first" if other is None else "second"
+        lines.append(f"  found     only in the {which} log")
+        lines.append(
+            "  meaning   the builds were asked for different targets, or one had results of an "
+            "earlier build: compare builds in new output bases"
+        )
+        return "\n".join(lines)
+    lines += _part("arguments", _lines_that_differ(one.arguments, other.arguments))
+    lines += _part("environment", _entries_that_differ(one.environment, other.environment))
+    lines += _part("inputs", _entries_that_differ(one.input_digests, other.input_digests))
+    lines += _part("outputs", _entries_that_differ(one.output_digests, other.output_digests))
+    lines.append(f"  meaning   {_meaning(one, other, difference.made)}")
+    return "\n".join(lines)
+
+
+def _part(title: str, differing: Sequence[str]) -> Iterator[str]:
+    if differing:
+        yield f"  {title} that differ:"
+        yield from (f"    {line}" for line in differing[:_SHOWN])
+        if len(differing) > _SHOWN:
+            yield f"    ... {len(differing) - _SHOWN} more"
+
+
+def _lines_that_differ(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    if one == other:
+        return []
+    return [line for line in ndiff(one, other) if line[0] in "-+"]
+
+
+def _entries_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name}: {_shown(one.get(name))} != {_shown(other.get(name))}"
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _shown(value: str | None) -> str:
+    return "(none)" if value is None else repr(value)
+
+
+def _meaning(one: Spawn, other: Spawn, made: frozenset[str]) -> str:
+    read, other_read = one.input_digests, other.input_digests
+    names = sorted(path for path in {*read, *other_read} if read.get(path) != other_read.get(path))
+    if names:
+        # What actions of the logs write was compared before.
+        sources = [name for name in names if name not in made] or names
+        return (
+            f"no action of the logs writes {sources[0]}: a source, a fetched file or one that "
+            "Bazel itself wrote differs"
+        )
+    if one.arguments != other.arguments or one.environment != other.environment:
+        return "the builds ask for different things: a path, a user or a variable got into them"
+    if one.output_digests != other.output_digests:
+        return "same command, environment and inputs, other outputs: it is not deterministic"
+    return "the same action belongs to different targets"
+
+
+def read(path: Path) -> tuple[Spawn, ...]:
+    """Read an execution log from a file.
+
+    Raises:
+        ExecutionLogError: the file cannot be read, or is something else.
+    """
+    try:
+        return tuple(read_spawns(path))
+    except (OSError, ValueError) as error:
+        raise ExecutionLogError(
+            Finding(
+                str(path),
+                str(error),
+                "an execution log of Bazel in JSON",
+                f"bazel build --execution_log_json_file={path} ...",
+            )
+        ) from None
+
+
+def compare(one: Path, other: Path) -> str:
+    """Return what differs first between two logs as text, "" when nothing does.
+
+    Raises:
+        ExecutionLogError: a log cannot be read.
+    """
+    difference = first_difference(read(one), read(other))
+    return render(difference) if difference else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="first_difference",
+        description="Name the action that differs first between two builds.",
+    )
+    parser.add_argument("first", type=Path, help="log of --execution_log_json_file")
+    parser.add_argument("second", type=Path, help="log of another build of the same targets")
+    args = parser.parse_args(argv)
+    try:
+        text = compare(args.first, args.second)
+    except QolaError as error:
+        print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
+    print(text or "the builds did the same")
+    return 1 if text else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
