@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent
 TARGET = "qola/_ruleset"
 
 FILES = (".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw")
-DIRECTORIES = ("qola", "rules", "third_party", "tools")
+DIRECTORIES = ("cc", "qola", "rules", "third_party", "tools")
 LEFT_OUT = ("__pycache__", "_ruleset")
 
 

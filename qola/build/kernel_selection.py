@@ -1,6 +1,6 @@
 """Which kernels a command is about: names, lists, records, read as qola-kernels reads them.
 
-The program's own reader is qola/runtime/selection.cpp; a list means the same to both.
+The program's own reader is cc/kernels_tool/selection.cpp; a list means the same to both.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _ABI_DIR = f"{_INCLUDE}/qola"
 
 
 def identity_line(text: str) -> str:
-    """Return the compiler's identity from what it makes of qola/runtime/identity.hip.
+    """Return the compiler's identity from what it makes of cc/runtime/identity.hip.
 
     The runtime reads the answer of a compiler that it finds in the same way.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from qola.files import sha256_of_text
 
 ABI = 1
-"""QOLA_KERNEL_ABI of qola/runtime/qola_kernel.h."""
+"""QOLA_KERNEL_ABI of cc/runtime/qola_kernel.h."""
 
 FILE = "kernels.index"
 """Name of the index below the directory of a module's sources."""

@@ -17,7 +17,7 @@ from qola.starlark import string_dict as _string_dict
 from qola.starlark import string_list as _list
 from qola.version import __version__
 
-_ENTRY_LABEL = "@qola//qola/cpp_itfs:{entry}.cpp"
+_ENTRY_LABEL = "@qola//cc/api:{entry}.cpp"
 _PYTHON_HEADERS = ("@qola_pip_pybind11//:headers", "@qola_python//:headers")
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"

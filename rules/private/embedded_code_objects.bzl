@@ -8,7 +8,7 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolch
 # loader has to fill in: .data.rel.ro is read-only after that.
 _HEAD = """\
 # Written by @qola//rules/private:embedded_code_objects.bzl.
-# qola/cpp_itfs/qola_asm.h says what the table holds.
+# cc/api/qola_asm.h says what the table holds.
     .section .rodata.qola_code_objects, "a", @progbits
 """
 
@@ -125,7 +125,7 @@ def embedded_code_objects(name, code_objects, tags = [], **kwargs):
 
     Declares one rule. Its object file holds each file as it is, aligned to
     4096 bytes, by the assembler's .incbin, and the table that qola_asm.cpp
-    (@qola//qola/cpp_itfs:asm) searches. The symbols are hidden: every library
+    (@qola//cc/api:asm) searches. The symbols are hidden: every library
     has its own table, and needs exactly one, which may be empty.
 
     Args:

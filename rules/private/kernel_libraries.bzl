@@ -54,11 +54,11 @@ kernel_libraries = rule(
             providers = [KernelObjectInfo],
         ),
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
-        "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
+        "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
         "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
     },
-    doc = """Kernel instances as kernel libraries (qola/runtime/qola_kernel.h).
+    doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 
 The device code is that of the full library: only the host pass, a second or
 so, is another. Building the target makes all; kernel_pack takes what it wants.

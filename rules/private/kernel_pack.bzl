@@ -73,7 +73,7 @@ kernel_pack = rule(
         "_tool": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
-            default = "//qola/runtime:qola-kernels",
+            default = "//cc/kernels_tool:qola-kernels",
         ),
     },
     doc = """Kernels for lazy libraries, `<name>.qpack`.

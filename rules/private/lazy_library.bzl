@@ -59,13 +59,13 @@ def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place
         name = lazy + ".table",
         srcs = [lazy + ".sources"],
         copts = HOST_ONLY,
-        deps = [Label("//qola/runtime:lazy")],
+        deps = [Label("//cc/runtime:lazy")],
     )
     _host_library(
         name = lazy + ".stubs",
         srcs = stubs,
         copts = HOST_ONLY + copts,
-        deps = kernel_headers + [Label("//qola/runtime:lazy")],
+        deps = kernel_headers + [Label("//cc/runtime:lazy")],
     )
     linked_module(
         name = lazy,

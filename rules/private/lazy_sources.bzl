@@ -142,10 +142,10 @@ lazy_sources = rule(
             doc = "Any file at the root of the AITER tree.",
             mandatory = True,
         ),
-        "_abi_header": attr.label(allow_single_file = True, default = "//qola/runtime:qola_kernel.h"),
+        "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
-        "_identity": attr.label(allow_single_file = True, default = "//qola/runtime:identity.hip"),
+        "_identity": attr.label(allow_single_file = True, default = "//cc/runtime:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
     },
     doc = """Index and sources of a lazy library's kernels (docs/lazy.md).

@@ -58,7 +58,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             hdrs = [asm_domain],
             includes = [asm_domain.rpartition("/")[0]],
         )
-        own_deps = own_deps + [name + ".asm_domain", Label("//qola/cpp_itfs:asm")]
+        own_deps = own_deps + [name + ".asm_domain", Label("//cc/api:asm")]
     parts = {}
     for key, files in sources.items():
         on = key.split(" ")
@@ -79,7 +79,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             # What the entry points compare the device with.
             copts = copts + ["-DQOLA_ARCHS=" + ",".join(on)] + (["-DQOLA_ASM"] if asm_domain else []),
             fixed_archs = True,
-            deps = own_deps + [Label("//qola/cpp_itfs:entry")],
+            deps = own_deps + [Label("//cc/api:entry")],
         )
         if asm_domain:
             embedded = _source_target(name, archs, on, "code_objects")

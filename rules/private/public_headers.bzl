@@ -16,5 +16,5 @@ def public_headers(name, config, headers):
         hdrs = [config],
         includes = ["include"],
         visibility = ["//visibility:public"],
-        deps = [headers, Label("//qola/cpp_itfs:headers")],
+        deps = [headers, Label("//cc/api:headers")],
     )

@@ -191,7 +191,7 @@ _qola_bundle_directory = rule(
         "_kernels": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
-            default = "//qola/runtime:qola-kernels",
+            default = "//cc/kernels_tool:qola-kernels",
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),

@@ -23,7 +23,7 @@ from tools.execution_log.log import Spawn
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
-RULESET = ("BUILD.bazel", "LICENSE", "MODULE.bazel", "qola", "rules", "third_party", "tools")
+RULESET = ("BUILD.bazel", "LICENSE", "MODULE.bazel", "cc", "qola", "rules", "third_party", "tools")
 NOBODY = 65534
 
 # Two kernels, a dispatch, AITER's sources, embedded code objects.

@@ -112,7 +112,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
     expected = {".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw"}
-    for folder in ("qola", "rules", "third_party", "tools"):
+    for folder in ("cc", "qola", "rules", "third_party", "tools"):
         expected |= {
             path.relative_to(QOLA).as_posix()
             for path in (QOLA / folder).rglob("*")

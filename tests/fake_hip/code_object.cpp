@@ -1,7 +1,7 @@
 #include "code_object.h"
 
 #include "msgpack.h"
-#include "qola/runtime/sha256.h"
+#include "cc/runtime/sha256.h"
 
 #include <dlfcn.h>
 #include <elf.h>

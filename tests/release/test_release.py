@@ -53,7 +53,7 @@ def test_content(archive: Path) -> None:
     assert {m.mode for m in members.values()} == {0o644, 0o755}
     assert members["bazelw"].mode == 0o755
     expected = {"README.md", "CHANGELOG.md", "docs/bazel.md", ".bcr/presubmit.yml"}
-    for directory in ("qola", "rules", "third_party", "tools", "manifests"):
+    for directory in ("cc", "qola", "rules", "third_party", "tools", "manifests"):
         expected |= {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / directory).rglob("*")

@@ -65,7 +65,7 @@ class Tools:
         kernels: qola-kernels.
         hip: the fake HIP runtime.
         sdk: the compiler's installation.
-        runtime: qola/runtime.
+        runtime: cc/runtime.
     """
 
     ask: Path

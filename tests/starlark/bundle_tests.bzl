@@ -24,7 +24,7 @@ def _inputs_test_impl(ctx):
         "tests/starlark/testdata/ck.hpp",
         "tests/starlark/testdata/plan.json",
         "tests/starlark/testdata/qola_config.h",
-        "qola/cpp_itfs/qola_mha_fwd.h",
+        "cc/api/qola_mha_fwd.h",
         "LICENSE",
     ]:
         asserts.true(env, path in inputs, "{} is no input of the bundle".format(path))

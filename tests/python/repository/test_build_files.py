@@ -126,7 +126,7 @@ module_library(
     }},
     copts = [],
     dispatch = ["api"],
-    entry_source = "@qola//qola/cpp_itfs:mha_fwd.cpp",
+    entry_source = "@qola//cc/api:mha_fwd.cpp",
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
     headers = ":libmha_fwd.headers",

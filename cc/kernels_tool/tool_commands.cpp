@@ -1,11 +1,11 @@
 #include "tool_commands.h"
 
-#include "files.h"
-#include "identity.h"
-#include "lock.h"
-#include "ownership.h"
-#include "pack.h"
-#include "text.h"
+#include "cc/runtime/files.h"
+#include "cc/runtime/identity.h"
+#include "cc/runtime/lock.h"
+#include "cc/runtime/ownership.h"
+#include "cc/runtime/pack.h"
+#include "cc/runtime/text.h"
 #include "tool_output.h"
 
 #include <algorithm>

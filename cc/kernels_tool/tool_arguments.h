@@ -1,8 +1,8 @@
 // The command line of qola-kernels.
-#ifndef QOLA_RUNTIME_TOOL_ARGUMENTS_H
-#define QOLA_RUNTIME_TOOL_ARGUMENTS_H
+#ifndef QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H
+#define QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H
 
-#include "report.h"
+#include "cc/runtime/report.h"
 #include "selection.h"
 
 #include <string>
@@ -44,4 +44,4 @@ std::string help_of(const std::string& command);
 
 } // namespace qola_runtime
 
-#endif // QOLA_RUNTIME_TOOL_ARGUMENTS_H
+#endif // QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H

@@ -1,8 +1,8 @@
 // Which kernels a command of qola-kernels is about.
-#ifndef QOLA_RUNTIME_SELECTION_H
-#define QOLA_RUNTIME_SELECTION_H
+#ifndef QOLA_KERNELS_TOOL_SELECTION_H
+#define QOLA_KERNELS_TOOL_SELECTION_H
 
-#include "index.h"
+#include "cc/runtime/index.h"
 
 #include <map>
 #include <set>
@@ -74,4 +74,4 @@ Rows rows_of(const std::vector<Sources>& modules, const Selection& selection);
 
 } // namespace qola_runtime
 
-#endif // QOLA_RUNTIME_SELECTION_H
+#endif // QOLA_KERNELS_TOOL_SELECTION_H

@@ -1,8 +1,8 @@
 // Writing packs of either form.
-#ifndef QOLA_RUNTIME_TOOL_OUTPUT_H
-#define QOLA_RUNTIME_TOOL_OUTPUT_H
+#ifndef QOLA_KERNELS_TOOL_TOOL_OUTPUT_H
+#define QOLA_KERNELS_TOOL_TOOL_OUTPUT_H
 
-#include "pack.h"
+#include "cc/runtime/pack.h"
 
 #include <string>
 #include <vector>
@@ -15,4 +15,4 @@ void write_pack(const std::string& output, const std::vector<Item>& items);
 
 } // namespace qola_runtime
 
-#endif // QOLA_RUNTIME_TOOL_OUTPUT_H
+#endif // QOLA_KERNELS_TOOL_TOOL_OUTPUT_H

@@ -1,6 +1,6 @@
 // qola-kernels: the kernels of lazy libraries in caches and packs, for people and build systems.
-#include "files.h"
-#include "text.h"
+#include "cc/runtime/files.h"
+#include "cc/runtime/text.h"
 #include "tool_arguments.h"
 #include "tool_commands.h"
 

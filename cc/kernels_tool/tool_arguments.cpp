@@ -1,6 +1,6 @@
 #include "tool_arguments.h"
 
-#include "text.h"
+#include "cc/runtime/text.h"
 
 #include <algorithm>
 #include <map>

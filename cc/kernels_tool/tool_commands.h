@@ -1,8 +1,8 @@
 // The commands of qola-kernels; each returns the exit code.
-#ifndef QOLA_RUNTIME_TOOL_COMMANDS_H
-#define QOLA_RUNTIME_TOOL_COMMANDS_H
+#ifndef QOLA_KERNELS_TOOL_TOOL_COMMANDS_H
+#define QOLA_KERNELS_TOOL_TOOL_COMMANDS_H
 
-#include "obtain.h"
+#include "cc/runtime/obtain.h"
 #include "tool_arguments.h"
 
 #include <functional>
@@ -47,4 +47,4 @@ const std::map<std::string, std::function<int(Tool&)>>& commands();
 
 } // namespace qola_runtime
 
-#endif // QOLA_RUNTIME_TOOL_COMMANDS_H
+#endif // QOLA_KERNELS_TOOL_TOOL_COMMANDS_H

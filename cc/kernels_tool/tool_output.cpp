@@ -1,7 +1,7 @@
 #include "tool_output.h"
 
-#include "files.h"
-#include "text.h"
+#include "cc/runtime/files.h"
+#include "cc/runtime/text.h"
 
 #include <unistd.h>
 
