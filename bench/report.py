@@ -117,7 +117,7 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table for docs/performance.md, from the JSON object."""
+    """Return the table for docs/internals/performance.md, from the JSON object."""
     lines = [_HEAD, ("---", "---:", "---:", "---:", "---"), *_cells(found)]
     table = ["| " + " | ".join(line).rstrip() + " |" for line in lines]
     notes = ["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []

@@ -4,7 +4,7 @@
 
 Plans the manifest (by default everything: receipt 600 of both directions for both archs), takes the
 cost of each compile from qola/costs.json and hands them to workers as Bazel would
-(qola/workers.py). A worker is one core. docs/scaling.md says where the defaults come from.
+(qola/workers.py). A worker is one core. Where defaults come from: docs/internals/scaling.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ receipt = 600
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)
 # What every compile reads, and the rest it reads; bench/action_inputs.py measured both.
 SDK_BYTES, SOURCE_BYTES = 284e6, 4e3
-# A warm precompiled header (docs/split-compilation.md).
+# A warm precompiled header (docs/internals/split-compilation.md).
 HEADER_BYTES = 90e6
 
 

@@ -45,12 +45,12 @@ def build_kernels(
 ) -> BuildResult:
     """Build the modules of a manifest and install them.
 
-    The arguments up to `groups` are ROCm/QoLA's, with their meaning there (docs/qola-build.md).
+    The arguments up to `groups` are those of ROCm/QoLA (docs/guide/qola-build.md).
 
     Args:
         manifest_path: the manifest.
         output_dir: where to install: lib/, include/, configs/, licenses/, manifest.json and an
-            SBOM: a bundle (docs/bundle.md) of the modules that could be built.
+            SBOM: a bundle (docs/guide/bundle.md) of the modules that could be built.
         aiter_root: directory of the AITER tree. By default Bazel fetches and keeps it.
         archs: archs instead of the manifest's; an item may be a list with ; between.
         verbose: show every command.
@@ -63,13 +63,13 @@ def build_kernels(
         keep_going: go on with other kernels and modules when one fails.
         jobs: actions at a time.
         bazel_args: further arguments of bazel build.
-        lazy: whether the attention libraries are lazy ones (docs/lazy.md), with share/qola/ and
+        lazy: whether attention libraries are lazy ones (docs/guide/lazy.md), with share/qola/ and
             bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
-        static: whether lib/ also has an archive of the attention modules (docs/static.md).
-        prebuilt: where a prebuilt bundle is looked for first (docs/prebuilt.md); by default where
-            manifest and environment say.
+        static: whether lib/ also has an archive of the attention modules (docs/guide/static.md).
+        prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
+            where manifest and environment say.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
-            XDG_CACHE_HOME, and those of docs/prebuilt.md; by default the process's.
+            XDG_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
         progress: called with a line when a long step begins.
 
     Returns:

@@ -60,7 +60,7 @@ class Summary(TypedDict):
 
 
 class BuildResult(TypedDict):
-    """What manifest.json holds: a bundle's keys (docs/bundle.md), ROCm/QoLA's, and two more.
+    """What manifest.json holds: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, and two more.
 
     `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
     and SBOM with them, "" where they have; `lazy` whether the attention libraries are lazy ones.

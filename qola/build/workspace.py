@@ -19,7 +19,7 @@ _HEADER = f"# Written by qola {__version__} (qola build); do not edit."
 
 _BAZELRC = """\
 {header}
-# What differs between machines and builds stays out of cache keys (docs/bazel.md).
+# What differs between machines and builds stays out of cache keys (docs/guide/bazel.md).
 common --experimental_output_paths=strip
 common --incompatible_strict_action_env
 common --lockfile_mode=off

@@ -1,4 +1,4 @@
-"""The CMake package of a bundle: what find_package(qola CONFIG) reads (docs/cmake.md)."""
+"""The CMake package of a bundle: what find_package(qola CONFIG) reads (docs/guide/cmake.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS
 
 _CONFIG = """\
-# Written by qola {version}: what this bundle is. docs/cmake.md of qola says how to use it.
+# Written by qola {version}: what this bundle is. docs/guide/cmake.md of qola says how to use it.
 # Everything is relative to this file, so that the bundle can be moved.
 set(qola_VERSION {qola})
 set(qola_NAMESPACE {namespace})

@@ -1,4 +1,4 @@
-"""pkg-config files of a bundle, one for each library. docs/cmake.md explains them."""
+"""pkg-config files of a bundle, one for each library. docs/guide/cmake.md explains them."""
 
 from __future__ import annotations
 

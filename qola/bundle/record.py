@@ -1,4 +1,4 @@
-"""manifest.json: what a bundle is made from and what is in it. docs/bundle.md has every key."""
+"""manifest.json: what a bundle is made from and what is in it (docs/guide/bundle.md)."""
 
 from __future__ import annotations
 

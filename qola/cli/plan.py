@@ -101,7 +101,7 @@ def _add_command(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
     add_plan_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON (docs/plan.md)")
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/reference/plan.md)")
     return parser
 
 

@@ -1,5 +1,5 @@
 # qola_bundle: takes a bundle of qola's libraries that is there, or has qola build one, when a
-# project is configured. docs/cmake.md describes it; qola --cmake-dir prints where this file is.
+# project is configured (docs/guide/cmake.md); qola --cmake-dir prints where this file is.
 #
 #   include(<qola --cmake-dir>/qola.cmake)
 #   qola_bundle(MANIFEST te.toml COMPONENTS mha_fwd mha_bwd)
@@ -317,7 +317,7 @@ function(qola_bundle)
     _qola_fail("an argument that qola_bundle does not have" "qola_bundle"
       "${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}"
       "${expected}"
-      "docs/cmake.md describes them")
+      "docs/guide/cmake.md describes them")
   endif()
   if(NOT arg_COMPONENTS)
     set(arg_COMPONENTS mha_fwd mha_bwd)

@@ -1,7 +1,7 @@
 """The kernels of a lazy library: the index that a compile reads, and the table inside the library.
 
 A kernel's code digest has all that decides its code but the compiler: its source, the headers it
-includes, flags, arch, and the runtime's ABI. docs/lazy.md has the formats.
+includes, flags, arch, and the runtime's ABI. docs/guide/lazy.md has the formats.
 """
 
 from __future__ import annotations

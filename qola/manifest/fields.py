@@ -67,7 +67,7 @@ class Field:
     Attributes:
         key: its name.
         kind: the type of its value.
-        doc: what it means, one line for docs/manifest.md.
+        doc: what it means, one line for docs/reference/manifest.md.
         omitted: what leaving it out means, for the same table.
         allowed: the only values a string (or an element of a list) may have; () = any.
         pattern: a regular expression every string must match in full; "" = any non-empty one.
@@ -396,7 +396,7 @@ BWD_VARIANTS = Table(
 
 PREBUILT = Table(
     "prebuilt",
-    "Where prebuilt bundles are looked for before anything is built (docs/prebuilt.md).",
+    "Where prebuilt bundles are looked for before anything is built (docs/guide/prebuilt.md).",
     repeated=False,
     fields=(
         Field(

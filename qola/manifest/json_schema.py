@@ -1,9 +1,9 @@
 """The manifest's JSON schema, for editors, written from the definitions that validate.
 
-``python -m qola.manifest.json_schema docs/manifest.schema.json`` brings the file up to date. It is
-of draft 4, the one Taplo (Even Better TOML) documents; no keyword in it means something else in
-draft 7. It says what JSON schema can: names, types, values and patterns. What relates one key to
-another (``native`` alone, a module declared once) only qola itself checks.
+``python -m qola.manifest.json_schema docs/reference/manifest.schema.json`` brings the file up to
+date. It is of draft 4, the one Taplo (Even Better TOML) documents; no keyword in it means something
+else in draft 7. It says what JSON schema can: names, types, values and patterns. Rules between
+keys (``native`` alone, a module declared once) only qola itself checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def manifest_schema() -> Schema:
     return {
         "$schema": DRAFT,
         "title": "qola manifest",
-        "description": "Which attention libraries qola builds (docs/manifest.md).",
+        "description": "Which attention libraries qola builds (docs/reference/manifest.md).",
         "type": "object",
         "properties": {table.name: _table(table) for table in TABLES},
         "required": [table.name for table in TABLES if table.required],

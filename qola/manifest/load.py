@@ -2,7 +2,7 @@
 
 `load` reads and validates it as a whole; `check_against` compares it with an AITER tree and a
 toolchain once these are known. The fields are defined in `qola.manifest.fields` and described
-for users in docs/manifest.md.
+for users in docs/reference/manifest.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
         ManifestError: the file cannot be read, is not UTF-8, or what `loads` refuses.
     """
     name = display or path.as_posix()
-    expected = "a readable manifest in TOML (docs/manifest.md)"
+    expected = "a readable manifest in TOML (docs/reference/manifest.md)"
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -76,7 +76,7 @@ def starter_manifest(
     lines += _prose(f"What it asks for is shown by: qola plan {file}")
     lines += _prose(
         'A "#" right before a key means that the key is left out; without the "#" it counts. '
-        "docs/manifest.md describes them all."
+        "docs/reference/manifest.md describes them all."
     )
     for table in (QOLA, BUILD, MODULES, FWD_VARIANTS):
         lines += ["", *_prose(table.doc), table.header]

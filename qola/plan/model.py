@@ -1,6 +1,6 @@
 """The plan: what one manifest builds from one AITER tree, down to the last file and flag.
 
-plan.json is the only thing that crosses from Python to Bazel; docs/plan.md documents it.
+plan.json is the only thing that crosses from Python to Bazel; docs/reference/plan.md documents it.
 """
 
 from __future__ import annotations

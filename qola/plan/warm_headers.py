@@ -2,7 +2,7 @@
 
 The decision must not depend on what a manifest wants of a family: the header is an input of every
 object of the family, so a variant more would otherwise recompile kernels that are there already.
-It is made for the family as the receipts in use have it; see docs/split-compilation.md.
+It is made for the family as the receipts in use have it; see docs/internals/split-compilation.md.
 """
 
 from __future__ import annotations

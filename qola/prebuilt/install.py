@@ -92,7 +92,9 @@ def _bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
         ]
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise PrebuiltError(
-            Finding(place, f"no {RECORD} of a bundle in it: {error}", "a bundle (docs/bundle.md)")
+            Finding(
+                place, f"no {RECORD} of a bundle in it: {error}", "a bundle (docs/guide/bundle.md)"
+            )
         ) from None
     return cast("Mapping[str, Any]", record)
 

@@ -168,7 +168,7 @@ def _not_published(target: Source, error: Exception) -> QolaError:
             str(target),
             str(error),
             "a directory, or an HTTP server that takes PUT",
-            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token (docs/prebuilt.md)",
+            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token (docs/guide/prebuilt.md)",
         ),
         "the bundle is not published",
     )

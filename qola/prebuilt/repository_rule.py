@@ -128,7 +128,7 @@ def _libraries(files: Mapping[str, Path], names: Sequence[str], place: str) -> M
         found = {name: str(known[name]) for name in names}
     except (LookupError, ValueError, TypeError) as error:
         words = f"no {RECORD} with {' and '.join(names)} in it: {error}"
-        raise PrebuiltError(Finding(place, words, "a bundle (docs/bundle.md)")) from None
+        raise PrebuiltError(Finding(place, words, "a bundle (docs/guide/bundle.md)")) from None
     absent = [path for path in found.values() if path not in files]
     if absent:
         raise PrebuiltError(Finding(place, f"no {', '.join(absent)}", f"what {RECORD} names"))

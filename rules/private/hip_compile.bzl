@@ -2,7 +2,7 @@
 
 load(":hip_pass.bzl", "include_pch")
 
-# Measured peaks (docs/split-compilation.md), in MB.
+# Measured peaks (docs/internals/split-compilation.md), in MB.
 _WARM_MEMORY = 1000
 _COLD_MEMORY = 1400
 _HOST_MEMORY = 300

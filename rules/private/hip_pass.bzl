@@ -29,7 +29,7 @@ HipPassInfo = provider(
 _PWD = "/proc/self/cwd"
 
 # So that Bazel runs no more compiles at a time than fit into memory: measured
-# peaks (docs/split-compilation.md), in MB.
+# peaks (docs/internals/split-compilation.md), in MB.
 _PCH_MEMORY = 1450
 
 def _pch_resources(_os, _inputs):

@@ -80,7 +80,7 @@ kernel_pack = rule(
 
 A kernel in a pack is compiled as one in a library is, from the same cache
 entries of device code. Lazy libraries find packs by QOLA_PACKS, or in the
-directory share/qola/<namespace>/packs of their bundle (docs/lazy.md). The same
+directory share/qola/<namespace>/packs of their bundle (docs/guide/lazy.md). The same
 kernels give the same bytes.
 
 Example:

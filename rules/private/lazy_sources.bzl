@@ -148,7 +148,7 @@ lazy_sources = rule(
         "_identity": attr.label(allow_single_file = True, default = "//cc/runtime:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
     },
-    doc = """Index and sources of a lazy library's kernels (docs/lazy.md).
+    doc = """Index and sources of a lazy library's kernels (docs/guide/lazy.md).
 
 The default output is the library's table, a C++ source. The output group
 `index` is kernels.index, `root` the directory of all that a compile reads.

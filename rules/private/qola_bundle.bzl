@@ -239,7 +239,7 @@ def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", *
     """Bundles libraries of one manifest with all that their users need.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
-    <name>.tar of that directory. docs/bundle.md says what is inside. Nothing in
+    <name>.tar of that directory. docs/guide/bundle.md says what is inside. Nothing in
     a bundle depends on the machine, the path, the user or the time.
 
     Args:

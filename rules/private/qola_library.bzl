@@ -62,7 +62,7 @@ the library dynamically. The output group `plan` is plan.json.
 
 A lazy library, `<module>_lazy`, has the same name and the same functions, in
 the directory lazy/; what compiling its kernels takes is among its runfiles, in
-share/qola/. The output group `index` is kernels.index (docs/lazy.md).
+share/qola/. The output group `index` is kernels.index (docs/guide/lazy.md).
 
 Example:
     qola_library(

@@ -123,7 +123,7 @@ def qola_static(name, modules, **kwargs):
 
     A program or library that links it has the modules' functions inside and
     exports none of them; another AITER in the process is neither used by them
-    nor disturbed (docs/static.md). Each module is one member: what is not called
+    nor disturbed (docs/guide/static.md). Each module is one member: what is not called
     is not linked. As a dependency of cc_binary or cc_library it brings the
     public headers. The output group `plan` is plan.json.
 

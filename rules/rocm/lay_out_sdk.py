@@ -169,7 +169,7 @@ PATH=$d/bin
 """
 
 # A compile allocates and frees small objects by the million: jemalloc with huge pages and without
-# giving memory back is 13% faster than libc's allocator (docs/split-compilation.md).
+# giving memory back is 13% faster than libc's allocator (docs/internals/split-compilation.md).
 #
 # Absolute paths in a precompiled header begin with the working directory as PWD names it: by this
 # name they lead to the same files on every machine. The actions have it in their environment, but

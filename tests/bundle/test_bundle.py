@@ -143,10 +143,10 @@ def keys_in(value: Any) -> set[str]:
 
 
 def test_every_key_is_documented() -> None:
-    """Prevents: a key in manifest.json that schema or docs/bundle.md do not know."""
+    """Prevents: a key in manifest.json that schema or docs/guide/bundle.md do not know."""
     known = keys_of(SCHEMA) | {"rocm_version", "hip_version", "clang_version"}
     assert keys_in(RECORD) - known == set()
-    text = (ROOT / "docs/bundle.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guide/bundle.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(?:aiter\.)?(\w+)`", text.split("## manifest.json")[1]))
     assert known - documented == set()
 

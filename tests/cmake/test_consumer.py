@@ -14,6 +14,7 @@ from tests.cmake.project import PKGCONF, Project, fails, succeeds
 from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
 
 HERE = Path(__file__).resolve().parent
+EXAMPLE = HERE.parents[1] / "examples/cmake"
 
 
 def bundle(name: str) -> Path:
@@ -55,7 +56,7 @@ def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
     project = Project(
-        HERE / "consumer",
+        EXAMPLE,
         tmp_path / "build",
         (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={moved}", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix"),
     )
@@ -90,7 +91,7 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
     hip = ["-xhip", "--offload-host-only", "-std=c++17", *flags["--cflags"], "-c"]
     objects = []
     for name in ("main", "forward", "backward"):
-        source = HERE / f"consumer/{name}.cpp"
+        source = EXAMPLE / f"{name}.cpp"
         objects.append(str(tmp_path / f"{name}.o"))
         as_hip = ["-c"] if name == "main" else hip
         subprocess.run([*clang, *as_hip, source, "-o", objects[-1]], check=True)
@@ -309,7 +310,7 @@ def test_hip_is_its_own_package_where_that_is_found(tmp_path: Path, with_package
 def test_a_program_with_the_archive_inside(tmp_path: Path) -> None:
     """Prevents: a target of the archive that does not link, or wants the libraries as well."""
     options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={BUNDLE}", "-DCONSUMER_STATIC=ON")
-    project = Project(HERE / "consumer", tmp_path / "build", options)
+    project = Project(EXAMPLE, tmp_path / "build", options)
     succeeds(project.configure())
     project.make()
     moved = shutil.copy(project.build / "consumer", tmp_path)

@@ -54,7 +54,7 @@ def test_the_summary_says_what_and_who(project: Project) -> None:
 def test_the_documentation_has_every_name() -> None:
     """Prevents: an option or argument that nobody can know of, or a diff that does not apply."""
     text = (ROOT / "qola/cmake/qola.cmake").read_text(encoding="utf-8")
-    page = (ROOT / "docs/cmake.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guide/cmake.md").read_text(encoding="utf-8")
     names = re.findall(r"\b(?:QOLA|AITER|NVTE|AOTRITON)_[A-Z_]+\b(?!_)", text)
     (arguments,) = re.findall(r"^# qola_bundle\(([^)]*)\)", text, re.MULTILINE)
     keywords = re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", arguments)
@@ -63,7 +63,7 @@ def test_the_documentation_has_every_name() -> None:
     assert len(options) >= 11
     assert {name for name in options if f"`{name}`" not in page} == set()
     assert {word for word in keywords if f"`{word}" not in page} == set()
-    page = (ROOT / "docs/transformer-engine.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guide/transformer-engine.md").read_text(encoding="utf-8")
     (diff,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
     (file,) = PatchSet(diff)
     assert file.path == "transformer_engine/common/ck_fused_attn/CMakeLists.txt"

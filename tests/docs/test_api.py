@@ -1,4 +1,4 @@
-"""docs/api.md: it says what the docstrings of the rules say."""
+"""docs/reference/api.md: it says what the docstrings of the rules say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTENSIONS = read_module(Path(os.environ["QOLA_TEST_EXTENSIONS"]).read_bytes())
 
 def test_the_page_is_up_to_date() -> None:
     """Prevents: a rule, tag or attribute added, changed or removed without its documentation."""
-    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     assert render(DEFS, EXTENSIONS) == page, f"run: {UPDATE}"
 
 

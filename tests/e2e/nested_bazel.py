@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -132,8 +133,8 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
     workspace = directory / "workspace"
     shutil.copytree(source, workspace)
     module = workspace / "MODULE.bazel"
-    text = module.read_text(encoding="utf-8").replace('path = "../../.."', f'path = "{qola}"')
-    module.write_text(text, encoding="utf-8")
+    text = module.read_text(encoding="utf-8")
+    module.write_text(re.sub(r'path = "[./]+"', f'path = "{qola}"', text), encoding="utf-8")
     if qola.is_relative_to("/tmp"):
         # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:

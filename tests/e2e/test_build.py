@@ -19,7 +19,7 @@ from tests.e2e.nested_bazel import find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
-LEFT = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+LEFT = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
 # A module whose kernels do not compile, and fail fast: the header is not there.

@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.nested_bazel import Bazel, bazel, find_bazel, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
+EXAMPLE = HERE.parents[1] / "examples/bazel"
 HIT = "disk cache hit"
 
 
@@ -22,7 +23,7 @@ HIT = "disk cache hit"
 def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer, built once for all tests."""
     directory = tmp_path_factory.mktemp("first")
-    with bazel(HERE / "consumer", HERE.parents[1], directory, user_disk_cache()) as instance:
+    with bazel(EXAMPLE, HERE.parents[1], directory, user_disk_cache()) as instance:
         instance.run("build", "//...")
         yield instance
 
@@ -121,7 +122,7 @@ def test_another_repository_compiles_nothing(
 ) -> None:
     """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
     directory = tmp_path_factory.mktemp("elsewhere")
-    with bazel(HERE / "consumer", HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
+    with bazel(EXAMPLE, HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
         module = elsewhere.workspace / "MODULE.bazel"
         named = 'module(name = "qola_consumer")'
         text = module.read_text(encoding="utf-8")

@@ -110,10 +110,10 @@ def make(directory: Path, environment: dict[str, str]) -> Bazel:
     workspace.mkdir(parents=True)
     copy_ruleset(qola)
     for name, text in {
-        ".bazelrc": (HERE / "consumer/.bazelrc").read_text(encoding="utf-8")
+        ".bazelrc": (QOLA / "examples/bazel/.bazelrc").read_text(encoding="utf-8")
         # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
         + f"build --sandbox_add_mount_pair={directory}\n",
-        ".bazelversion": (HERE / "consumer/.bazelversion").read_text(encoding="utf-8"),
+        ".bazelversion": (QOLA / "examples/bazel/.bazelversion").read_text(encoding="utf-8"),
         "BUILD.bazel": BUILD,
         "MODULE.bazel": module_file(qola),
         "it.toml": MANIFEST,

@@ -129,7 +129,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
 def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     """Prevents: a wheel whose ruleset does not load, fetch or plan."""
     elsewhere = installed.directory / "elsewhere"
-    shutil.copy(HERE / "consumer/left.toml", elsewhere)
+    shutil.copy(QOLA / "examples/bazel/left.toml", elsewhere)
     nothing = ["--bazel-arg=--nobuild", "--output-dir", "out"]
     found = installed.run("build", "--manifest", "left.toml", *nothing)
     # Nothing is built, so nothing is there to install: but all is analysed.

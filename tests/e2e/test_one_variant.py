@@ -102,7 +102,7 @@ def others(spawns: Iterable[Spawn], names: Iterable[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("variants")
-    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as nested:
+    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as nested:
         (nested.workspace / "MODULE.bazel").write_text(module_file(QOLA), encoding="utf-8")
         (nested.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
         yield Workspace(nested)

@@ -103,7 +103,7 @@ def qola(directory: Path, *args: str, **variables: str) -> subprocess.CompletedP
 def manifest(directory: Path) -> Path:
     """Put left.toml into a new directory."""
     directory.mkdir(parents=True)
-    shutil.copy(HERE / "consumer/left.toml", directory)
+    shutil.copy(QOLA / "examples/bazel/left.toml", directory)
     return directory
 
 
@@ -176,7 +176,7 @@ def test_the_rocm_of_this_machine(server: Server) -> None:
 def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer's program with left's library, which is published, and right's, which is not."""
     directory = tmp_path_factory.mktemp("consumer")
-    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
+    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
         module = instance.workspace / "MODULE.bazel"
         tags = [PREBUILT.format(key=key, side=s, url=server.url) for s in ("left", "right")]

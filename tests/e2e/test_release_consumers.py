@@ -14,7 +14,6 @@ import pytest
 from qola.version import __version__
 from tests.e2e.nested_bazel import Bazel, bazel, release, user_disk_cache
 
-HERE = Path(__file__).resolve().parent
 OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
 
 
@@ -43,7 +42,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
 @pytest.fixture(scope="module")
 def consumer(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer of the archive, with nothing but bazel_dep to name qola."""
-    source = released.unpacked / "tests/e2e/consumer"
+    source = released.unpacked / "examples/bazel"
     directory = tmp_path_factory.mktemp("consumer")
     with bazel(source, released.unpacked, directory, user_disk_cache()) as instance:
         module = instance.workspace / "MODULE.bazel"

@@ -95,7 +95,7 @@ def server(
 def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer with qola's own --config=rbe, and a target that is one kernel instance."""
     directory = tmp_path_factory.mktemp("consumer")
-    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as instance:
+    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as instance:
         lines = (QOLA / ".bazelrc").read_text(encoding="utf-8").splitlines()
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:

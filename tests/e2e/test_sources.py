@@ -21,7 +21,7 @@ from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
 PIN = json.loads((QOLA / "third_party" / "aiter" / "wheel.json").read_text(encoding="utf-8"))
-MANIFEST = (HERE / "consumer" / "left.toml").read_text(encoding="utf-8")
+MANIFEST = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
 PATCHED = MANIFEST.replace("[qola]", '[qola]\npatches_dir = "patches"')
 WHEEL = f'qola.wheel(version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"{{more}})'
 WITH_PATCHES = ', patches_dir = "patches"'
@@ -121,7 +121,7 @@ def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
-    with bazel(HERE / "consumer", QOLA, directory, user_disk_cache()) as nested:
+    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as nested:
         (nested.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
         declare(nested, WHEEL.format(more=""))
         plan = plan_of(nested)

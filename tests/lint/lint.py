@@ -41,7 +41,7 @@ def command(tool: str) -> list[str]:
             ".ci/run",
             "bench/python",
             "bench/run",
-            "docs/ci/cache-credentials",
+            "examples/ci/cache-credentials",
             "rules/rocm/missing_rocm.sh",
             *scripts,
         ]

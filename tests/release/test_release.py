@@ -52,7 +52,7 @@ def test_content(archive: Path) -> None:
     }
     assert {m.mode for m in members.values()} == {0o644, 0o755}
     assert members["bazelw"].mode == 0o755
-    expected = {"README.md", "CHANGELOG.md", "docs/bazel.md", ".bcr/presubmit.yml"}
+    expected = {"README.md", "CHANGELOG.md", "docs/guide/bazel.md", ".bcr/presubmit.yml"}
     for directory in ("cc", "qola", "rules", "third_party", "tools", "manifests"):
         expected |= {
             path.relative_to(ROOT).as_posix()
@@ -60,7 +60,7 @@ def test_content(archive: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts
         }
     assert expected <= members.keys()
-    modules = ("tests/e2e/consumer/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
+    modules = ("examples/bazel/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
     kept = (*modules, "tests/manifests/", "tests/servers/")
     assert all(f"{module}MODULE.bazel" in members for module in modules)
     assert all(name.startswith(kept) for name in members if name.startswith("tests/"))
@@ -152,9 +152,9 @@ def test_the_registrys_own_test(archive: Path) -> None:
         file = tar.extractfile(f"{top}/MODULE.bazel")
         assert file is not None
         text = file.read().decode()
-    override = 'local_path_override(\n    module_name = "qola",\n    path = "../../..",\n)'
+    override = 'local_path_override(\n    module_name = "qola",\n    path = "../..",\n)'
     assert override in text
-    assert os.path.normpath(os.path.join(module["module_path"], "../../..")) == "."
+    assert os.path.normpath(os.path.join(module["module_path"], "../..")) == "."
     for task in module["tasks"].values():
         assert task["build_targets"]
         assert task["platform"] == "${{ platform }}"

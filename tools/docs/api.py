@@ -1,4 +1,4 @@
-"""Writes docs/api.md from the docstrings of rules/defs.bzl and rules/extensions.bzl."""
+"""Writes docs/reference/api.md from the docstrings of rules/defs.bzl and rules/extensions.bzl."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAD = f"""\
 # Rules, tags and providers
 
 Written from the docstrings in rules/ by `{UPDATE}`; do not edit. How they go together:
-[bazel.md](bazel.md).
+[bazel.md](../guide/bazel.md).
 """
 _TAGS = """\
 ## Tags in MODULE.bazel
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--extensions", required=True, type=Path, help="binary ModuleInfo")
     args = parser.parse_args(argv)
     modules = [read_module(path.read_bytes()) for path in (args.defs, args.extensions)]
-    target = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/api.md")
+    target = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference/api.md")
     target.write_text(render(modules[0], modules[1]), encoding="utf-8")
     return 0
 

@@ -1,6 +1,6 @@
-"""The tables of docs/manifest.md, written from the field definitions.
+"""The tables of docs/reference/manifest.md, written from the field definitions.
 
-``python -m tools.docs.manifest_tables docs/manifest.md`` brings the page up to date.
+``python -m tools.docs.manifest_tables docs/reference/manifest.md`` brings the page up to date.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from qola.codegen.types import FieldValue
 
 #: What kernel instances of a family have in common, beside role and arch. Instances that differ
 #: in mask, bias, dropout, padding or mode share nearly as much as those that do not (measured,
-#: docs/split-compilation.md); those of another tile or pipeline share half of it.
+#: docs/internals/split-compilation.md); those of another tile or pipeline share half of it.
 COMMON = ("dtype", "tile", "pipeline", "trload")
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n", re.MULTILINE)

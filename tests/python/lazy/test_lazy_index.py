@@ -39,7 +39,7 @@ INDEX = Index(
 
 
 def test_the_index_is_what_the_runtime_reads() -> None:
-    """Prevents: an index in another form than docs/lazy.md and cc/runtime/index.cpp have."""
+    """Prevents: an index in another form than docs/guide/lazy.md and cc/runtime/index.cpp have."""
     codes = code_digests(INDEX)
     assert render_index(INDEX).splitlines() == [
         "qola-kernels\t1",

@@ -1,4 +1,4 @@
-"""docs/manifest.schema.json: up to date, and of one mind with qola.manifest.load."""
+"""docs/reference/manifest.schema.json: up to date, and of one mind with qola.manifest.load."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def manifests(repo_root: Path) -> Iterator[tuple[str, str]]:
         yield file.name, file.read_text("utf-8")
     for file in sorted((repo_root / "tests").rglob("*.toml")):
         yield file.name, file.read_text("utf-8")
-    page = (repo_root / "docs/manifest.md").read_text("utf-8")
+    page = (repo_root / "docs/reference/manifest.md").read_text("utf-8")
     for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL):
-        yield "docs/manifest.md", example
+        yield "docs/reference/manifest.md", example
     yield "qola init", starter_manifest()
     for file in sorted((repo_root / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -84,8 +84,10 @@ def accepted(document: dict[str, Any]) -> bool:
 
 def test_the_file_is_up_to_date(repo_root: Path) -> None:
     """Prevents: editors that complain about a key the program knows, or the reverse."""
-    text = (repo_root / "docs/manifest.schema.json").read_text("utf-8")
-    assert text == to_json(), "run: python -m qola.manifest.json_schema docs/manifest.schema.json"
+    text = (repo_root / "docs/reference/manifest.schema.json").read_text("utf-8")
+    assert text == to_json(), (
+        "run: python -m qola.manifest.json_schema docs/reference/manifest.schema.json"
+    )
 
 
 def test_it_is_a_schema_for_taplo_and_for_others() -> None:
@@ -141,7 +143,7 @@ def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
             continue
         assert [error.message for error in SCHEMA.iter_errors(document)] == [], where
         valid.append(where)
-    assert {"quickstart.toml", "te.toml", "docs/manifest.md", "qola init"} <= set(valid)
+    assert {"quickstart.toml", "te.toml", "docs/reference/manifest.md", "qola init"} <= set(valid)
     assert len(valid) > 20
 
 
@@ -196,7 +198,7 @@ def test_the_schema_line_of_each_manifest_leads_to_the_schema(repo_root: Path) -
         first = file.read_text("utf-8").split("\n", 1)[0]
         assert first.startswith("#:schema "), file.name
         assert (file.parent / first.removeprefix("#:schema ")).resolve() == (
-            repo_root / "docs/manifest.schema.json"
+            repo_root / "docs/reference/manifest.schema.json"
         ).resolve()
 
 

@@ -1,4 +1,4 @@
-"""docs/manifest.md: it says what the program does."""
+"""docs/reference/manifest.md: it says what the program does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tools.docs.manifest_tables import markdown_table, update
 
 @pytest.fixture(scope="module")
 def page(repo_root: Path) -> str:
-    return (repo_root / "docs/manifest.md").read_text("utf-8")
+    return (repo_root / "docs/reference/manifest.md").read_text("utf-8")
 
 
 def test_the_tables_are_up_to_date(page: str) -> None:
     """Prevents: a field added, changed or removed without its documentation."""
-    assert update(page) == page, "run: python -m tools.docs.manifest_tables docs/manifest.md"
+    assert update(page) == page, (
+        "run: python -m tools.docs.manifest_tables docs/reference/manifest.md"
+    )
 
 
 def test_every_field_has_its_row(page: str) -> None:
@@ -40,7 +42,7 @@ def test_a_page_without_a_place_for_a_table_is_refused(page: str) -> None:
 def test_the_example_loads(page: str) -> None:
     """Prevents: an example that a reader copies and that fails."""
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    assert loads(example, file="docs/manifest.md").warnings == ()
+    assert loads(example, file="docs/reference/manifest.md").warnings == ()
 
 
 def test_the_hdim_table_is_true(page: str) -> None:

@@ -1,4 +1,4 @@
-"""plan.json: its form, its version, and that docs/plan.md describes it."""
+"""plan.json: its form, its version, and that docs/reference/plan.md describes it."""
 
 from __future__ import annotations
 
@@ -159,8 +159,8 @@ def test_names_of_libraries() -> None:
 
 @pytest.fixture(scope="module")
 def documented(repo_root: Path) -> dict[str, set[str]]:
-    """Return the keys that docs/plan.md describes, by the heading above them."""
-    page = (repo_root / "docs/plan.md").read_text(encoding="utf-8")
+    """Return the keys that docs/reference/plan.md describes, by the heading above them."""
+    page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
     sections = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
     return {
         title: {
@@ -201,14 +201,16 @@ def test_the_documentation_is_complete(
     roles = {kernel["role"] for kernel in data["kernels"]}
     assert len(roles) == 9, "every role's fields are to be looked at"
     for path, keys in found.items():
-        assert keys - documented[path] == set(), f"docs/plan.md, {path}: not described"
+        assert keys - documented[path] == set(), f"docs/reference/plan.md, {path}: not described"
         # What fields there are depends on CK: the page may know more.
         if path != "kernels.fields":
-            assert documented[path] - keys == set(), f"docs/plan.md, {path}: not in the plan"
+            assert documented[path] - keys == set(), (
+                f"docs/reference/plan.md, {path}: not in the plan"
+            )
     assert set(documented) - set(found) == {"The command line's JSON"}
 
 
 def test_the_documentation_names_the_version(repo_root: Path) -> None:
     """Prevents: a schema version raised in the program alone."""
-    page = (repo_root / "docs/plan.md").read_text(encoding="utf-8")
+    page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
     assert f"`schema` is the version of what this page describes, now {SCHEMA_VERSION}." in page

@@ -123,7 +123,7 @@ def test_settings_that_count() -> None:
 
 def test_a_workflow_publishes_under_the_plain_key() -> None:
     """Prevents: bundles that a CI publishes and nobody finds, since its cache is in their key."""
-    workflow = (Path(__file__).resolve().parents[3] / "docs/ci/qola.yml").read_text("utf-8")
+    workflow = (Path(__file__).resolve().parents[3] / "examples/ci/qola.yml").read_text("utf-8")
     arguments = re.findall(r'--bazel-arg=([^\s"]+)', workflow)
     assert len(arguments) >= 4
     assert settings_of(arguments) == ()
