@@ -2,7 +2,7 @@
 
     bench/python bench/asm_embedding.py AITER_TREE
 
-`.incbin` is what rules/private/embedded_code_objects.bzl does; the other is an array of hexadecimal
+`.incbin` is what embedded_code_objects.bzl does; the other is an array of hexadecimal
 numbers in C++, as AITER's and QoLA's embedding has it. Both have all .co files of fmha_v3_fwd and
 fmha_v3_bwd for gfx942 and gfx950, aligned to 4096 bytes, and the resulting data are compared.
 """

@@ -211,7 +211,7 @@ class Bench:
         text = sister.read_text(encoding="utf-8")
         seconds: dict[str, float] = {}
         command = [*self._flags(plan, headers, copts), *DEVICE_PASS]
-        # The warm header is made upon the other, as rules/private/kernel_instances.bzl has it.
+        # The warm header is made upon the other, as kernel_instances.bzl has it.
         base: list[str] = []
         for kind, header in (("headers", headers_text([text])), ("warm", warm_header("", text))):
             if header is None:

@@ -39,7 +39,7 @@ def library_file(namespace: str, module: str) -> str:
 
 
 def archive_file(namespace: str) -> str:
-    """File name of a static archive, as rules/private/qola_static.bzl makes it."""
+    """File name of a static archive, as rules/private/package/qola_static.bzl makes it."""
     return f"libqola_{namespace}.a" if namespace else "libqola.a"
 
 

@@ -6,14 +6,14 @@ Example:
     use_repo(qola, "qola_mine")
 """
 
-load("//rules/private:aiter_git.bzl", "aiter_git")
-load("//rules/private:aiter_local.bzl", "aiter_local")
-load("//rules/private:aiter_wheel.bzl", "aiter_wheel")
-load("//rules/private:kernel_repository.bzl", "kernel_repository")
-load("//rules/private:manifest_repository.bzl", "manifest_repository")
-load("//rules/private:pip_repository.bzl", "pip_repository")
-load("//rules/private:prebuilt_repository.bzl", "prebuilt_repository")
-load("//rules/private:python_headers.bzl", "python_headers")
+load("//rules/private/repositories:aiter_git.bzl", "aiter_git")
+load("//rules/private/repositories:aiter_local.bzl", "aiter_local")
+load("//rules/private/repositories:aiter_wheel.bzl", "aiter_wheel")
+load("//rules/private/repositories:kernel_repository.bzl", "kernel_repository")
+load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
+load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
+load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
+load("//rules/private/repositories:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
 load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
 

@@ -42,7 +42,7 @@ def make_index(settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Index:
     """Return the index of a module's kernels.
 
     Args:
-        settings: what rules/private/lazy_sources.bzl writes.
+        settings: what rules/private/link/lazy_sources.bzl writes.
         plan: plan.json as data.
 
     Raises:
@@ -107,7 +107,7 @@ def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]
     """Yield the files of a root: path below it, and the file that it is a copy of.
 
     Args:
-        settings: what rules/private/lazy_sources.bzl writes.
+        settings: what rules/private/link/lazy_sources.bzl writes.
         index: text of the index.
     """
     rows = [line.split("\t") for line in index.splitlines()]

@@ -34,7 +34,7 @@ from qola.ruleset import ruleset_root
 from qola.version import __version__
 
 _DIRECTORY = "prebuilt"
-_HEADER = "# Written by @qola//rules/private:prebuilt_repository.bzl: {what}."
+_HEADER = "# Written by @qola//rules/private/repositories:prebuilt_repository.bzl: {what}."
 _VISIBLE = 'package(default_visibility = ["//visibility:public"])'
 
 

@@ -113,7 +113,14 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
     python_modules = plan.get("python_modules", ())
     calls += [call for module in python_modules for call in _python_module(plan, module, aiter)]
     symbols = ["bundle_files", "header_set"]
-    symbols += ["module_library", "public_headers"] if plan["modules"] else []
+    if names := sorted(module["name"] for module in plan["modules"]):
+        calls.append(
+            _call(
+                "manifest_targets",
+                {"name": _string(plan["name"]), "modules": _inline(names)},
+            )
+        )
+        symbols += ["manifest_targets", "module_library", "public_headers"]
     symbols += ["python_module"] if python_modules else []
     return _file(source, symbols, calls)
 

@@ -1,7 +1,7 @@
 """The repository @qola_rocm_sdk: compiler, device libraries, HIP and a sysroot, from pinned packages."""
 
-load("//rules/private:debian_packages.bzl", "fetch_packages")
-load("//rules/private:host_python.bzl", "host_python")
+load("//rules/private/repositories:debian_packages.bzl", "fetch_packages")
+load("//rules/private/repositories:host_python.bzl", "host_python")
 
 _BUILD = """# Written by @qola//rules/rocm:rocm_sdk_repository.bzl from the pinned ROCm packages.
 # Make it again: bazel fetch --force --repo=@qola_rocm_sdk

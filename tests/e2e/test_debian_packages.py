@@ -32,7 +32,7 @@ packages = use_extension("//:packages.bzl", "packages")
 use_repo(packages, "one", "two")
 """
 RULE = """
-load("@qola//rules/private:debian_packages.bzl", "fetch_packages")
+load("@qola//rules/private/repositories:debian_packages.bzl", "fetch_packages")
 
 def _impl(rctx):
     fetch_packages(

@@ -4,7 +4,7 @@ load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 
 # What is tested is private on purpose.
 # buildifier: disable=bzl-visibility
-load("//rules/private:debian_packages.bzl", "cache_directory", "group_text", "package_url", "parse_lock")
+load("//rules/private/repositories:debian_packages.bzl", "cache_directory", "group_text", "package_url", "parse_lock")
 
 _LOCK = """# Fields: name version sha256 suite size path group.
 # download-megabytes: 3

@@ -19,7 +19,7 @@ UPDATE = "./bazelw run //tools/docs:update"
 GENERATED = frozenset(
     {
         *("bundle_files", "embedded_code_objects", "header_set", "kernel_instances"),
-        *("module_library", "public_headers", "python_module"),
+        *("manifest_targets", "module_library", "public_headers", "python_module"),
     }
 )
 

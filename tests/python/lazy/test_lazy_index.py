@@ -146,7 +146,7 @@ def test_a_compiler_that_says_nothing_is_refused() -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
-    """What rules/private/lazy_sources.bzl writes, for a tree of two headers."""
+    """What rules/private/link/lazy_sources.bzl writes, for a tree of two headers."""
     tree = tmp_path / "tree"
     (tree / "ck").mkdir(parents=True)
     for name in ("one.h", "two.h", "unused.h"):

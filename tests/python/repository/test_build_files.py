@@ -75,11 +75,13 @@ PLAN: dict[str, Any] = {
     ],
 }
 
+CALLED = '"bundle_files", "header_set", "manifest_targets", "module_library", "public_headers"'
+
 MANIFEST_BUILD = f"""\
 # Written by qola {__version__} from manifests/small.toml.
 # Make it again: bazel fetch --force; do not edit.
 
-load("@qola//rules:defs.bzl", "bundle_files", "header_set", "module_library", "public_headers")
+load("@qola//rules:defs.bzl", {CALLED})
 
 bundle_files(
     name = "bundle_files",
@@ -163,6 +165,11 @@ module_library(
         "m/stubs/fwd.cpp",
     ],
     tree = "@tree//:AITER.json",
+)
+
+manifest_targets(
+    name = "small",
+    modules = ["libmha_fwd"],
 )
 """
 

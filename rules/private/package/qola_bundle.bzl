@@ -1,8 +1,8 @@
 """qola_bundle: libraries of a manifest with all that their users need, as a directory and a tar file."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load(":kernel_transition.bzl", "kernel_transition")
-load(":providers.bzl", "QolaLibraryInfo", "QolaStaticInfo")
+load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:providers.bzl", "QolaLibraryInfo", "QolaStaticInfo")
 
 def _check_libraries(ctx):
     first = ctx.attr.libraries[0]

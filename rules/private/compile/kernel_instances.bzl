@@ -1,11 +1,11 @@
 """kernel_instances: the cc_library targets of one direction's kernel instances."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load(":archs.bzl", "by_archs")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":hip_library.bzl", "DEBUG_FLAGS")
+load("//rules/private:archs.bzl", "by_archs")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
 load(":hip_object.bzl", "hip_object")
 load(":hip_pass.bzl", "hip_pass")
+load(":hip_source.bzl", "DEBUG_FLAGS")
 
 def _host(archs):
     return "pass/host_" + "_".join(archs)

@@ -1,12 +1,12 @@
 """python_module: one module of a manifest that Python imports."""
 
-load(":hip_library.bzl", "hip_library")
-load(":linked_module.bzl", "linked_module")
+load("//rules/private/compile:hip_source.bzl", "hip_source")
+load(":shared_form.bzl", "shared_form")
 
 def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = []):
     """Declares a Python module.
 
-    Expands to a hip_library per source and a linked_module.
+    Expands to a hip_source per source and a shared_form.
 
     Args:
       name: target name, the module's (module_aiter_enum).
@@ -21,14 +21,14 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       copts: compiler flags of the module.
     """
     for source, src in sources.items():
-        hip_library(
+        hip_source(
             name = name + "." + source,
             src = src,
             archs = archs,
             copts = copts,
             deps = [headers] + deps,
         )
-    linked_module(
+    shared_form(
         name = name,
         archs = archs,
         bundle_files = bundle_files,

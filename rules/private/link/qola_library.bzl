@@ -2,15 +2,25 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":kernel_transition.bzl", "kernel_transition")
-load(":library_link.bzl", "linking_context")
-load(":providers.bzl", "QolaLibraryInfo")
+load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:providers.bzl", "QolaLibraryInfo")
+load(":linking_context.bzl", "linking_context")
+
+def _named(ctx, info):
+    """The library as a file of this package."""
+    name = ("lazy/" if info.lazy else "") + info.file_name
+    place = [ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package, name]
+    if "/".join([part for part in place if part]) == info.library.path:
+        # In a manifest's repository, under the transition of another qola_library.
+        return info.library
+    library = ctx.actions.declare_file(name)
+    ctx.actions.symlink(output = library, target_file = info.library)
+    return library
 
 def _qola_library_impl(ctx):
     # An attribute with an outgoing transition is a list of one.
     info = ctx.attr.library[0][QolaLibraryInfo]
-    library = ctx.actions.declare_file(("lazy/" if info.lazy else "") + info.file_name)
-    ctx.actions.symlink(output = library, target_file = info.library)
+    library = _named(ctx, info)
     runfiles = [library]
     groups = {}
     if info.lazy:

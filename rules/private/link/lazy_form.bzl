@@ -1,12 +1,12 @@
-"""lazy_library: a module's library without its kernels, which are loaded when they are first called."""
+"""lazy_form: a module's library without its kernels, which are loaded when they are first called."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load(":archs.bzl", "by_archs")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":hip_library.bzl", "HOST_ONLY")
+load("//rules/private:archs.bzl", "by_archs")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
 load(":kernel_libraries.bzl", "kernel_libraries")
 load(":lazy_sources.bzl", "lazy_sources")
-load(":linked_module.bzl", "linked_module")
+load(":shared_form.bzl", "shared_form")
 
 def _host_library(name, srcs, **kwargs):
     cc_library(
@@ -20,10 +20,10 @@ def _host_library(name, srcs, **kwargs):
         **kwargs
     )
 
-def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
+def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
     """Declares the lazy form of a module's library.
 
-    Expands to <name>_lazy, a linked_module; <name>_kernels, the
+    Expands to <name>_lazy, a shared_form; <name>_kernels, the
     kernel_libraries; <name>_lazy.sources, the lazy_sources; and cc_librarys of
     the stubs and of the table of kernels.
 
@@ -42,7 +42,7 @@ def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place
       plan: label of plan.json.
       headers: label of a header target for the library's users.
       copts: compiler flags of the module.
-      **kwargs: further arguments of linked_module.
+      **kwargs: further arguments of shared_form.
     """
     lazy = name + "_lazy"
     lazy_sources(
@@ -67,7 +67,7 @@ def lazy_library(name, parts, all_kernels, kernels, kernel_headers, stubs, place
         copts = HOST_ONLY + copts,
         deps = kernel_headers + [Label("//cc/runtime:lazy")],
     )
-    linked_module(
+    shared_form(
         name = lazy,
         deps = parts + [
             lazy + ".stubs",

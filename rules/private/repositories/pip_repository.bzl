@@ -2,7 +2,7 @@
 
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
-_BUILD = '''# Written by @qola//rules/private:pip_repository.bzl.
+_BUILD = '''# Written by @qola//rules/private/repositories:pip_repository.bzl.
 
 load("@rules_python//python:defs.bzl", "py_library")
 

@@ -2,7 +2,7 @@
 
 load(":debian_packages.bzl", "fetch_packages")
 
-_BUILD = '''# Written by @qola//rules/private:server_repository.bzl.
+_BUILD = '''# Written by @qola//rules/private/repositories:server_repository.bzl.
 
 exports_files(["{group}.packages"] + glob(["{group}/**"]))
 

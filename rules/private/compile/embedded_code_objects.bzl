@@ -7,7 +7,7 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolch
 # the alignment costs once per blob. The table holds addresses, which the
 # loader has to fill in: .data.rel.ro is read-only after that.
 _HEAD = """\
-# Written by @qola//rules/private:embedded_code_objects.bzl.
+# Written by @qola//rules/private/compile:embedded_code_objects.bzl.
 # cc/api/qola_asm.h says what the table holds.
     .section .rodata.qola_code_objects, "a", @progbits
 """

@@ -1,6 +1,6 @@
 """bundle_files: what bundles of a manifest hold of the AITER tree, beside libraries and headers."""
 
-load(":providers.bzl", "QolaBundleFilesInfo")
+load("//rules/private:providers.bzl", "QolaBundleFilesInfo")
 
 def _bundle_files_impl(ctx):
     return [

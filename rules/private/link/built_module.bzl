@@ -1,7 +1,7 @@
-"""library_info: names a linked module and what its users compile against."""
+"""built_module: a linked module with what its users compile against, as qola_library takes it."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
+load("//rules/private:providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 
 def _library_info_impl(ctx):
     library = ctx.file.library
@@ -19,7 +19,7 @@ def _library_info_impl(ctx):
         ),
     ]
 
-library_info = rule(
+built_module = rule(
     implementation = _library_info_impl,
     attrs = {
         "archs": attr.string_list(

@@ -1,7 +1,7 @@
 """kernel_pack: kernels for lazy libraries, compiled by Bazel, as one file."""
 
-load(":kernel_transition.bzl", "kernel_transition")
-load(":providers.bzl", "KernelLibrariesInfo")
+load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:providers.bzl", "KernelLibrariesInfo")
 
 def _wanted(ctx):
     found = {}

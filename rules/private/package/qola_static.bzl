@@ -2,9 +2,9 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":kernel_transition.bzl", "kernel_transition")
-load(":providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
 
 def _features(ctx, toolchain, without = []):
     return cc_common.configure_features(

@@ -3,9 +3,9 @@
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("//rules/private:providers.bzl", "KernelObjectInfo", "LazySourcesInfo")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
-load(":kernel_link.bzl", "KERNEL_LINK_FLAGS", "LINK_SCRIPT")
-load(":providers.bzl", "KernelObjectInfo", "LazySourcesInfo")
+load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE")
 
 def _toolchain(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -144,7 +144,7 @@ lazy_sources = rule(
         ),
         "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
-        "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
+        "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_identity": attr.label(allow_single_file = True, default = "//cc/runtime:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
     },

@@ -2,9 +2,9 @@
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
+load("//rules/private:providers.bzl", "KernelObjectInfo")
 load(":hip_compile.bzl", "compile_device", "compile_host", "compile_whole", "hip_unit")
 load(":hip_pass.bzl", "HipPassInfo")
-load(":providers.bzl", "KernelObjectInfo")
 
 def _linking(ctx, info, object):
     context, _ = cc_common.create_linking_context_from_compilation_outputs(
@@ -61,7 +61,7 @@ hip_object = rule(
         "src": attr.label(allow_single_file = [".cpp"], doc = "The source.", mandatory = True),
         "_compress": attr.label(default = "//:compress"),
         "_split": attr.label(default = "//:split_compile"),
-        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
+        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:host_pass.sh", executable = True),
     },
     doc = """One HIP source as one position-independent object, compiled in passes.
 

@@ -1,9 +1,9 @@
 """kernel_libraries: each kernel instance of a module as a library of its own, for packs."""
 
 load("@rules_cc//cc:defs.bzl", "cc_common")
-load(":hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
-load(":kernel_link.bzl", "KERNEL_LINK_FLAGS", "LINK_SCRIPT")
-load(":providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
+load("//rules/private:providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
+load("//rules/private/compile:hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
+load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE")
 
 def _library(ctx, kernel, arch):
     info = kernel.hosts[arch]
@@ -55,8 +55,8 @@ kernel_libraries = rule(
         ),
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
         "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
-        "_link_script": attr.label(allow_single_file = True, default = LINK_SCRIPT),
-        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = ":host_pass.sh", executable = True),
+        "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
+        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:host_pass.sh", executable = True),
     },
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 

@@ -1,8 +1,8 @@
-"""static_module: a module of a manifest as one object file, of whose symbols others see the entry points alone."""
+"""static_form: a module of a manifest as one object file, of whose symbols others see the entry points alone."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load(":providers.bzl", "QolaStaticModuleInfo")
+load("//rules/private:providers.bzl", "QolaStaticModuleInfo")
 
 def _objects(deps):
     found = {}
@@ -83,7 +83,7 @@ def _static_module_impl(ctx):
         ),
     ]
 
-static_module = rule(
+static_form = rule(
     implementation = _static_module_impl,
     attrs = {
         "deps": attr.label_list(

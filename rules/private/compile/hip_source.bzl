@@ -1,9 +1,9 @@
-"""hip_library: one HIP source as a cc_library, compiled for named archs with AITER's flags."""
+"""hip_source: one HIP source as a cc_library, compiled for named archs with AITER's flags."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("//rules/private:archs.bzl", "by_archs")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
-load(":archs.bzl", "by_archs")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
 
 # Line tables, where --@qola//rules/rocm:debug asks for them.
 DEBUG_FLAGS = select({
@@ -33,7 +33,7 @@ def _defines(archs):
         for define in ARCH_DEFINES.get(arch, [])
     }.keys())
 
-def hip_library(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, **kwargs):
+def hip_source(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, **kwargs):
     """Compiles one source for the given archs and no other.
 
     Args:

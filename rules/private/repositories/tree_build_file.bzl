@@ -1,6 +1,6 @@
 """The BUILD file of an AITER tree's repository."""
 
-_BUILD = '''# Written by @qola//rules/private:tree_build_file.bzl.
+_BUILD = '''# Written by @qola//rules/private/repositories:tree_build_file.bzl.
 # Every file is a target of its own: header sets pick the few they include.
 
 package(default_visibility = ["//visibility:public"])

@@ -2,7 +2,7 @@
 
 load(":host_python.bzl", "host_python")
 
-_BUILD = '''# Written by @qola//rules/private:python_headers.bzl.
+_BUILD = '''# Written by @qola//rules/private/repositories:python_headers.bzl.
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 

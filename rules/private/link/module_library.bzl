@@ -1,13 +1,13 @@
 """module_library: one module of a manifest as a shared library that exports its namespace alone."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load(":archs.bzl", "by_archs")
-load(":embedded_code_objects.bzl", "embedded_code_objects")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":hip_library.bzl", "HOST_ONLY", "hip_library")
-load(":lazy_library.bzl", "lazy_library")
-load(":linked_module.bzl", "linked_module")
-load(":static_module.bzl", "static_module")
+load("//rules/private:archs.bzl", "by_archs")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private/compile:embedded_code_objects.bzl", "embedded_code_objects")
+load("//rules/private/compile:hip_source.bzl", "HOST_ONLY", "hip_source")
+load(":lazy_form.bzl", "lazy_form")
+load(":shared_form.bzl", "shared_form")
+load(":static_form.bzl", "static_form")
 
 def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
@@ -16,10 +16,10 @@ def _source_target(module, archs, on, source):
 def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], namespace = "", place = "", tree = None):
     """Declares a module's shared library, its static and its lazy form.
 
-    Expands to a hip_library per source and set of archs, embedded_code_objects
-    per set of archs, a linked_module and <name>_static, a static_module of the
+    Expands to a hip_source per source and set of archs, embedded_code_objects
+    per set of archs, a shared_form and <name>_static, a static_form of the
     same objects. --@qola//:archs picks the set. With `stubs` there is also a
-    lazy_library, which shares all but the kernels.
+    lazy_form, which shares all but the kernels.
 
     Args:
       name: target name, the module's (libmha_fwd).
@@ -64,7 +64,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         on = key.split(" ")
         parts[key] = [_source_target(name, archs, on, source) for source in files.keys() + ["entry_point"]]
         for source, src in files.items():
-            hip_library(
+            hip_source(
                 name = _source_target(name, archs, on, source),
                 src = src,
                 archs = on,
@@ -72,7 +72,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 fixed_archs = True,
                 deps = own_deps,
             )
-        hip_library(
+        hip_source(
             name = _source_target(name, archs, on, "entry_point"),
             src = entry_source,
             archs = on,
@@ -117,12 +117,12 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         ]
 
     deps = by_archs(archs, lambda on: parts[" ".join(on)] + kernels_of(on))
-    linked_module(
+    shared_form(
         name = name,
         deps = deps,
         **common
     )
-    static_module(
+    static_form(
         name = name + "_static",
         exec_properties = EXEC_PROPERTIES,
         file = file.removesuffix(".so") + ".o",
@@ -135,7 +135,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         deps = deps,
     )
     if stubs:
-        lazy_library(
+        lazy_form(
             name = name,
             copts = copts,
             kernel_headers = kernel_headers,

@@ -1,15 +1,17 @@
-"""linked_module: what every module of a manifest has in common: the link, and its library_info."""
+"""shared_form: what every module of a manifest has in common: the link, and the library under its name."""
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
-load(":archs.bzl", "by_archs")
-load(":exec_properties.bzl", "EXEC_PROPERTIES")
-load(":large_code.bzl", "LARGE_CODE")
-load(":library_info.bzl", "library_info")
+load("//rules/private:archs.bzl", "by_archs")
+load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load(":built_module.bzl", "built_module")
+load(":link_flags.bzl", "LARGE_CODE")
+load(":qola_library.bzl", "qola_library")
 
-def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", **kwargs):
+def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", **kwargs):
     """Declares a module's shared library.
 
-    Expands to a cc_shared_library and a library_info, which carries the name.
+    Expands to a cc_shared_library, <name>.shared; a built_module of it,
+    <name>.built; and <name>, the qola_library of that.
 
     Args:
       name: target name, the module's.
@@ -23,7 +25,7 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
       link_flags: further flags of the link.
       directory: directory in the calling package that the library is in, with a
         slash at its end; empty for the package's own.
-      **kwargs: further attributes of library_info.
+      **kwargs: further attributes of built_module.
     """
     cc_shared_library(
         name = name + ".shared",
@@ -42,13 +44,18 @@ def linked_module(name, file, export_list, archs, deps, headers, plan, bundle_fi
             "-Wl,-soname," + file,
         ] + link_flags + ["-lamdhip64"],
     )
-    library_info(
-        name = name,
+    built_module(
+        name = name + ".built",
         archs = by_archs(archs, lambda on: on),
         bundle_files = bundle_files,
         headers = headers,
         library = name + ".shared",
         plan = plan,
-        visibility = ["//visibility:public"],
         **kwargs
+    )
+    qola_library(
+        name = name,
+        library = name + ".built",
+        tags = ["manual"],
+        visibility = ["//visibility:public"],
     )

@@ -1,0 +1,153 @@
+"""manifest_targets, qola_manifest_targets: what users are given of a manifest, by one call."""
+
+load("//rules/private/link:qola_library.bzl", "qola_library")
+load(":kernel_pack.bzl", "kernel_pack")
+load(":qola_bundle.bzl", "qola_bundle")
+load(":qola_static.bzl", "qola_static")
+load(":qola_wheel.bzl", "qola_wheel")
+
+# ROCm's, which whoever installs a wheel has.
+_HIP_RUNTIME = "libamdhip64.so.7"
+
+def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, version, tags, **kwargs):
+    """The targets that are made of several modules; only the bundle is not manual."""
+    version = version or native.module_version() or "0.0.0"
+    manual = tags + ["manual"]
+    qola_static(
+        name = prefix + "static",
+        modules = ["{}:{}_static".format(repository, module) for module in modules],
+        tags = manual,
+        **kwargs
+    )
+    qola_bundle(
+        name = bundle,
+        libraries = ["{}:{}".format(repository, module) for module in modules],
+        static = ":{}static".format(prefix) if static else None,
+        tags = tags,
+        **kwargs
+    )
+    qola_wheel(
+        name = prefix + "wheel",
+        bundle = bundle,
+        # Compared with what the files need (docs/bundle.md).
+        external_libraries = [_HIP_RUNTIME],
+        package = "qola_" + manifest,
+        platform = "manylinux_2_34_x86_64",
+        tags = manual,
+        version = version,
+        **kwargs
+    )
+    kernel_pack(
+        name = prefix + "pack",
+        modules = ["{}:{}_kernels".format(repository, module) for module in modules],
+        tags = manual,
+        **kwargs
+    )
+    qola_bundle(
+        name = lazy,
+        libraries = ["{}:{}_lazy".format(repository, module) for module in modules],
+        packs = [":{}pack".format(prefix)] if packs else [],
+        tags = manual,
+        **kwargs
+    )
+    qola_wheel(
+        name = prefix + "lazy_wheel",
+        bundle = lazy,
+        package = "qola_" + manifest,
+        tags = manual,
+        version = version,
+        **kwargs
+    )
+
+def manifest_targets(name, modules):
+    """Declares what a manifest's repository has besides its modules.
+
+    Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
+    `lazy_wheel`, as qola_manifest_targets makes them of all modules, and to the
+    aliases `tar` and `lazy`.
+
+    Args:
+      name: the manifest.
+      modules: its attention modules.
+    """
+    _declare_packages(
+        manifest = name,
+        bundle = "bundle",
+        # Not `lazy`, a directory that has the lazy libraries.
+        lazy = "lazy_bundle",
+        modules = modules,
+        packs = False,
+        prefix = "",
+        repository = "",
+        static = False,
+        tags = ["manual"],
+        version = "",
+        visibility = ["//visibility:public"],
+    )
+    for short, actual in {"lazy": "lazy_bundle", "tar": "bundle_tar"}.items():
+        native.alias(
+            name = short,
+            actual = actual,
+            tags = ["manual"],
+            visibility = ["//visibility:public"],
+        )
+
+def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = False, version = "", tags = [], **kwargs):
+    """All that can be built of a manifest, under names and as files of the calling package.
+
+    | Target | Rule | Made of |
+    | --- | --- | --- |
+    | `<name>_<module>` | qola_library | a module |
+    | `<name>` and `<name>_tar` | qola_bundle | the modules |
+    | `<name>_static` | qola_static | the modules |
+    | `<name>_wheel` | qola_wheel | the bundle, for manylinux_2_34 and ROCm 7 |
+    | `<name>_<module>_lazy` | qola_library | a module's lazy library |
+    | `<name>_lazy` and `<name>_lazy_tar` | qola_bundle | the lazy libraries |
+    | `<name>_lazy_wheel` | qola_wheel | the bundle of these |
+    | `<name>_pack` | kernel_pack | the kernels of the modules |
+
+    Those below the bundle are `manual`: `//...` leaves them out. The manifest's
+    repository has the same without a call: `@qola_<name>//:<module>`, `:bundle`,
+    `:tar`, `:static`, `:wheel`, `:lazy`, `:lazy_wheel` and `:pack`. Where these
+    shall be otherwise, call the rules themselves.
+
+    Example:
+        qola_manifest_targets(name = "te")
+
+    Args:
+      name: the manifest, as qola.manifest names it, and what the names of the
+        targets begin with. A wheel's package is qola_<name>.
+      modules: the modules, those of them that the manifest has.
+      static: whether the bundle has the archive inside.
+      packs: whether the bundle of lazy libraries has the pack inside.
+      version: of the wheels; by default that of the calling module.
+      tags: tags of all targets.
+      **kwargs: further common attributes of all targets, such as visibility.
+    """
+    repository = "@qola_{}//".format(name)
+    for module in modules:
+        qola_library(
+            name = "{}_{}".format(name, module),
+            library = "{}:{}".format(repository, module),
+            tags = tags,
+            **kwargs
+        )
+        qola_library(
+            name = "{}_{}_lazy".format(name, module),
+            library = "{}:{}_lazy".format(repository, module),
+            tags = tags + ["manual"],
+            **kwargs
+        )
+    _declare_packages(
+        manifest = name,
+        bundle = name,
+        lazy = name + "_lazy",
+        modules = modules,
+        packs = packs,
+        prefix = name + "_",
+        repository = repository,
+        static = static,
+        tags = tags,
+        version = version,
+        **kwargs
+    )
