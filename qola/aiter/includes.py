@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from qola.aiter.tree import AiterTree, ModuleConfig
+
 # Begins with a character that is rare, not with the line's: generated sources have 90 MB.
 _INCLUDE = re.compile(r"""#[ \t]*(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">]""")
 
@@ -60,3 +62,15 @@ def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
         if not path.startswith(("../", "/")) and (tree_root / path).is_file():
             return path
     return None
+
+
+def include_dirs(tree: AiterTree, config: ModuleConfig) -> tuple[str, ...]:
+    """Include directories of a module in AITER's order.
+
+    Source: build_module in aiter/jit/core.py; its folder of generated files is left out, because
+    no generated source includes another.
+    """
+    ck_helper = tree.ck_dir.rsplit("/", 1)[0] + "/ck_helper"
+    dirs = [ck_helper, f"{tree.ck_dir}/include", f"{tree.ck_dir}/library/include"]
+    dirs += [f"{tree.csrc_dir}/include", *config.include_dirs]
+    return tuple(dict.fromkeys(dirs))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qola.aiter.attention import ATTENTION
-from qola.aiter.include_dirs import include_dirs
-from qola.aiter.includes import closure, includes
+from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding
 

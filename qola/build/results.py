@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from qola.build.events import EventReader, FailedAction, TargetResult
-from qola.build.tool_errors import first_errors
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -94,3 +93,42 @@ def _said(action: FailedAction) -> str:
     if action.stderr is None or not action.stderr.is_file():
         return ""
     return action.stderr.read_text(encoding="utf-8", errors="replace")
+
+
+_ERROR = re.compile(r"(\b(fatal )?error: |: undefined reference to |\bLLVM ERROR: )")
+
+
+_FOLLOWS = re.compile(r"^\s*(\d+ )?\|")
+
+
+_BESIDE = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
+    """Return a compiler's or linker's first errors, each with the source lines it points to.
+
+    Args:
+        output: what the tool wrote.
+        count: how many errors.
+        tail: how many last lines to return where none is marked as an error.
+    """
+    lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()]
+    found: list[str] = []
+    errors = 0
+    follows = False
+    for line in lines:
+        if _ERROR.search(line) and not _BESIDE.search(line):
+            if errors == count:
+                break
+            errors += 1
+            follows = True
+            found.append(line)
+        elif follows and _FOLLOWS.match(line):
+            found.append(line)
+        else:
+            follows = False
+    # A tool that crashes or was killed says so last, and hipcc repeats its command.
+    return tuple(found or [s for s in lines if s and not s.startswith("failed to execute")][-tail:])

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
+from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
-from qola.bundle.symbols import exported
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of
 from qola.plan.model import from_json

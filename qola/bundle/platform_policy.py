@@ -13,8 +13,7 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
-from qola.bundle.elf_versions import ElfNeeds, highest
-from qola.bundle.symbols import demangle
+from qola.bundle.elf_versions import ElfNeeds, demangle, highest
 from qola.errors import BundleError, Finding
 
 #: The tag that promises nothing about the system's libraries.

@@ -13,9 +13,9 @@ from typing import Any
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.domain import v3_bucket
 from qola.codegen.asm.embed import AsmSet, generate_asm
+from qola.codegen.asm.script import generate_entry
 from qola.codegen.ck.predicates import Bucket, Wanted
 from qola.codegen.ck.receipts import FAMILIES, family_of, known_receipts, native_receipts
-from qola.codegen.entry import generate_entry
 from qola.codegen.process import run_module
 from qola.codegen.types import (
     Explanation,

@@ -23,7 +23,6 @@ from qola.manifest.fields import (
     Kind,
     Table,
 )
-from qola.manifest.namespace import namespace_problem
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.types import (
     BwdVariant,
@@ -33,7 +32,7 @@ from qola.manifest.types import (
     PrebuiltSpec,
     place_of,
 )
-from qola.manifest.values import check, either, expectation, nearest, shown
+from qola.manifest.values import check, either, expectation, namespace_problem, nearest, shown
 
 Values = dict[str, Any]
 BOTH = (False, True)

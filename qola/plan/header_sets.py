@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from qola.aiter.include_dirs import include_dirs
-from qola.aiter.includes import closure
+from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding
 from qola.files import sha256_of_text, write_if_changed

@@ -7,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola.aiter import bundle_files, module_kinds
-from qola.aiter.attention import ATTENTION
-from qola.aiter.entry_points import ENTRIES, parameters
-from qola.aiter.include_dirs import include_dirs
-from qola.aiter.includes import includes
-from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.aiter import module_kinds
+from qola.aiter.attention import ATTENTION, ENTRIES, parameters
+from qola.aiter.includes import include_dirs, includes
+from qola.aiter.tree import AiterTree, ModuleConfig, configs, licenses
 from qola.codegen.asm.domain import domain_header
 from qola.codegen.generate import generate
 from qola.codegen.types import Explanation, GeneratedSource, KernelInstance, KernelSet, Selection
@@ -123,8 +121,8 @@ def build_plan(
                 *(file for m in python_modules for file in m.inputs),
             ],
         ),
-        configs=bundle_files.configs(request.tree),
-        licenses=bundle_files.licenses(request.tree),
+        configs=configs(request.tree),
+        licenses=licenses(request.tree),
     )
 
 

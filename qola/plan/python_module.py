@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.include_dirs import include_dirs
-from qola.aiter.includes import closure, includes
+from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.module_kinds import sources
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding, PlanError

@@ -14,7 +14,7 @@ import pytest
 
 from qola.build.bazel import BuildOptions, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS
-from qola.build.tool_errors import first_errors
+from qola.build.results import first_errors
 from qola.errors import ToolchainError
 from tests.e2e.nested_bazel import Bazel
 from tests.e2e.nested_bazel import find_bazel as bazel_program

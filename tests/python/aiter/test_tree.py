@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.entry_points import ENTRIES, parameters
+from qola.aiter.attention import ENTRIES, parameters
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, read_tree
 from qola.errors import AiterError
 

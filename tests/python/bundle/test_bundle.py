@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.bundle_files import configs
-from qola.aiter.bundle_files import licenses as license_files
 from qola.aiter.includes import closure
-from qola.aiter.tree import read_tree
+from qola.aiter.tree import configs, read_tree
+from qola.aiter.tree import licenses as license_files
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, LibraryInput, build
+from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
 from qola.bundle.record import LibraryFacts, canonical_sha256, manifest_record
-from qola.bundle.symbols import demangle, exported
 from qola.errors import BundleError
 from qola.plan.model import SCHEMA_VERSION
 

@@ -16,7 +16,7 @@ from qola.aiter.tree import AiterTree, GeneratorCall, read_tree
 from qola.codegen.asm.embed import AsmSet, generate_asm, integrity
 from qola.codegen.asm.helpers import unplanned_source
 from qola.codegen.asm.patch import PATCHES
-from qola.codegen.entry import generate_entry
+from qola.codegen.asm.script import generate_entry
 from qola.errors import QolaError
 from qola.manifest.load import loads
 

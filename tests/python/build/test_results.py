@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qola.build.tool_errors import first_errors
+from qola.build.results import first_errors
 
 CLANG = """\
 In file included from fmha.cpp:3:
