@@ -88,8 +88,6 @@ def build_file(
     it has one. All modules are in one file, so that no core waits at the end of the first.
 
     Args:
-        modules: the libraries.
-        flags: of every compile.
         includes: include directories, in search order.
         link_flags: of every link.
     """

@@ -171,10 +171,7 @@ class Bench:
         """Compile one source as Bazel does; return its cost.
 
         Args:
-            plan: the plan it belongs to.
             source: path below the plan's directory.
-            headers: name of its header set.
-            copts: flags of its module.
             host: take the time of the host pass alone as well.
         """
         object_file = self._work / "out.o"
@@ -202,10 +199,7 @@ class Bench:
         """Compile a source for the device with precompiled headers; return what each step takes.
 
         Args:
-            plan: the plan both sources belong to.
             sources: paths below the plan's directory: of the sister, and of what is compiled.
-            headers: name of their header set.
-            copts: flags of their module.
         """
         sister, source = (self._work / plan.name / file for file in sources)
         text = sister.read_text(encoding="utf-8")

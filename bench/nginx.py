@@ -15,13 +15,7 @@ from tools.remote.loopback import free_port, listening
 
 
 def script(work: Path, log: Path, environ: Mapping[str, str]) -> Path:
-    """Fetch the server and return the script that starts it.
-
-    Args:
-        work: directory of this run.
-        log: file for what Bazel says.
-        environ: the environment of this process.
-    """
+    """Fetch the server and return the script that starts it."""
     bazel = ["bazel", f"--output_base={work / 'nginx_output_base'}"]
     path = work / "nginx.sh"
     outside = child_environment(environ)
@@ -44,11 +38,6 @@ def script(work: Path, log: Path, environ: Mapping[str, str]) -> Path:
 @contextmanager
 def serving(start: Path, directory: Path, log: Path) -> Iterator[str]:
     """Serve a cache until the block ends.
-
-    Args:
-        start: the script, see `script`.
-        directory: where the cache is kept.
-        log: file for what the server says.
 
     Returns:
         What --remote_cache takes.

@@ -40,10 +40,6 @@ class NinjaBuild(ABC):
     def build(self, planned: Planned, *, more: bool) -> list[Run]:
         """Generate and build.
 
-        Args:
-            planned: the plan of the same workload.
-            more: with the further variant.
-
         Returns:
             The programs that ran, in order.
 

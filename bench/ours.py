@@ -54,7 +54,6 @@ class Ours:
         """Write the workspace.
 
         Args:
-            manifest: text of the manifest.
             pin: package, version and sha256 of the AITER wheel.
         """
         made = workspace.Workspace(
@@ -124,12 +123,7 @@ class Ours:
         return Path(root) / found[0]
 
     def external(self, name: str, inside: str) -> Path:
-        """Return the directory of a repository, whatever its canonical name is.
-
-        Args:
-            name: how the name ends.
-            inside: something it holds.
-        """
+        """Return the directory of a repository, whatever its canonical name is."""
         found = sorted(self.output_base.glob(f"external/*{name}/{inside}"))
         if len(found) != 1:
             finding = f"{len(found)} directories external/*{name}/{inside}"

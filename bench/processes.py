@@ -153,10 +153,7 @@ def run(
     """Run a program to its end.
 
     Args:
-        command: the program and its arguments.
         log: file its standard error is added to.
-        cwd: where it runs.
-        environ: its environment.
         roots: ids of further processes whose memory counts: a server it asks.
 
     Raises:

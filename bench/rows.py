@@ -200,7 +200,6 @@ def rows(
     """Return the rows of which both sides were measured, in the table's order.
 
     Args:
-        chosen: what was to be compared.
         measured: measurements by contender and name.
 
     Raises:

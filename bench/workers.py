@@ -107,10 +107,8 @@ def simulate(
 
     Args:
         tasks: in the order in which they are offered.
-        workers: how many there are.
         network: rates.
         shared_bytes: size of each shared input that is no task's result.
-        download: names of tasks.
 
     Raises:
         ValueError: a task reads the result of none, or tasks wait for each other.
@@ -192,9 +190,7 @@ def tasks_of(
     """Return a plan's compiles and the links after them as tasks, in Bazel's order.
 
     Args:
-        listed: the compiles of one plan.
         shared: names of what every compile reads: compiler, headers.
-        source_bytes: size of one source.
         link_rate: bytes of objects a linker reads in a second.
         headers: tasks that make precompiled headers.
         headers_of: the headers that a compile waits for, by the compile's name.
@@ -252,10 +248,8 @@ def precompiled(
     """Return what a plan compiles, with the warm headers the plan has chosen.
 
     Args:
-        plan: the plan.
         costs: measured costs; they say what a header costs and saves.
         shared: names of what every compile reads.
-        header_bytes: size of a header.
     """
     found, headers_of = with_headers(plan, costs)
     headers = tuple(

@@ -131,14 +131,7 @@ class Planned:
 
 
 def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) -> Planned:
-    """Plan a workload.
-
-    Args:
-        workload: what to plan.
-        tree: the AITER tree.
-        directory: gets the sources.
-        more: with the further variant.
-    """
+    """Plan a workload."""
     directory.mkdir(parents=True)
     manifest = loads(workload.manifest(more=more), file=f"{workload.name}.toml")
     made = build_plan(Request("bench", manifest, tree), directory)
@@ -153,8 +146,6 @@ def check_same(ours: Mapping[str, str], theirs: Mapping[str, str], place: str) -
 
     Args:
         ours: sha256 by file name, of the plan.
-        theirs: the same of the other side.
-        place: what the other side is.
 
     Raises:
         BenchError: a file is missing on a side, or differs.

@@ -15,7 +15,6 @@ def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator
     Args:
         directory: made if it is not there; has a file `lock` from then on.
         whose: what has the lock meanwhile, such as "build of this manifest".
-        note: told where it has to wait.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as file:

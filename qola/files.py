@@ -25,7 +25,7 @@ def sha256_of(path: Path) -> str:
 
 
 def write_if_changed(path: Path, content: str | bytes) -> str:
-    """Writes a file, unless it holds just that: an unchanged plan changes no time stamp.
+    """Write a file, unless it holds just that: an unchanged plan changes no time stamp.
 
     Args:
         path: the file; directories that are missing are made.

@@ -18,9 +18,6 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
     It is the checkout that this package is part of (pip install -e included), else the copy that
     an installed package carries.
 
-    Args:
-        package: directory of the Python package.
-
     Raises:
         ToolchainError: neither is there.
     """
@@ -39,9 +36,5 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
 
 
 def cmake_dir(package: Path = _PACKAGE) -> Path:
-    """Return the directory with qola.cmake.
-
-    Args:
-        package: directory of the Python package.
-    """
+    """Return the directory with qola.cmake."""
     return package / "cmake"

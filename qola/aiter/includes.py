@@ -32,7 +32,6 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     """Return the files of the tree that an include of each of `roots` leads to.
 
     Args:
-        tree_root: the tree.
         include_dirs: tree-relative directories in the compiler's order.
         roots: what sources include, as they write it: ``fmha_fwd.hpp``; see `includes`.
 

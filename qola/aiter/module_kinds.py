@@ -70,8 +70,6 @@ def classify(
     with which AITER itself builds it without PyTorch.
 
     Args:
-        tree: the AITER tree.
-        name: one of its modules.
         overrides: the manifest's values instead of the entry's; as for AiterTree.module.
         drop_srcs: names of source files the manifest leaves out.
 
@@ -96,8 +94,6 @@ def deciding_config(
     """Evaluate of an entry what decides the kind: sources, include directories, what it is.
 
     Args:
-        tree: the AITER tree.
-        name: one of its modules.
         overrides: the manifest's values instead of the entry's.
 
     Raises:
@@ -139,7 +135,6 @@ def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:
 
     Args:
         place: the module's name in the manifest.
-        name: the module.
         kind: of kind ``needs_torch``.
     """
     assert kind.torch is not None

@@ -89,7 +89,6 @@ class AiterTree:
         """Evaluate the entry `name`, and no other.
 
         Args:
-            name: one of `module_names()`.
             env: environment variables the expressions may see; none by default.
             overrides: (key, value) pairs that replace the entry's own values. A string that is
                 written as a Python string or f-string is evaluated like AITER's own, any other

@@ -15,7 +15,6 @@ def pack(directory: Path, output: Path, prefix: str) -> None:
 
     Args:
         directory: holds files and directories only; symlinks are followed.
-        output: the file to write.
         prefix: the one directory in the tar file that everything is below.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)

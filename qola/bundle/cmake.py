@@ -67,11 +67,7 @@ endif()
 
 
 def package(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a bundle's CMake package: texts by their paths below the bundle.
-
-    Args:
-        record: manifest.json as data.
-    """
+    """Return the files of a bundle's CMake package: texts by their paths below the bundle."""
     aiter = record["inputs"]["aiter"]
     archs = " ".join(map(_quoted, record["archs"]))
     config = _CONFIG.format(

@@ -33,7 +33,6 @@ def flatten(root: Path, users: Sequence[HeaderUser]) -> dict[str, str]:
 
     Args:
         root: directory that include directories and files are relative to.
-        users: the libraries of one bundle.
 
     Raises:
         BundleError: a root is missing, two different files want one path, or an #include would

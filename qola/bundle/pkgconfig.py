@@ -30,11 +30,7 @@ _DESCRIPTIONS = {
 
 
 def texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files, texts by their paths below the bundle.
-
-    Args:
-        record: manifest.json as data.
-    """
+    """Return the files, texts by their paths below the bundle."""
     libs = {
         component_of(module["name"]): (
             _DESCRIPTIONS[module["name"]],

@@ -57,12 +57,8 @@ def manifest_record(
     """Return manifest.json as data.
 
     Args:
-        plan: plan.json as data.
         libraries: the bundle's libraries by file name; modules without one are left out.
-        archs: what the libraries are built for.
         plan_sha256: digest of plan.json.
-        origin: AITER.json of the tree.
-        toolchain: versions of what compiled.
         generated_at: a time to state; None for none, which is what makes bundles comparable.
         lazy: the libraries load their kernels when these are first called.
         static: the archive of the same modules, None for none.

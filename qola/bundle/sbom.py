@@ -70,10 +70,7 @@ def document(
     """Return the bill of materials of a bundle.
 
     Args:
-        record: manifest.json as data.
         files: every file of the bundle but this one and manifest.json, the record of a run.
-        licenses: license of each component.
-        name: the bundle's name.
         created: what the document says about when it was made.
     """
     lines = [canonical_sha256(record), *(f"{f.sha256} {f.path}" for f in files)]

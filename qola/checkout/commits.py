@@ -26,7 +26,6 @@ def resolve_commit(
     Args:
         remote: URL or path that git can fetch from.
         name: full id, first digits (7 or more), tag or branch.
-        progress: called with a line when a long step begins.
 
     Returns:
         40 hexadecimal digits.

@@ -80,11 +80,9 @@ def prepare_tree(
     and a manifest's patches_dir and aiter_commit are compared with it.
 
     Args:
-        source: where AITER comes from.
         directory: what to make; its parent is made too. It may be there, empty. A tree that was
             made of the same pinned source and patches is taken as it is, and nothing is fetched.
         patches: patch files, in the order to apply (`qola.fetch.pins.patch_files`).
-        progress: called with a line when a long step begins.
         replace_existing: whether another prepared tree in `directory` (one with an AITER.json) may
             be deleted for this one. Any other content never is.
 
@@ -122,7 +120,7 @@ def prepare_tree(
 
 
 def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
-    """Renames a tree to `directory`; what is there goes aside, and comes back on any failure."""
+    """Rename a tree to `directory`; what is there goes aside, and comes back on any failure."""
     there = directory.exists()
     if there:
         # Out of the way first: a directory that is not empty cannot be renamed over.
@@ -136,7 +134,7 @@ def _move_into_place(tree: Path, directory: Path, aside: Path) -> None:
 
 
 def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing: bool) -> bool:
-    """Says whether a directory is what it is to become.
+    """Say whether a directory is what it is to become.
 
     Raises:
         AiterError: it holds something else that must not be deleted.
@@ -200,7 +198,7 @@ def _name_of(source: Source) -> str:
 
 
 def _read_record(tree: Path) -> dict[str, Any]:
-    """Returns what a tree's AITER.json says; {} for a tree without one."""
+    """Return what a tree's AITER.json says; {} for a tree without one."""
     file = tree / RECORD
     try:
         record = json.loads(file.read_text(encoding="utf-8"))

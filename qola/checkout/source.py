@@ -88,7 +88,6 @@ def checkout(request: AiterRequest, root: Path, progress: Callable[[str], None])
     Args:
         request: what is asked for; its root does not count.
         root: the directory: absent, empty, or a tree that was made this way.
-        progress: called with a line when a long step begins.
 
     Returns:
         `root`.

@@ -59,9 +59,7 @@ def generate(
     left alone, and files that would not change are not written.
 
     Args:
-        tree: the AITER tree.
         module: one of its modules, such as ``libmha_fwd``.
-        selection: what to keep.
         archs: the architectures to build for, such as ``gfx950``.
         out_dir: gets ``kernels/`` and ``dispatch/``.
         explain: also say of every kernel of the receipts in use why it is in or out.

@@ -17,7 +17,7 @@ _TIMEOUT = 3600  # seconds per command: Composable Kernel is large
 
 
 def check_commit(commit: str, place: str) -> None:
-    """Refuses a commit that is not named in full: it can come to mean another tree.
+    """Refuse a commit that is not named in full: it can come to mean another tree.
 
     Raises:
         AiterError: not 40 small hexadecimal digits.
@@ -34,7 +34,7 @@ def check_commit(commit: str, place: str) -> None:
 
 
 def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
-    """Makes a directory the tree of a commit, submodules included, without git's own files.
+    """Make a directory the tree of a commit, submodules included, without git's own files.
 
     A submodule with a relative URL is found beside `remote`. Credentials, proxies and what
     protocols are allowed come from this machine's own configuration of git.

@@ -30,7 +30,7 @@ class Rejected:
 def apply_hunks(
     lines: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[list[str], tuple[Rejected, ...]]:
-    """Applies hunks in their order.
+    """Apply hunks in their order.
 
     As in git apply, every context and removed line has to be there as it is (no fuzz), but the
     lines may have moved: the place nearest to the one the hunk names is taken, after the hunk
@@ -38,7 +38,6 @@ def apply_hunks(
 
     Args:
         lines: the file's lines with their line ends.
-        hunks: the hunks of one file.
 
     Returns:
         The new lines, and the hunks that were left out because their lines are not there.

@@ -73,7 +73,7 @@ class Overlay:
 
 
 def _materialise(root: Path, directory: PurePosixPath) -> None:
-    """Makes every directory from `root` down to `directory` a real one."""
+    """Make every directory from `root` down to `directory` a real one."""
     for parent in (*reversed(directory.parents), directory):
         path = root / parent
         if path.is_symlink():

@@ -96,7 +96,7 @@ def _parse(patch: Path, place: str) -> PatchSet:
 
 
 def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
-    """Applies what a patch says of one file; yields why it does not fit."""
+    """Apply what a patch says of one file; yields why it does not fit."""
     refused = _refused(change)
     if refused:
         yield Finding(
@@ -157,7 +157,7 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
 
 
 def _refused(change: PatchedFile) -> str:
-    """Says what is in a patch that cannot be applied; "" for nothing."""
+    """Say what is in a patch that cannot be applied; "" for nothing."""
     if change.is_binary_file:
         return "a binary file"
     for mode in (change.source_mode, change.target_mode):
@@ -175,13 +175,13 @@ def _refused(change: PatchedFile) -> str:
 
 
 def _checkout_path(name: str) -> str:
-    """Returns a patch's path without git's prefix, as a checkout has it."""
+    """Return a patch's path without git's prefix, as a checkout has it."""
     path = name[2:] if _PREFIX.match(name) else name
     return path.removeprefix(f"{_META}/")
 
 
 def _tree_path(tree: Overlay, name: str) -> str:
-    """Returns where a file of a checkout is in this tree; "" for no file."""
+    """Return where a file of a checkout is in this tree; "" for no file."""
     if name == _NONE:
         return ""
     path = posixpath.normpath(_checkout_path(name))

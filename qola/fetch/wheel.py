@@ -16,7 +16,7 @@ from qola.rule_main import run_main
 
 
 def pip_download(package: str, version: str, directory: Path) -> Path:
-    """Downloads exactly one wheel into an empty directory.
+    """Download exactly one wheel into an empty directory.
 
     No --require-hashes: pip's own refusal names neither the pin's place nor the
     way to change it; verify() does.
@@ -44,7 +44,7 @@ def pip_download(package: str, version: str, directory: Path) -> Path:
 
 
 def verify(wheel: Path, sha256: str, place: str) -> None:
-    """Refuses a file that is not the pinned one.
+    """Refuse a file that is not the pinned one.
 
     Raises:
         AiterError: the digests differ; names both.

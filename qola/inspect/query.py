@@ -82,7 +82,6 @@ def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
     """Return the indices of the items that a query finds, in their order.
 
     Args:
-        items: what to look through.
         words: ``field=value`` (several values: ``field=a,b``), a name, or a pattern with * ? [].
             Every field has to fit, and of the names and patterns any one.
 

@@ -28,7 +28,6 @@ def resolve(
 
     Args:
         asked: archs of the command line, () for none.
-        manifest: the manifest.
         default: archs of $GPU_ARCHS, () for none.
         native: asks the machine; called only if need be.
 
@@ -70,7 +69,6 @@ def choose_archs(
 
     Args:
         asked: archs of the command line, lists allowed.
-        manifest: the manifest.
         gpu_archs: value of $GPU_ARCHS, "" if it is not set.
         native: asks the machine; called only if need be.
 

@@ -30,7 +30,6 @@ def check_against(
     """Compare a manifest with what it is to be planned with.
 
     Args:
-        manifest: valid in itself.
         modules: names in the tree's optCompilerConfig.json.
         receipts: what the CK at hand knows, and what is known about it beyond.
         aiter_id: commit or version of the AITER source; "" when it has none (a local folder).

@@ -31,7 +31,6 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
     """Read a manifest from a file.
 
     Args:
-        path: the file.
         display: how findings call it; `path` itself by default.
 
     Raises:
@@ -55,10 +54,6 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
 
 def loads(text: str, *, file: str) -> Manifest:
     """Read a manifest from a string.
-
-    Args:
-        text: TOML.
-        file: how findings call it.
 
     Raises:
         ManifestError: `text` is not TOML or not a manifest; it holds every finding there is.

@@ -44,8 +44,6 @@ def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Mani
     """Validate a parsed document as a whole.
 
     Args:
-        document: what the TOML parser returned.
-        lines: where its keys stand.
         file: the file's name, as findings call it.
 
     Raises:

@@ -164,7 +164,6 @@ class Manifest:
         """Return the mode a module is built in.
 
         Args:
-            module: one of `modules`.
             requested: what the command line asks for. As in ROCm/QoLA it wins over ``[build]``
                 and yields to the module's own mode.
         """

@@ -189,7 +189,6 @@ def wrapper(program: str, *, libc_allocator: bool = False) -> str:
     """The script that starts a program of libexec/.
 
     Args:
-        program: its name.
         libc_allocator: start the compiler with libc's allocator, as distributions do.
     """
     compiler = program == "clang" and not libc_allocator

@@ -52,7 +52,6 @@ def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
 
     Args:
         graph: what bazel aquery --output=jsonproto prints.
-        places: of the workspace that was asked.
     """
     outputs = _output_paths(graph)
     found = []

@@ -56,7 +56,6 @@ def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
 
     Args:
         defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
-        extensions: that of rules/extensions.bzl.
 
     Raises:
         ValueError: something public has no docstring, or GENERATED names what is not there.

@@ -76,8 +76,6 @@ def write_archive(files: Mapping[str, Path], output: Path, prefix: str) -> None:
 
     Args:
         files: by name in the archive; symlinks are followed, and the owner's x bit is kept.
-        output: the file to write.
-        prefix: the one directory.
     """
     with (
         output.open("wb") as raw,
@@ -105,7 +103,6 @@ def metadata_json(template: str, values: Mapping[str, str], before: str) -> dict
     """Return metadata.json of a registry with a version more.
 
     Args:
-        template: the project's.
         values: what to put in; VERSION is the version to add.
         before: the registry's metadata.json, "" for none.
 
@@ -129,7 +126,6 @@ def write_entry(archive: Path, registry: Path, values: Mapping[str, str], url: s
     """Enter an archive in a registry, a directory as https://bazel.build/external/registry says.
 
     Args:
-        archive: what write_archive wrote.
         registry: the directory; made where it is not there.
         values: OWNER and REPO for the templates, which come from the archive.
         url: where the archive will be, "" for that of the template.

@@ -42,10 +42,6 @@ def listening(
     """Run a program that listens on a port; it ends with the context.
 
     Args:
-        command: its command line.
-        port: where it listens.
-        name: what messages call it.
-        address: the port's address.
         log: file that gets what it says; None: it says it where this process does.
         cwd: its working directory; None: this one.
         env: its environment; None: this one.

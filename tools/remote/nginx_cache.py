@@ -99,7 +99,6 @@ def configuration(settings: Settings, user: str | None = None) -> str:
     """The nginx configuration file.
 
     Args:
-        settings: what to serve.
         user: the account workers run as; None where nginx is not started by root.
     """
     http, server, location = [], [], []
@@ -150,7 +149,6 @@ def command(nginx: Path, settings: Settings) -> list[str]:
 
     Args:
         nginx: the program, in the tree of packages it came in.
-        settings: what to serve.
     """
     for name in ("blobs", "partial", "unused"):
         (settings.directory / name).mkdir(parents=True, exist_ok=True)
@@ -169,10 +167,6 @@ def command(nginx: Path, settings: Settings) -> list[str]:
 @contextmanager
 def serving(nginx: Path, settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     """A server that answers, until the block ends.
-
-    Args:
-        nginx: the program.
-        settings: what to serve.
 
     Raises:
         RuntimeError: it ended, or did not answer in time; its own words are on standard error.

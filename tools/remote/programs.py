@@ -56,7 +56,6 @@ def shell_root(directory: Path, shell: Path = Path("/bin/sh")) -> Path:
 
     Args:
         directory: is made; its bin, lib, lib64 are to be those of the worker's root.
-        shell: the machine's shell.
 
     Returns:
         `directory`.

@@ -178,10 +178,8 @@ def reapi_server(
 
     Args:
         buildbox: root of the unpacked packages of buildbox.
-        nginx: root of those of nginx.
         directory: for its files; is made, has to be empty.
         port: where it listens; 0: any.
-        jobs: actions at a time.
         isolated: an action sees its inputs, /bin/sh with its libraries, /dev, /proc and /tmp, and
             nothing else of the machine; needs user namespaces, or root. Otherwise an action sees
             the machine.

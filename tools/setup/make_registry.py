@@ -159,7 +159,7 @@ def packaged_modules(bazel: Path) -> list[Module]:
 
 
 def main(argv: list[str]) -> int:
-    """Writes the registry; returns 1, with a message, when a needed module is missing."""
+    """Write the registry; returns 1, with a message, when a needed module is missing."""
     parser = argparse.ArgumentParser(description="Makes a Bazel registry of Debian's modules.")
     parser.add_argument("--bazel", type=Path, required=True, help="such as /usr/share/bazel")
     parser.add_argument("--out", type=Path, required=True, help="the registry's directory")

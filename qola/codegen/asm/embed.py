@@ -61,10 +61,8 @@ def generate_asm(
         tree: the AITER tree; it is not written to.
         module_name: ``libmha_fwd`` or ``libmha_bwd``.
         calls: the module's generators that serve the v3 path alone.
-        archs: the architectures to build for.
         variants: those of the module's direction; () keeps every kernel a dispatch calls.
         out_dir: gets ``dispatch/`` and ``kernels/``.
-        patches: directory of patches and pins.
 
     Raises:
         CodegenError: a generator that fails, or tables or helpers in a form not served.
@@ -116,8 +114,6 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
     """Compare the configuration tables of one subfolder with the .co files in it.
 
     Args:
-        tree: the AITER tree.
-        arch: an architecture.
         subdir: folder below ``hsa/<arch>``, such as ``fmha_v3_bwd``.
 
     Returns:

@@ -93,10 +93,6 @@ class Helper:
 def read_helpers(files: Mapping[str, bytes], place: str) -> dict[str, Helper]:
     """Return the helper kernels in generated files by traits type.
 
-    Args:
-        files: contents by file name.
-        place: how findings call the generator.
-
     Raises:
         CodegenError: a file that is none.
     """

@@ -18,8 +18,6 @@ def patched_copy(root: Path, script: str, place: str, into: Path, patches: Path)
 
     Args:
         root: directory of the tree that holds ``hsa/``.
-        script: path of the script below it.
-        place: how findings call the script.
         into: the copy goes below it; the tree is not written to.
         patches: directory with ``pins.json`` and the patches.
 

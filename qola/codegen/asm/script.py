@@ -21,9 +21,7 @@ def run_script(
     """Run one generator script and return the sources it writes.
 
     Args:
-        script: the script.
         args: its arguments; ``{}`` stands for the output folder.
-        place: how findings call it.
         archs: what it is told by `chip_info.get_gfx_list`.
 
     Returns:
@@ -58,14 +56,7 @@ def run_script(
 def write_source(
     out_dir: Path, file: str, data: bytes, direction: str, role: str
 ) -> GeneratedSource:
-    """Write a generated source, unless it is there already, and return what describes it.
-
-    Args:
-        out_dir: the output directory.
-        file: path below it.
-        data: the source.
-        direction, role: as in `GeneratedSource`.
-    """
+    """Write a generated source, unless it is there already, and return what describes it."""
     digest = write_if_changed(out_dir / file, data)
     return GeneratedSource(Path(file).name, file, digest, direction, role)
 
@@ -83,9 +74,6 @@ def generate_entry(
 
     Args:
         tree: the AITER tree the generator belongs to.
-        call: the generator and its arguments.
-        out_dir: the sources go to `folder` in it.
-        direction: recorded in the result.
         asm_archs: the architectures with a v3 (assembly) dispatch (`AsmSet.archs`): the entry
             point calls it for them. With one alone it does so whatever the device is.
         folder: path below `out_dir`; exists.

@@ -79,8 +79,6 @@ def read_rows(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmKe
 
     Args:
         text: the generator, or the C++ it writes.
-        arch: the architecture it is for.
-        direction: fwd or bwd.
         hsa_dir: tree-relative directory of the .co files.
     """
     return tuple(
@@ -92,9 +90,6 @@ def read_rows(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmKe
 
 def read_calls(text: str, arch: str, direction: str, hsa_dir: str) -> tuple[AsmCall, ...]:
     """Return the launches of a dispatch, in its order.
-
-    Args:
-        text, arch, direction, hsa_dir: as for `read_rows`.
 
     Raises:
         CodegenError: a launch that the table has no row for, or no launch at all.
@@ -137,8 +132,6 @@ def read_csv(path: Path, name: str, arch: str, hsa_dir: str) -> tuple[str, ...]:
 
     Args:
         path: the table; its column is called co_name or knl_file.
-        name: its tree-relative path.
-        arch: the architecture it is for.
         hsa_dir: tree-relative directory of the module's .co files.
     """
     lines = [

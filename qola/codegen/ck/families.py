@@ -73,7 +73,6 @@ def find_families(kernels: Iterable[Kernel], wanted: Iterable[Kernel]) -> dict[s
 
     Args:
         kernels: all kernel instances that the receipts in use have.
-        wanted: those that are built.
     """
     names = {family_name(kernel) for kernel in wanted}
     members: dict[str, dict[str, Kernel]] = {}

@@ -90,7 +90,6 @@ def find_hazards(
     """Return the hazards of the dispatch that holds `kept`.
 
     Args:
-        direction: named in the findings.
         base: all rows of the receipts in use, in chain order.
         kept: those of them that are generated, in chain order, with their variants' labels.
         origin: how findings call the base set, such as ``receipt 600``.

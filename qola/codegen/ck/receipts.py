@@ -114,7 +114,6 @@ def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
     """Return, sorted, every receipt that can be asked for: CK's own and those of `EMULATED`.
 
     Args:
-        tree: the AITER tree with its CK.
         module: AITER's name of the module; those of the backward family have ``_bwd`` in it.
     """
     family = "bwd" if "_bwd" in module else "fwd"
