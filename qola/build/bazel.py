@@ -121,12 +121,8 @@ def build(
         ToolchainError: Bazel did not start, or could not work on this machine.
         KeyboardInterrupt: after Bazel was stopped; so with any other exception a signal raises.
     """
-    events = workspace / "events.json"
-    events.unlink(missing_ok=True)
-    command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events}"]
-    started = time.monotonic()
-    reader = EventReader()
-    rest = b""
+    events = _EventFile(workspace / "events.json")
+    command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events.path}"]
     # In a session of its own, so that one Ctrl-C is one interrupt: the third kills Bazel's server.
     process = subprocess.Popen(
         [*command, "--", *targets],
@@ -138,26 +134,15 @@ def build(
         start_new_session=True,
     )
     try:
-        position = 0
-        running = True
-        while running:
-            running = process.poll() is None
-            if events.exists():
-                # As bytes: the file grows, and may end within a character.
-                with events.open("rb") as file:
-                    file.seek(position)
-                    data = rest + file.read()
-                    position = file.tell()
-                *lines, rest = data.split(b"\n")
-                for line in lines:
-                    reader.feed(line.decode("utf-8"), time.monotonic() - started)
-            if running:
-                time.sleep(_POLL_SECONDS)
+        while process.poll() is None:
+            events.read_on()
+            time.sleep(_POLL_SECONDS)
+        events.read_on()
     except BaseException:
         note("stopping Bazel")
         _stop(process)
         raise
-    if reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
+    if events.reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
         raise ToolchainError(
             Finding(
                 " ".join(bazel),
@@ -167,7 +152,32 @@ def build(
             ),
             "Bazel cannot build here",
         )
-    return reader
+    return events.reader
+
+
+class _EventFile:
+    """The file Bazel appends its events to, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self.path = path
+        self.reader = EventReader()
+        self._started = time.monotonic()
+        self._position = 0
+        self._rest = b""
+
+    def read_on(self) -> None:
+        """Feed the reader what came since the last call."""
+        if not self.path.exists():
+            return
+        # As bytes: the file may end within a character.
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            data = self._rest + file.read()
+            self._position = file.tell()
+        *lines, self._rest = data.split(b"\n")
+        for line in lines:
+            self.reader.feed(line.decode("utf-8"), time.monotonic() - self._started)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

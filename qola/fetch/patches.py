@@ -114,22 +114,8 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
         source = ""  # diff -N without git says of a new file only that nothing was there
     if not git and change.is_removed_file:
         target = ""  # and of a deleted one, that nothing is left
-    if source and old is None:
-        yield Finding(
-            f"{place} {_shown(source)}",
-            "no such file in the tree",
-            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
-            "3rdparty/...), with or without a/ and b/ before it",
-            _REBASE,
-        )
-        return
-    if target and target != source and tree.read(target) is not None:
-        yield Finding(
-            f"{place} {_shown(target)}",
-            "the tree has such a file already",
-            "none: the patch makes it",
-            _REBASE,
-        )
+    if misfit := _misfit(tree, place, source, target):
+        yield misfit
         return
     before = old or File(b"")
     lines = _lines(before.data.decode(_ENCODING))
@@ -154,6 +140,26 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
         tree.put(source, None)
     if target:
         tree.put(target, File("".join(after).encode(_ENCODING), executable))
+
+
+def _misfit(tree: Overlay, place: str, source: str, target: str) -> Finding | None:
+    """Return why a patch's files are not those of the tree, None where they are."""
+    if source and tree.read(source) is None:
+        return Finding(
+            f"{place} {_shown(source)}",
+            "no such file in the tree",
+            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
+            "3rdparty/...), with or without a/ and b/ before it",
+            _REBASE,
+        )
+    if target and target != source and tree.read(target) is not None:
+        return Finding(
+            f"{place} {_shown(target)}",
+            "the tree has such a file already",
+            "none: the patch makes it",
+            _REBASE,
+        )
+    return None
 
 
 def _refused(change: PatchedFile) -> str:

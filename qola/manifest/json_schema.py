@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qola.manifest.fields import MAX_HDIM, TABLES, Field, Kind, Table
+from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.fields import MAX_HDIM, TABLES
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qola.errors import Finding, ManifestError, Severity
+from qola.manifest.field_types import Kind, Table
 from qola.manifest.fields import (
     BIAS_KINDS,
     BUILD,
@@ -20,8 +21,6 @@ from qola.manifest.fields import (
     PREBUILT,
     QOLA,
     TABLES,
-    Kind,
-    Table,
 )
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.types import (

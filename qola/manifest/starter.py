@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from qola.manifest.field_types import Field, Kind, Table
 from qola.manifest.fields import (
     BUILD,
     BWD_VARIANTS,
@@ -21,9 +22,6 @@ from qola.manifest.fields import (
     PREBUILT,
     QOLA,
     SUPPORTED_ARCHS,
-    Field,
-    Kind,
-    Table,
 )
 from qola.manifest.values import either, expectation
 

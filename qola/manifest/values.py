@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qola.manifest.fields import MAX_HDIM, Field, Kind
+from qola.manifest.field_types import Field, Kind
+from qola.manifest.fields import MAX_HDIM
 
 
 @dataclass(frozen=True)

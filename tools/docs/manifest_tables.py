@@ -9,7 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from qola.manifest.fields import TABLES, Field, Table
+from qola.manifest.field_types import Field, Table
+from qola.manifest.fields import TABLES
 from qola.manifest.values import expectation
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from qola.aiter.tree import read_tree
 from qola.cli import command_line as cli
-from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES, Field, Kind
+from qola.manifest.field_types import Field, Kind
+from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import to_json
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 
 from qola.errors import ManifestError
-from qola.manifest.fields import TABLES, Field, Kind, Table
+from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.fields import TABLES
 from qola.manifest.json_schema import field_schema, manifest_schema, to_json
 from qola.manifest.load import loads
 from qola.manifest.parse import build_manifest

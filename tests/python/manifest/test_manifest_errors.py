@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from qola.errors import Finding, ManifestError
-from qola.manifest.fields import TABLES, Kind
+from qola.manifest.field_types import Kind
+from qola.manifest.fields import TABLES
 from qola.manifest.load import load, loads
 
 MODULES = '[[modules]]\nname = "libmha_fwd"\n[[modules]]\nname = "libmha_bwd"\n'

@@ -1,0 +1,87 @@
+"""How a field of the manifest and a table of fields are described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Kind(Enum):
+    """What sort of value a field holds; the value is the phrase messages and tables use."""
+
+    TEXT = "a string"
+    INTEGER = "an integer"
+    TEXT_LIST = "a list of strings"
+    TEXT_SET = "a string or a list of strings"
+    BOOL_SET = "true, false or a list of both"
+    HDIM_SET = "an integer, or a list of integers and [q, v] pairs"
+    # Fields of optCompilerConfig.json: AITER writes even booleans as Python expressions.
+    EXPR = "a string holding a Python expression"
+    EXPR_BOOL = 'true, false or a string holding a Python expression such as "False"'
+    EXPR_LIST = "a list of strings, each a Python expression"
+    EXPR_OR_LIST = "a string or a list of strings, each a Python expression"
+    EXPR_LISTS = "a table of lists of strings, each a Python expression"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of one table.
+
+    Attributes:
+        key: its name.
+        kind: the type of its value.
+        doc: what it means, one line for docs/reference/manifest.md.
+        omitted: what leaving it out means, for the same table.
+        allowed: the only values a string (or an element of a list) may have; () = any.
+        pattern: a regular expression every string must match in full; "" = any non-empty one.
+        pattern_doc: the same in words.
+        repair: a regular expression and its replacement that mend usual slips, for the suggestion.
+        minimum: smallest integer.
+        required: it must be given.
+        may_be_empty: an empty string or list means something.
+        aliases: words people write instead of an allowed value, for the suggestion.
+        example: a value as TOML writes it, for the starter manifest; "" = the first one allowed.
+    """
+
+    key: str
+    kind: Kind
+    doc: str
+    omitted: str = ""
+    allowed: tuple[str, ...] = ()
+    pattern: str = ""
+    pattern_doc: str = ""
+    repair: tuple[str, str] = ("", "")
+    minimum: int | None = None
+    required: bool = False
+    may_be_empty: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the manifest, or an array of tables (`repeated`).
+
+    Attributes:
+        name: its name.
+        doc: what it is for, one line.
+        repeated: it is an array of tables.
+        fields: its keys, in the order documentation has them.
+        required: there must be one.
+        by_key: the fields by their names.
+    """
+
+    name: str
+    doc: str
+    repeated: bool
+    fields: tuple[Field, ...]
+    required: bool = False
+    by_key: dict[str, Field] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_key", {f.key: f for f in self.fields})
+
+    @property
+    def header(self) -> str:
+        """The table as it is written: ``[qola]`` or ``[[modules]]``."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
