@@ -12,6 +12,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from qola.cache import cache_directory  # noqa: E402
+
 _REQUIREMENTS = ("runtime.txt", "bench.txt")
 
 
@@ -45,9 +49,7 @@ def packages(cache: Path) -> Path:
 
 def main() -> None:
     """Become the Python program that the command line names."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get("QOLA_CACHE_HOME") or Path(home, "qola"))
-    found = packages(cache.absolute())
+    found = packages(cache_directory(os.environ))
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(found)]),

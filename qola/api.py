@@ -69,7 +69,7 @@ def build_kernels(
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
             where manifest and environment say.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
-            XDG_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
+            QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
         progress: called with a line when a long step begins.
 
     Returns:

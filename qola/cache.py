@@ -27,8 +27,9 @@ def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
-    """Return where qola keeps things: below XDG_CACHE_HOME, or ~/.cache."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    # The specification says to ignore a relative path.
-    return (Path(base) if base.startswith("/") else home / ".cache") / "qola"
+    """Return where qola keeps things: docs/guide/setup.md#where-things-are-kept."""
+    places = (("QOLA_CACHE_HOME", ""), ("XDG_CACHE_HOME", "qola"), ("HOME", ".cache/qola"))
+    for name, below in places:
+        if environ.get(name, "").startswith("/"):
+            return Path(environ[name], below)
+    return Path.home() / ".cache/qola"

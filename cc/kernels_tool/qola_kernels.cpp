@@ -1,8 +1,7 @@
 // qola-kernels: the kernels of lazy libraries in caches and packs, for people and build systems.
 #include "cc/runtime/files.h"
 #include "cc/runtime/text.h"
-#include "tool_arguments.h"
-#include "tool_commands.h"
+#include "commands.h"
 
 #include <cstdio>
 

@@ -111,9 +111,9 @@ bool Selection::has(const std::string& name, const std::string& arch) const
     return found != names.end() && (found->second.empty() || found->second.count(arch) > 0);
 }
 
-Rows rows_of(const std::vector<Sources>& modules, const Selection& selection)
+Kernels kernels_of(const std::vector<Sources>& modules, const Selection& selection)
 {
-    Rows result;
+    Kernels result;
     std::set<std::string> known;
     std::set<std::pair<std::string, std::string>> known_for;
     for(const Sources& module : modules)
@@ -122,7 +122,7 @@ Rows rows_of(const std::vector<Sources>& modules, const Selection& selection)
             known.insert(kernel.name);
             known_for.emplace(kernel.name, kernel.arch);
             if(selection.has(kernel.name, kernel.arch))
-                result.rows.push_back({&module, &kernel});
+                result.found.push_back({&module, &kernel});
         }
     for(const auto& [name, archs] : selection.names)
     {

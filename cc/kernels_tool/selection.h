@@ -57,20 +57,20 @@ struct Sources
     Index index;
 };
 
-/// A row of an index.
-struct Selected
+/// A kernel of an index, and the module that it is of.
+struct ModuleKernel
 {
     const Sources* module;
     const Kernel* kernel;
 };
 
-/// The rows of indexes that are selected, in their order, and names that none has, sorted.
-struct Rows
+/// The kernels of indexes that are selected, in their order, and names that none has, sorted.
+struct Kernels
 {
-    std::vector<Selected> rows;
+    std::vector<ModuleKernel> found;
     std::vector<std::string> missing; ///< "<name>", or "<name> <arch>"
 };
-Rows rows_of(const std::vector<Sources>& modules, const Selection& selection);
+Kernels kernels_of(const std::vector<Sources>& modules, const Selection& selection);
 
 } // namespace qola_runtime
 

@@ -14,14 +14,14 @@ namespace qola_runtime {
 namespace {
 
 std::string first_fault(const std::string& root,
-                        const Wanted& wanted,
+                        const CompiledKernel& kernel,
                         int fd,
                         const std::string& path,
                         const Trust& trust)
 {
     if(const std::string why = distrust_of_root(root, trust); !why.empty())
         return why;
-    if(const std::string why = distrust(root + "/" + wanted.name, trust); !why.empty())
+    if(const std::string why = distrust(root + "/" + kernel.name, trust); !why.empty())
         return why;
     struct stat status;
     if(fstat(fd, &status) != 0)
@@ -41,10 +41,10 @@ std::string distrust_of_root(const std::string& root, const Trust& trust)
     return why.empty() ? distrust_above(root, trust) : why;
 }
 
-Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust)
+Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trust& trust)
 {
     Looked looked;
-    looked.path = root + "/" + entry_path(wanted);
+    looked.path = root + "/" + entry_path(kernel);
     const Fd fd = open_file(looked.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if(!fd)
     {
@@ -54,7 +54,7 @@ Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust
             looked.fault = SystemError("open " + looked.path, errno).what();
         return looked;
     }
-    looked.fault = first_fault(root, wanted, fd.get(), looked.path, trust);
+    looked.fault = first_fault(root, kernel, fd.get(), looked.path, trust);
     if(!looked.fault.empty())
         return looked;
     try
@@ -66,7 +66,7 @@ Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust
         looked.fault = problem.what();
         return looked;
     }
-    if(const std::string fault = fault_of_entry(looked.bytes, wanted.key); !fault.empty())
+    if(const std::string fault = fault_of_entry(looked.bytes, kernel.key); !fault.empty())
         looked.fault = looked.path + " " + fault;
     else
         looked.found = true;

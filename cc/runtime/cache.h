@@ -22,7 +22,9 @@ struct Looked
 };
 
 /// Looks for an entry below a root, and whether it is whole and nobody else's.
-Looked look_up(const std::string& root, const Wanted& wanted, const Trust& trust = trust_in_user());
+Looked look_up(const std::string& root,
+               const CompiledKernel& kernel,
+               const Trust& trust = trust_in_user());
 
 /// Why nothing below a root may be loaded, or be written for others to load; empty where it may.
 std::string distrust_of_root(const std::string& root, const Trust& trust = trust_in_user());

@@ -13,25 +13,23 @@ constexpr std::size_t kDigest     = 48;
 
 } // namespace
 
-std::string key_of(std::string_view code, std::string_view arch, std::string_view identity)
+std::string key_of(const Kernel& kernel, std::string_view identity)
 {
     std::string text = "qola kernel key\n";
-    for(const std::string_view part : {code, arch, identity})
+    for(const std::string_view part :
+        {std::string_view(kernel.code), std::string_view(kernel.arch), identity})
         text.append(part).append("\n");
     return sha256(text);
 }
 
-Wanted wanted_of(const std::string& name,
-                 const std::string& arch,
-                 std::string_view code,
-                 const std::string& identity)
+CompiledKernel compiled_by(const std::string& identity, const Kernel& kernel)
 {
-    return {name, arch, key_of(code, arch, identity), identity};
+    return {kernel.name, kernel.arch, key_of(kernel, identity), identity};
 }
 
-std::string entry_path(const Wanted& wanted)
+std::string entry_path(const CompiledKernel& kernel)
 {
-    return wanted.name + "/" + wanted.arch + "-" + wanted.key.substr(0, 32) + ".so";
+    return kernel.name + "/" + kernel.arch + "-" + kernel.key.substr(0, 32) + ".so";
 }
 
 std::string entry_of(std::string_view library, std::string_view key)

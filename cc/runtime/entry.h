@@ -3,34 +3,31 @@
 #ifndef QOLA_RUNTIME_ENTRY_H
 #define QOLA_RUNTIME_ENTRY_H
 
+#include "kernel.h"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace qola_runtime {
 
-/// A kernel instance for one arch, as one compiler compiles it.
-struct Wanted
+/// A kernel as one compiler compiles it.
+struct CompiledKernel
 {
     std::string name;
     std::string arch;
     std::string key;           ///< 64 hex digits
     std::string identity = {}; ///< of the compiler that the key is for
-    std::string code     = {}; ///< digest; set where packs of other compilers will do
 };
 
 /// Key of a kernel: of its code's digest, the arch, and the compiler's identity.
-std::string key_of(std::string_view code, std::string_view arch, std::string_view identity);
+std::string key_of(const Kernel& kernel, std::string_view identity);
 
-/// A kernel instance as a compiler compiles it: with its key, but not with the digest that lets packs
-/// of other compilers do.
-Wanted wanted_of(const std::string& name,
-                 const std::string& arch,
-                 std::string_view code,
-                 const std::string& identity);
+/// A kernel as the compiler of that identity compiles it.
+CompiledKernel compiled_by(const std::string& identity, const Kernel& kernel);
 
 /// Path of an entry below a cache root or a pack that is a directory: NAME/ARCH-KEY.so.
-std::string entry_path(const Wanted& wanted);
+std::string entry_path(const CompiledKernel& kernel);
 
 /// Bytes of a trailer: the magic, the ABI, the key, and the digest of all before that.
 constexpr std::size_t kTrailerBytes = 80;

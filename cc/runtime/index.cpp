@@ -62,7 +62,7 @@ class Parser
             index.entries[part(1)] = part(2);
         else if(is("kernel", 7))
             index.kernels.push_back(
-                {part(1), part(2), part(3), part(4), part(5), part(6), part(7)});
+                {part(1), part(2), part(7), part(3), part(4), part(5), part(6)});
         else
             refuse("unknown line \"" + std::string(text) + "\"");
     }

@@ -2,6 +2,8 @@
 #ifndef QOLA_RUNTIME_INDEX_H
 #define QOLA_RUNTIME_INDEX_H
 
+#include "kernel.h"
+
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,22 +17,6 @@ struct Headers
 {
     std::vector<std::string> dirs;                          ///< in search order, below the root
     std::vector<std::pair<std::string, std::string>> files; ///< path below the root, digest
-};
-
-/// A kernel instance for one arch.
-struct Kernel
-{
-    std::string name;
-    std::string arch;
-    std::string package;
-    std::string headers;
-    std::string entry;
-    std::string source; ///< digest of its source
-    std::string code;   ///< digest of all that decides its code but the compiler
-
-    /// Paths below the root.
-    std::string source_path() const { return "src/" + package + "/" + name + ".cpp"; }
-    std::string entry_path() const { return "entries/" + entry + ".cpp"; }
 };
 
 /// A whole index.

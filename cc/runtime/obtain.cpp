@@ -16,7 +16,7 @@ namespace qola_runtime {
 /// A compile that is due.
 struct Obtainer::Work
 {
-    const Wanted wanted;
+    const CompiledKernel kernel;
     const Compile compile;
     const std::string what; ///< for people
 };
@@ -75,13 +75,13 @@ void publish(const std::string& bytes,
 /// The lock of an entry, in the directory of its kernel. Throws Problem where the root is not to be
 /// trusted or cannot be written to.
 std::unique_ptr<FileLock>
-locked(const std::string& root, const Wanted& wanted, int wait, const std::string& what)
+locked(const std::string& root, const CompiledKernel& kernel, int wait, const std::string& what)
 {
-    const std::string path = root + "/" + entry_path(wanted) + ".lock";
+    const std::string path = root + "/" + entry_path(kernel) + ".lock";
     for(int attempt = 1;; ++attempt)
         try
         {
-            prepare(root, wanted.name);
+            prepare(root, kernel.name);
             return std::make_unique<FileLock>(path, wait, [&](const std::string& owner) {
                 say("waiting for " + what + ", which " + owner + " compiles");
             });
@@ -111,11 +111,11 @@ Library not_kept(std::string bytes, const std::string& identity, const std::stri
 }
 
 /// Where the kernel would be, and the command that would put it there.
-std::string where_to_get(const Wanted& wanted)
+std::string where_to_get(const CompiledKernel& kernel)
 {
-    return "neither a cache nor a pack has " + entry_path(wanted) +
-           "; it can be made where there is a compiler: qola kernels build --arch " + wanted.arch +
-           " " + wanted.name;
+    return "neither a cache nor a pack has " + entry_path(kernel) +
+           "; it can be made where there is a compiler: qola kernels build --arch " + kernel.arch +
+           " " + kernel.name;
 }
 
 } // namespace
@@ -128,27 +128,27 @@ Obtainer::Obtainer(const Settings& settings, Store& store, std::string hip)
 {
 }
 
-Library Obtainer::obtain(const Request& request)
+Library Obtainer::obtain(const Kernel& kernel, const Module& module)
 {
-    Wanted wanted = wanted_of(request.name, request.arch, request.code, request.identity);
-    wanted.code   = request.code;
-    if(Library found = store_.find(wanted))
+    if(Library found = store_.find(kernel, module.identity))
         return found;
     if(!settings_.compile)
         throw Problem(
-            request.name + " for " + request.arch +
+            kernel.name + " for " + kernel.arch +
             " is not there, and QOLA_LAZY=never (or NVTE_CK_JIT) forbids to compile it: " +
-            where_to_get(wanted));
-    return compiled(request, false);
+            where_to_get(compiled_by(module.identity, kernel)));
+    return compiled(kernel, module, false);
 }
 
-Library Obtainer::compile_anew(const Request& request) { return compiled(request, true); }
-
-Library Obtainer::compiled(const Request& request, bool anew)
+Library Obtainer::compile_anew(const Kernel& kernel, const Module& module)
 {
-    const std::string what = request.name + " for " + request.arch;
-    const Wanted built =
-        wanted_of(request.name, request.arch, request.code, request.identity);
+    return compiled(kernel, module, true);
+}
+
+Library Obtainer::compiled(const Kernel& kernel, const Module& module, bool anew)
+{
+    const std::string what     = kernel.name + " for " + kernel.arch;
+    const CompiledKernel built = compiled_by(module.identity, kernel);
     const Compiler* compiler = nullptr;
     try
     {
@@ -164,33 +164,33 @@ Library Obtainer::compiled(const Request& request, bool anew)
         throw Problem(what + ": " + where_to_get(built) + "; here there is " + compilers_.places() +
                       " (QOLA_COMPILER names another)");
 
-    Wanted wanted = built;
-    if(compiler->identity != request.identity)
+    CompiledKernel own = built;
+    if(compiler->identity != module.identity)
     {
         say_once("the compiler " + compiler->command.front() + " (" + compiler->identity +
-                 ") is not the one the library was built with (" + request.identity +
+                 ") is not the one the library was built with (" + module.identity +
                  "): its kernels are kept apart");
-        wanted = wanted_of(request.name, request.arch, request.code, compiler->identity);
+        own = compiled_by(compiler->identity, kernel);
         if(!anew)
-            if(Library found = store_.find(wanted))
+            if(Library found = store_.find(own))
                 return found;
     }
 
-    if(request.root.empty())
+    if(module.root.empty())
         throw Problem(what + ": its sources are not there to be compiled, and " +
                       where_to_get(built) + "; QOLA_ROOT names the directory that has them");
     try
     {
-        const std::shared_ptr<const Index> index = index_of(request);
-        for(const Kernel& kernel : index->kernels)
-            if(kernel.name == request.name && kernel.arch == request.arch)
+        const std::shared_ptr<const Index> index = index_of(module);
+        for(const Kernel& listed : index->kernels)
+            if(listed.name == kernel.name && listed.arch == kernel.arch)
             {
-                check_sources(request.root, *index, kernel);
-                return into_cache({wanted,
+                check_sources(module.root, *index, listed);
+                return into_cache({own,
                                    {*compiler,
-                                    request.root,
+                                    module.root,
                                     *index,
-                                    kernel,
+                                    listed,
                                     hip_,
                                     settings_.compile_timeout,
                                     settings_.verbose},
@@ -206,19 +206,19 @@ Library Obtainer::compiled(const Request& request, bool anew)
     {
         throw Problem(what + " cannot be compiled: " + problem.what());
     }
-    throw Problem(what + ": " + request.root + "/" + kIndexFile + " has no such kernel");
+    throw Problem(what + ": " + module.root + "/" + kIndexFile + " has no such kernel");
 }
 
 Library Obtainer::into_cache(const Work& work, bool anew)
 {
     const std::string& root = settings_.cache;
     if(root.empty())
-        return in_private(work, "none of QOLA_CACHE, XDG_CACHE_HOME and HOME is set");
-    const std::string entry = root + "/" + entry_path(work.wanted);
+        return in_private(work, "none of QOLA_CACHE, QOLA_CACHE_HOME, XDG_CACHE_HOME and HOME is set");
+    const std::string entry = root + "/" + entry_path(work.kernel);
     std::unique_ptr<FileLock> lock;
     try
     {
-        lock = locked(root, work.wanted, settings_.wait, work.what);
+        lock = locked(root, work.kernel, settings_.wait, work.what);
     }
     catch(const LockBusy& busy)
     {
@@ -232,7 +232,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     }
     // Whoever held the lock was to make just this.
     if(!anew)
-        if(Library found = store_.find(work.wanted))
+        if(Library found = store_.find(work.kernel))
             return found;
     if(lock->held())
         remove_leftovers(entry, settings_.compile_timeout);
@@ -240,13 +240,13 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        bytes = compiled_entry(work.compile, work.wanted.key, directory.path);
+        bytes = compiled_entry(work.compile, work.kernel.key, directory.path);
         publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
         // As the next process will find it.
-        Looked looked = look_up(root, work.wanted);
+        Looked looked = look_up(root, work.kernel);
         if(!looked.found)
             throw SystemError(looked.fault.empty() ? "open " + entry : looked.fault, EIO);
-        return {looked.path, std::move(looked.bytes), "compiled", true, work.wanted.identity};
+        return {looked.path, std::move(looked.bytes), "compiled", true, work.kernel.identity};
     }
     catch(const CompileError& error)
     {
@@ -258,7 +258,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     {
         if(bytes.empty())
             return in_private(work, error.what());
-        return not_kept(std::move(bytes), work.wanted.identity, error.what());
+        return not_kept(std::move(bytes), work.kernel.identity, error.what());
     }
 }
 
@@ -275,15 +275,15 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
                       ", and in the cache it cannot be either: " + why);
     }
     const TemporaryDirectory directory(path);
-    return not_kept(compiled_entry(work.compile, work.wanted.key, path), work.wanted.identity, why);
+    return not_kept(compiled_entry(work.compile, work.kernel.key, path), work.kernel.identity, why);
 }
 
-std::shared_ptr<const Index> Obtainer::index_of(const Request& request)
+std::shared_ptr<const Index> Obtainer::index_of(const Module& module)
 {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::shared_ptr<const Index>& index = indexes_[request.root];
+    std::shared_ptr<const Index>& index = indexes_[module.root];
     if(index == nullptr)
-        index = std::make_shared<const Index>(read_index(request.root, request.index));
+        index = std::make_shared<const Index>(read_index(module.root, module.index));
     return index;
 }
 

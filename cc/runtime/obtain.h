@@ -1,4 +1,4 @@
-// From what is wanted to a kernel library: found, or compiled.
+// From a kernel to its library: found, or compiled.
 #ifndef QOLA_RUNTIME_OBTAIN_H
 #define QOLA_RUNTIME_OBTAIN_H
 
@@ -14,12 +14,9 @@
 
 namespace qola_runtime {
 
-/// A kernel instance of a module.
-struct Request
+/// Of the module that has a kernel: all that matters for the kernel.
+struct Module
 {
-    std::string name;
-    std::string arch;
-    std::string code;     ///< digest
     std::string identity; ///< the compiler of the library
     std::string root;     ///< of the module's sources; empty where they are not installed
     std::string index;    ///< digest that kernels.index has to have; empty for any
@@ -34,10 +31,10 @@ class Obtainer
 
     /// Returns a kernel library. Throws Problem where it cannot be had: with all that is to be
     /// said.
-    Library obtain(const Request& request);
+    Library obtain(const Kernel& kernel, const Module& module);
 
     /// Compiles a kernel although it may be there.
-    Library compile_anew(const Request& request);
+    Library compile_anew(const Kernel& kernel, const Module& module);
 
     /// The compiler, null where there is none. Throws Problem.
     const Compiler* compiler() { return compilers_.find(); }
@@ -45,10 +42,10 @@ class Obtainer
     private:
     struct Work;
 
-    Library compiled(const Request& request, bool anew);
+    Library compiled(const Kernel& kernel, const Module& module, bool anew);
     Library into_cache(const Work& work, bool anew);
     Library in_private(const Work& work, const std::string& why);
-    std::shared_ptr<const Index> index_of(const Request& request);
+    std::shared_ptr<const Index> index_of(const Module& module);
 
     const Settings& settings_;
     Store& store_;

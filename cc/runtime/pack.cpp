@@ -93,12 +93,12 @@ std::string Pack::find(const std::string& key) const
     return bytes;
 }
 
-Wanted Pack::of_another_compiler(const Wanted& wanted) const
+CompiledKernel Pack::of_another_compiler(const Kernel& kernel) const
 {
     for(const auto& [key, place] : places_)
-        if(place.name == wanted.name && place.arch == wanted.arch && !place.identity.empty() &&
-           key_of(wanted.code, wanted.arch, place.identity) == key)
-            return {wanted.name, wanted.arch, key, place.identity};
+        if(place.name == kernel.name && place.arch == kernel.arch && !place.identity.empty() &&
+           key_of(kernel, place.identity) == key)
+            return {kernel.name, kernel.arch, key, place.identity};
     return {};
 }
 
@@ -106,11 +106,11 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
 {
     std::map<std::string, const Item*> sorted;
     for(const Item& item : items)
-        sorted.emplace(item.wanted.key, &item);
+        sorted.emplace(item.kernel.key, &item);
     std::string labels;
     for(const auto& [key, item] : sorted)
         labels +=
-            item->wanted.name + "\t" + item->wanted.arch + "\t" + item->wanted.identity + "\n";
+            item->kernel.name + "\t" + item->kernel.arch + "\t" + item->kernel.identity + "\n";
 
     std::string table(kMagic);
     table += number_bytes(sorted.size(), 4) + number_bytes(labels.size(), 4);
@@ -134,7 +134,7 @@ void write_pack_file(const std::string& path, const std::vector<Item>& items)
         {
             const std::string bytes = item->read();
             if(bytes.size() != item->size)
-                throw Problem(item->wanted.name + " for " + item->wanted.arch +
+                throw Problem(item->kernel.name + " for " + item->kernel.arch +
                               " changed while it was packed");
             write_aligned(bytes);
         }

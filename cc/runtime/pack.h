@@ -45,7 +45,7 @@ class Pack
 
     /// What the pack has of a kernel as some other compiler compiled it: its key and compiler; an
     /// empty key where there is none.
-    Wanted of_another_compiler(const Wanted& wanted) const;
+    CompiledKernel of_another_compiler(const Kernel& kernel) const;
 
     const std::map<std::string, Place>& places() const { return places_; }
     const std::string& path() const { return path_; }
@@ -60,7 +60,7 @@ class Pack
 /// when their turn comes.
 struct Item
 {
-    Wanted wanted;
+    CompiledKernel kernel;
     std::uint64_t size;
     std::function<std::string()> read;
 };

@@ -13,8 +13,8 @@
 
 namespace qola_lazy {
 
-/// One kernel instance for one arch.
-struct Row
+/// A kernel instance for one arch: a row of the library's table.
+struct Kernel
 {
     const char* name; ///< the kernel instance
     const char* arch; ///< such as "gfx950"
@@ -28,7 +28,7 @@ struct Module
     const char* root;     ///< directory of its sources, relative to the library's directory
     const char* identity; ///< the compiler that the library's own kernels are compiled with
     const char* index;    ///< digest of the file kernels.index below `root`: 64 hex digits
-    const Row* rows;
+    const Kernel* kernels;
     std::size_t count;
 };
 

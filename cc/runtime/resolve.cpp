@@ -61,7 +61,7 @@ std::string hip_runtime()
     return real_path(file_of(reinterpret_cast<const void*>(&hipGetDevice)));
 }
 
-/// A row's kernel: resolved once, well or not, but for a compile of another process that goes on.
+/// A kernel, resolved once, well or not, but for a compile of another process that goes on.
 struct Slot
 {
     std::mutex mutex;
@@ -117,22 +117,22 @@ class Runtime
     /// Whether that is final.
     bool resolve_into(Slot& slot, unsigned row)
     {
-        const Row& wanted = module.rows[row];
-        const auto start  = std::chrono::steady_clock::now();
+        const Kernel& kernel = module.kernels[row];
+        const auto start     = std::chrono::steady_clock::now();
         try
         {
             if(!slot.recorded)
-                record(wanted);
+                record(kernel);
             slot.recorded = true;
             if(!settings_.errors.empty())
                 throw Problem(join(settings_.errors, "\nqola: "));
             const Library library = obtainer_.obtain(
-                {wanted.name, wanted.arch, wanted.code, module.identity, root_, module.index});
-            slot.functions = load(library, wanted.name);
+                {kernel.name, kernel.arch, kernel.code}, {module.identity, root_, module.index});
+            slot.functions = load(library, kernel.name);
             loaded[row].store(slot.functions, std::memory_order_release);
             const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
             if(settings_.verbose)
-                say(std::string(wanted.name) + " for " + wanted.arch + ": " + library.origin +
+                say(std::string(kernel.name) + " for " + kernel.arch + ": " + library.origin +
                     ", " + duration(took.count()));
         }
         catch(const LockBusy& busy)
@@ -150,7 +150,7 @@ class Runtime
         return true;
     }
 
-    void record(const Row& wanted) const
+    void record(const Kernel& kernel) const
     {
         if(settings_.record.empty())
             return;
@@ -160,7 +160,7 @@ class Runtime
             if(!fd)
                 throw SystemError("open " + settings_.record, errno);
             write_all(
-                fd.get(), std::string(wanted.name) + " " + wanted.arch + "\n", settings_.record);
+                fd.get(), std::string(kernel.name) + " " + kernel.arch + "\n", settings_.record);
         }
         catch(const Problem& problem)
         {
@@ -230,10 +230,10 @@ unsigned row_for_current_device(unsigned row, unsigned count)
 {
     const std::string& arch = arch_of_current_device();
     for(unsigned at = row; at < row + count; ++at)
-        if(arch == module.rows[at].arch)
+        if(arch == module.kernels[at].arch)
             return at;
     const std::string what =
-        std::string(module.rows[row].name) + " is not there for " + arch + ", the current device";
+        std::string(module.kernels[row].name) + " is not there for " + arch + ", the current device";
     say_once(what);
     throw StatusError(QOLA_STATUS_NO_ARCH, what);
 }

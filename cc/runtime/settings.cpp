@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include <unistd.h>
 
@@ -84,6 +85,18 @@ void read_mode(Reader& reader, Settings& settings)
                       "QOLA_LAZY=auto|never is qola's own name for it");
 }
 
+/// Where qola keeps things, of which docs/guide/setup.md#where-things-are-kept has the rule; empty
+/// where no variable names a place.
+std::string cache_home(const Reader& reader)
+{
+    const std::pair<const char*, const char*> places[] = {
+        {"QOLA_CACHE_HOME", ""}, {"XDG_CACHE_HOME", "/qola"}, {"HOME", "/.cache/qola"}};
+    for(const auto& [name, below] : places)
+        if(const std::string path = reader.text(name); starts_with(path, "/"))
+            return path + below;
+    return {};
+}
+
 void read_places(Reader& reader, Settings& settings)
 {
     settings.caches = split(reader.text("QOLA_CACHE", {"CK_JIT_CACHE_DIR"}), ":");
@@ -91,14 +104,11 @@ void read_places(Reader& reader, Settings& settings)
         settings.cache = settings.caches.front();
     else
     {
-        // As the XDG specification has it, a relative path is none.
-        const std::string xdg = reader.text("XDG_CACHE_HOME"), home = reader.text("HOME");
-        if(starts_with(xdg, "/"))
-            settings.cache = xdg + "/qola/kernels";
-        else if(starts_with(home, "/"))
-            settings.cache = home + "/.cache/qola/kernels";
-        if(!settings.cache.empty())
+        if(const std::string home = cache_home(reader); !home.empty())
+        {
+            settings.cache = home + "/kernels";
             settings.caches.push_back(settings.cache);
+        }
         settings.caches.push_back("/var/cache/qola/kernels");
     }
     settings.packs  = split(reader.text("QOLA_PACKS"), ":");

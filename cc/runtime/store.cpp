@@ -6,16 +6,30 @@ namespace qola_runtime {
 namespace {
 
 Library found_in(const std::string& root,
-                 const Wanted& wanted,
+                 const CompiledKernel& kernel,
                  const std::string& what,
                  const Trust& trust = trust_in_user())
 {
-    Looked looked = look_up(root, wanted, trust);
+    Looked looked = look_up(root, kernel, trust);
     if(!looked.fault.empty())
         say_once(looked.fault + " (passed over)");
     if(!looked.found)
         return {};
-    return {looked.path, std::move(looked.bytes), what + " " + looked.path, false, wanted.identity};
+    return {looked.path, std::move(looked.bytes), what + " " + looked.path, false, kernel.identity};
+}
+
+Library found_in(const Pack& pack, const CompiledKernel& kernel)
+{
+    try
+    {
+        if(std::string bytes = pack.find(kernel.key); !bytes.empty())
+            return {{}, std::move(bytes), "pack " + pack.path(), false, kernel.identity};
+    }
+    catch(const Problem& problem)
+    {
+        say_once(std::string(problem.what()) + " (passed over)");
+    }
+    return {};
 }
 
 } // namespace
@@ -27,56 +41,29 @@ Store::Store(const Settings& settings, std::vector<std::string> beside, const st
 {
 }
 
-Library Store::find(const Wanted& wanted)
-{
-    Library found = find_cached(wanted);
-    return found ? std::move(found) : find_packed(wanted);
-}
-
-Library Store::find_cached(const Wanted& wanted) const
+Library Store::find(const CompiledKernel& kernel)
 {
     for(const std::string& root : settings_.caches)
-        if(Library found = found_in(root, wanted, "cache"))
+        if(Library found = found_in(root, kernel, "cache"))
             return found;
-    return {};
-}
-
-Library Store::find_packed(const Wanted& wanted)
-{
     std::call_once(opened_, [this] { open_packs(); });
     for(const Source& source : packs_)
-    {
-        if(source.pack == nullptr)
-        {
-            if(Library found = found_in(source.directory, wanted, "pack", source.trust))
-                return found;
-            continue;
-        }
-        if(Library found = find_in(*source.pack, wanted))
+        if(Library found = source.pack ? found_in(*source.pack, kernel)
+                                       : found_in(source.directory, kernel, "pack", source.trust))
             return found;
-    }
-    // A machine that compiles nothing does not know which compiler its packs are of. They do.
-    if(!wanted.code.empty())
-        for(const Source& source : packs_)
-            if(source.pack != nullptr)
-                if(const Wanted other = source.pack->of_another_compiler(wanted);
-                   !other.key.empty())
-                    if(Library found = find_in(*source.pack, other))
-                        return found;
     return {};
 }
 
-Library Store::find_in(const Pack& pack, const Wanted& wanted) const
+Library Store::find(const Kernel& kernel, const std::string& identity)
 {
-    try
-    {
-        if(std::string bytes = pack.find(wanted.key); !bytes.empty())
-            return {{}, std::move(bytes), "pack " + pack.path(), false, wanted.identity};
-    }
-    catch(const Problem& problem)
-    {
-        say_once(std::string(problem.what()) + " (passed over)");
-    }
+    if(Library found = find(compiled_by(identity, kernel)))
+        return found;
+    for(const Source& source : packs_)
+        if(source.pack != nullptr)
+            if(const CompiledKernel other = source.pack->of_another_compiler(kernel);
+               !other.key.empty())
+                if(Library found = found_in(*source.pack, other))
+                    return found;
     return {};
 }
 

@@ -35,11 +35,11 @@ class Store
 
     /// Looks for a kernel; an empty library where there is none. What is damaged or not to be
     /// trusted is said once and passed over.
-    Library find(const Wanted& wanted);
+    Library find(const CompiledKernel& kernel);
 
-    /// In the cache roots alone, or the packs alone.
-    Library find_cached(const Wanted& wanted) const;
-    Library find_packed(const Wanted& wanted);
+    /// Looks for a kernel of a compiler, then for what a pack file has of another. A machine that
+    /// compiles nothing does not know which compiler its packs are of; they do.
+    Library find(const Kernel& kernel, const std::string& identity);
 
     private:
     /// A pack in either form.
@@ -50,7 +50,6 @@ class Store
         Trust trust;
     };
 
-    Library find_in(const Pack& pack, const Wanted& wanted) const;
     void open_packs();
     void open_pack(const std::string& path, const Trust& trust);
 

@@ -99,7 +99,7 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
 
     Args:
         request: what is asked for.
-        environ: the environment: GPU_ARCHS, XDG_CACHE_HOME.
+        environ: the environment: GPU_ARCHS, QOLA_CACHE_HOME.
         progress: called with a line when a long step begins.
 
     Raises:
@@ -136,7 +136,7 @@ def set_up(
 
     Args:
         request: what is asked for.
-        environ: the environment: GPU_ARCHS, QOLA_BAZEL, XDG_CACHE_HOME.
+        environ: the environment: GPU_ARCHS, QOLA_BAZEL, QOLA_CACHE_HOME.
         progress: called with a line when a long step begins.
         chosen: what `choose_all` returned for it, if that is known.
 

@@ -79,7 +79,7 @@ class Index:
         link_flags: flags of every link; HIP's runtime comes after them.
         link_script: digest of the linker script.
         entries: digest of each entry source, by name.
-        kernels: the rows, in the order in which stubs count them.
+        kernels: in the order in which stubs count them.
     """
 
     module: str
@@ -152,7 +152,7 @@ def render_index(index: Index) -> str:
 
 def render_table(index: Index) -> str:
     """Return the C++ source with the library's table of kernels."""
-    rows = [
+    kernels = [
         f"    {{{_text(k.name)}, {_text(k.arch)}, {_text(code)}}},"
         for k, code in zip(index.kernels, code_digests(index), strict=True)
     ]
@@ -165,13 +165,13 @@ def render_table(index: Index) -> str:
             "",
             "namespace qola_lazy {",
             "namespace {",
-            "const Row rows[] = {",
-            *rows,
+            "const Kernel kernels[] = {",
+            *kernels,
             "};",
             "} // namespace",
             "",
-            f"const Module module = {{{module}, rows, {len(rows)}}};",
-            f"std::atomic<const qola_kernel_function*> loaded[{len(rows)}] = {{}};",
+            f"const Module module = {{{module}, kernels, {len(kernels)}}};",
+            f"std::atomic<const qola_kernel_function*> loaded[{len(kernels)}] = {{}};",
             "",
             "} // namespace qola_lazy",
             "",

@@ -30,13 +30,13 @@ Module read()
     std::string line;
     std::getline(file, line);
     const std::vector<const char*> head = parts(line);
-    auto* rows                          = new std::vector<Row>;
+    auto* kernels                       = new std::vector<Kernel>;
     while(std::getline(file, line))
     {
         const std::vector<const char*> row = parts(line);
-        rows->push_back({row.at(0), row.at(1), row.at(2)});
+        kernels->push_back({row.at(0), row.at(1), row.at(2)});
     }
-    return {head.at(0), head.at(1), head.at(2), head.at(3), rows->data(), rows->size()};
+    return {head.at(0), head.at(1), head.at(2), head.at(3), kernels->data(), kernels->size()};
 }
 
 } // namespace

@@ -183,11 +183,16 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
 
 def test_default_cache(toy: Toy) -> None:
     """Prevents: a cache that is somewhere else than documented."""
-    xdg = toy.path / "xdg"
-    toy.ask(SCALE, QOLA_CACHE="", XDG_CACHE_HOME=str(xdg))
-    toy.ask(SCALE, QOLA_CACHE="")
-    assert len(list((xdg / "qola/kernels").glob("*/*.so"))) == 1
-    assert len(list((toy.path / ".cache/qola/kernels").glob("*/*.so"))) == 1
+    own, xdg = toy.path / "own", toy.path / "xdg"
+    places: list[tuple[Path, dict[str, str]]] = [
+        (own / "kernels", {"QOLA_CACHE_HOME": str(own), "XDG_CACHE_HOME": str(xdg)}),
+        (xdg / "qola/kernels", {"QOLA_CACHE_HOME": "relative", "XDG_CACHE_HOME": str(xdg)}),
+        (toy.path / ".cache/qola/kernels", {"XDG_CACHE_HOME": "relative"}),
+    ]
+    for place, settings in places:
+        assert not place.exists()
+        toy.ask(SCALE, QOLA_CACHE="", **settings)
+        assert len(list(place.glob("*/*.so"))) == 1
 
 
 def test_other_compiler(toy: Toy) -> None:

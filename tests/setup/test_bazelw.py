@@ -117,6 +117,25 @@ def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
     assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
 
 
+def test_one_cache(run: Run, tmp_path: Path) -> None:
+    """Prevents a disk cache elsewhere than the rest, and one that a user cannot choose any more."""
+    elsewhere = {"QOLA_CACHE_HOME": f"{tmp_path}/q q", "XDG_CACHE_HOME": f"{tmp_path}/x"}
+    for place, environment in (
+        ("q q", elsewhere),
+        ("x/qola", elsewhere | {"QOLA_CACHE_HOME": "relative"}),
+        ("x/qola", elsewhere | {"QOLA_CACHE_HOME": ""}),
+    ):
+        rc = tmp_path / place / "disk.bazelrc"
+        result = run("build", "//...", QOLA_BAZEL="/bin/echo", **environment)
+        assert (result.returncode, result.stdout) == (0, f"--bazelrc={rc} build //...\n")
+        assert rc.read_text() == f'common --disk_cache="{tmp_path / place}/disk"\n'
+    result = run("build", QOLA_BAZEL="/bin/echo", XDG_CACHE_HOME="relative")
+    assert result.stdout == "build\n"
+    # Bazel's own, which no option may come before.
+    result = run("--version", QOLA_BAZEL="/bin/echo", **elsewhere)
+    assert "bazelrc" not in result.stdout
+
+
 def test_override_passes_the_exit_code_on(run: Run) -> None:
     """Prevents a build that fails and looks as if it had passed."""
     assert run("build", QOLA_BAZEL="/bin/false").returncode == 1

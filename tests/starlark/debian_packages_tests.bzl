@@ -45,7 +45,9 @@ def _cache_directory_test(ctx):
     asserts.equals(env, "/q", cache_directory(home | {"QOLA_CACHE_HOME": "/q", "XDG_CACHE_HOME": "/x"}))
     asserts.equals(env, "/home/me/.cache/qola", cache_directory(home | {"QOLA_CACHE_HOME": "", "XDG_CACHE_HOME": ""}))
     asserts.equals(env, "", cache_directory({}))
-    asserts.equals(env, "", cache_directory({"QOLA_CACHE_HOME": "relative"}))
+    asserts.equals(env, "/x/qola", cache_directory(home | {"QOLA_CACHE_HOME": "relative", "XDG_CACHE_HOME": "/x"}))
+    asserts.equals(env, "/home/me/.cache/qola", cache_directory(home | {"XDG_CACHE_HOME": "relative"}))
+    asserts.equals(env, "", cache_directory({"HOME": "relative"}))
     return unittest.end(env)
 
 lock_test = unittest.make(_lock_test)

@@ -98,6 +98,7 @@ uninstall() {
     chmod -R u+w -- "$path"
     rm -rf -- "$path"
   done
+  rm -f -- "$CACHE/disk.bazelrc"
   rmdir -- "$CACHE" 2>/dev/null || true
   say "done; Bazel's own output stays in ${XDG_CACHE_HOME:-$HOME/.cache}/bazel, in $CACHE what else was put there"
 }

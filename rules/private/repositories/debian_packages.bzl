@@ -46,7 +46,7 @@ def group_text(packages, group):
     return "".join(["{} {} {}\n".format(p.name, p.version, p.sha256) for p in packages if p.group == group])
 
 def cache_directory(environ):
-    """Where qola keeps what several repositories share; as bazelw has it.
+    """Where qola keeps what several repositories share: docs/guide/setup.md#where-things-are-kept.
 
     Args:
       environ: dict of environment variables.
@@ -54,15 +54,10 @@ def cache_directory(environ):
     Returns:
       An absolute path, or "" when the environment names none.
     """
-    if environ.get("QOLA_CACHE_HOME", ""):
-        path = environ["QOLA_CACHE_HOME"]
-    elif environ.get("XDG_CACHE_HOME", ""):
-        path = environ["XDG_CACHE_HOME"] + "/qola"
-    elif environ.get("HOME", ""):
-        path = environ["HOME"] + "/.cache/qola"
-    else:
-        path = ""
-    return path if path.startswith("/") else ""
+    for name, below in [("QOLA_CACHE_HOME", ""), ("XDG_CACHE_HOME", "/qola"), ("HOME", "/.cache/qola")]:
+        if environ.get(name, "").startswith("/"):
+            return environ[name] + below
+    return ""
 
 def _run(rctx, what, arguments, environment = {}):
     result = rctx.execute(arguments, environment = environment, timeout = 1800)

@@ -151,10 +151,14 @@ def test_lists() -> None:
 
 
 def test_cache_directory() -> None:
-    """Prevents: a cache in the current directory, or one that ignores XDG_CACHE_HOME."""
-    assert cache_directory({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/qola")
-    assert cache_directory({"XDG_CACHE_HOME": "x", "HOME": "/h"}) == Path("/h/.cache/qola")
-    assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/qola")
+    """Prevents: a cache in the current directory, or elsewhere than bazelw has it."""
+    home = {"HOME": "/h"}
+    xdg = home | {"XDG_CACHE_HOME": "/x"}
+    assert cache_directory(xdg | {"QOLA_CACHE_HOME": "/q"}) == Path("/q")
+    assert cache_directory(xdg | {"QOLA_CACHE_HOME": ""}) == Path("/x/qola")
+    assert cache_directory(xdg | {"QOLA_CACHE_HOME": "q"}) == Path("/x/qola")
+    assert cache_directory(home | {"XDG_CACHE_HOME": "x"}) == Path("/h/.cache/qola")
+    assert cache_directory(home) == Path("/h/.cache/qola")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 // The command line of qola-kernels.
-#ifndef QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H
-#define QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H
+#ifndef QOLA_KERNELS_TOOL_ARGUMENTS_H
+#define QOLA_KERNELS_TOOL_ARGUMENTS_H
 
 #include "cc/runtime/report.h"
 #include "selection.h"
@@ -44,4 +44,4 @@ std::string help_of(const std::string& command);
 
 } // namespace qola_runtime
 
-#endif // QOLA_KERNELS_TOOL_TOOL_ARGUMENTS_H
+#endif // QOLA_KERNELS_TOOL_ARGUMENTS_H

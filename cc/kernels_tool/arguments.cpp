@@ -1,4 +1,4 @@
-#include "tool_arguments.h"
+#include "arguments.h"
 
 #include "cc/runtime/text.h"
 
