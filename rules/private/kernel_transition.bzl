@@ -18,12 +18,18 @@ _NORMALISED = {
     "//command_line_option:strip": "never",
 }
 
+# A host's C++ toolchain fits the platform as well, and would compile kernels
+# wherever it is registered first. Label() makes names right in a consumer too.
+_ROCM = {
+    "//command_line_option:extra_toolchains": [str(Label("//rules/rocm:toolchain"))],
+    "//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))],
+}
+
 def _kernel_transition_impl(_settings, _attr):
-    # Label() makes the platform's name right in a consumer's repository too.
-    return _NORMALISED | {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
+    return _NORMALISED | _ROCM
 
 kernel_transition = transition(
     implementation = _kernel_transition_impl,
     inputs = [],
-    outputs = _NORMALISED.keys() + ["//command_line_option:platforms"],
+    outputs = _NORMALISED.keys() + _ROCM.keys(),
 )

@@ -44,7 +44,7 @@ def rocm_toolchain(name, cc_toolchain):
     may choose, but only the chosen one's files.
 
     Args:
-      name: name of the toolchain() target, to be registered.
+      name: name of the toolchain() target, for --@qola//rules/rocm:toolchain.
       cc_toolchain: label of a rocm_cc_toolchain.
     """
 

@@ -31,6 +31,18 @@ BAZEL_8 = (
 )
 
 
+#: A consumer that has its libraries from the module own_rocm and does not name qola itself.
+THROUGH = f"""
+module(name = "through")
+bazel_dep(name = "qola_own_rocm")
+local_path_override(module_name = "qola_own_rocm", path = "{HERE}/own_rocm")
+local_path_override(module_name = "qola", path = "{QOLA}")
+"""
+
+#: What makes a library.
+MNEMONICS = {"CppCompile", "CppLink", "QolaDevice", "QolaHost"}
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The release archive, unpacked."""
@@ -47,16 +59,22 @@ def variant(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baz
         yield instance
 
 
+@contextmanager
+def rewritten(file: Path, old: str, new: str) -> Iterator[None]:
+    """A file of a workspace with other text in it."""
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    try:
+        yield
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
 def analyse_with(instance: Bazel, archive: Path) -> None:
     """Analyse everything with the archive in place of the checkout."""
-    module = instance.workspace / "MODULE.bazel"
-    text = module.read_text(encoding="utf-8")
-    assert f'path = "{QOLA}"' in text
-    module.write_text(text.replace(f'path = "{QOLA}"', f'path = "{archive}"'), encoding="utf-8")
-    try:
+    with rewritten(instance.workspace / "MODULE.bazel", f'path = "{QOLA}"', f'path = "{archive}"'):
         instance.run("build", "--nobuild", "//...")
-    finally:
-        module.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +95,22 @@ def plan(instance: Bazel, name: str) -> dict[str, Any]:
     (file,) = instance.output_base.glob(f"external/*[~+]qola_{name}/plan.json")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
+
+
+def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
+    """Mnemonic, and command line with environment, of each action that makes a library."""
+    graph = json.loads(
+        instance.run(
+            *("aquery", "--output=jsonproto", "--noinclude_artifacts"),
+            f'mnemonic("CppCompile|CppLink|Qola.*", deps({target}))',
+        ).stdout
+    )
+    labels = {target["id"]: target["label"] for target in graph["targets"]}
+    for action in graph["actions"]:
+        # Bazel's own programs are the machine's compiler's.
+        if "bazel_tools" not in labels[action["targetId"]]:
+            command = action["arguments"], action["environmentVariables"]
+            yield action["mnemonic"], json.dumps(command)
 
 
 def kernel_targets(instance: Bazel, name: str) -> set[str]:
@@ -111,26 +145,25 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
 
 
 def test_an_own_toolchain_goes_first(own_rocm: Bazel, archive: Path) -> None:
-    """Prevents: a consumer's compiler that is registered, and qola's that compiles all the same."""
-    graph = json.loads(
-        own_rocm.run(
-            *("aquery", "--output=jsonproto", "--noinclude_artifacts"),
-            'mnemonic("CppCompile|CppLink|Qola.*", deps(//:it_libmha_fwd))',
-        ).stdout
-    )
-    compilers: dict[str, set[bool]] = {}
-    for action in graph["actions"]:
-        (target,) = (t["label"] for t in graph["targets"] if t["id"] == action["targetId"])
-        if "bazel_tools" in target:
-            continue
-        text = " ".join(action["arguments"])
-        assert "qola_rocm_sdk" not in text, target
-        compilers.setdefault(action["mnemonic"], set()).add("/opt/own-rocm/" in text)
-    assert compilers.keys() >= {"CppCompile", "CppLink", "QolaDevice", "QolaHost"}
-    assert set.union(*compilers.values()) == {True}
+    """Prevents: a consumer's compiler that is named, and qola's that compiles all the same."""
+    actions = list(compile_and_link(own_rocm, "//:it_libmha_fwd"))
+    assert {mnemonic for mnemonic, _ in actions} >= MNEMONICS
+    assert [a for a in actions if "/opt/own-rocm/" not in a[1] or "qola_rocm_sdk" in a[1]] == []
     # Part of every key: after an upgrade no cache answers with what the old compiler made.
-    assert '"own-rocm-1"' in json.dumps(graph)
+    assert all("own-rocm-1" in command for _, command in actions)
     analyse_with(own_rocm, archive)
+
+
+def test_qola_through_another_module(own_rocm: Bazel) -> None:
+    """Prevents: the machine's compiler for kernels, because its module is nearer to the root."""
+    module, settings = own_rocm.workspace / "MODULE.bazel", own_rocm.workspace / ".bazelrc"
+    with (
+        rewritten(module, module.read_text(encoding="utf-8"), THROUGH),
+        rewritten(settings, "build --@qola//rules/rocm:toolchain=//toolchain:rocm\n", ""),
+    ):
+        actions = list(compile_and_link(own_rocm, "@qola_own_rocm//:it_libmha_fwd"))
+    assert {mnemonic for mnemonic, _ in actions} >= MNEMONICS
+    assert [a for a in actions if "qola_rocm_sdk" not in a[1]] == []
 
 
 def test_what_bazel_8_does(own_rocm: Bazel) -> None:

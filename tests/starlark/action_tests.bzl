@@ -173,6 +173,7 @@ def _no_leak_test_impl(ctx):
         _actions(env, "CppCompile", "entry_point"),
         _actions(env, "CppLink", "ns_libmodule.so"),
     ]:
+        asserts.false(env, "/no/such/rocm" in action.argv[0], "another compiler: " + action.argv[0])
         for leaked in ["-DLEAK", "-g", "-O0", "-Wl,--leak", "-fprofile-arcs", "-fsanitize=address"]:
             asserts.false(env, leaked in action.argv, "{} leaked into {}".format(leaked, " ".join(action.argv)))
         for entry in action.env:
@@ -241,7 +242,7 @@ _compress_test = analysistest.make(
 )
 _local_argv_test = analysistest.make(
     _local_argv_test_impl,
-    config_settings = {"//command_line_option:extra_toolchains": [str(Label(":local_rocm"))]},
+    config_settings = {str(Label("//rules/rocm:toolchain")): str(Label(":local_rocm"))},
     **_ATTRS
 )
 _link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)
@@ -259,6 +260,7 @@ _no_leak_test = analysistest.make(
         "//command_line_option:compilation_mode": "dbg",
         "//command_line_option:copt": ["-DLEAK"],
         "//command_line_option:cxxopt": ["-DLEAK"],
+        "//command_line_option:extra_toolchains": [str(Label(":local_rocm"))],
         "//command_line_option:features": ["asan"],
         "//command_line_option:linkopt": ["-Wl,--leak"],
     },
