@@ -117,7 +117,11 @@ def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> 
         calls.append(
             _call(
                 "manifest_targets",
-                {"name": _string(plan["name"]), "modules": _inline(names)},
+                {
+                    "name": _string(plan["name"]),
+                    "modules": _inline(names),
+                    "version": _string(__version__),
+                },
             )
         )
         symbols += ["manifest_targets", "module_library", "public_headers"]

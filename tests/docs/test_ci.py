@@ -109,7 +109,8 @@ def test_what_it_calls_is_there() -> None:
     assert {name for name, _ in COMMANDS} == JOBS.keys()
     bazelrc = (ROOT / ".bazelrc").read_text(encoding="utf-8")
     configs = set(re.findall(r"^(?:build|common|test):(\S+)", bazelrc, re.M))
-    build = (ROOT / "BUILD.bazel").read_text(encoding="utf-8")
+    declared = ("BUILD.bazel", "rules/private/settings.bzl")
+    build = "".join((ROOT / name).read_text(encoding="utf-8") for name in declared)
     for name, words in COMMANDS:
         if words[:2] == ["run", "//:qola"]:
             # Wrong ones end the process with a usage message.

@@ -54,24 +54,24 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
 
 def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:
     """Prevents: a bundle that only qola's own repository can build, or that has its paths in it."""
-    consumer.run("build", "//:left_bundle_tar")
-    with tarfile.open(consumer.workspace / "bazel-bin/left_bundle.tar") as archive:
+    consumer.run("build", "//:left_tar")
+    with tarfile.open(consumer.workspace / "bazel-bin/left.tar") as archive:
         names = archive.getnames()
-        record = archive.extractfile("left_bundle/manifest.json")
+        record = archive.extractfile("left/manifest.json")
         assert record is not None
         text = record.read().decode("utf-8")
     assert {
-        "left_bundle/lib/left_libmha_fwd.so",
-        "left_bundle/lib/libqola_left.a",
-        "left_bundle/include/qola_mha_fwd.h",
-        "left_bundle/licenses/qola/LICENSE",
+        "left/lib/left_libmha_fwd.so",
+        "left/lib/libqola_left.a",
+        "left/include/qola_mha_fwd.h",
+        "left/licenses/qola/LICENSE",
     } <= set(names)
     assert "external/" not in text
 
 
 def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
     """Prevents: lazy libraries, packs or wheels that only qola's own repository can have."""
-    consumer.run("build", "--nobuild", "//:left_wheel")
+    consumer.run("build", "--nobuild", "//:left_lazy_wheel")
     consumer.run("build", "--output_groups=root", "//:left_libmha_fwd_lazy")
     root = consumer.workspace / "bazel-bin/share/qola/left/libmha_fwd"
     rows = [line.split("\t") for line in (root / "kernels.index").read_text().splitlines()]

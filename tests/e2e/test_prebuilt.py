@@ -193,7 +193,7 @@ def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def test_in_bazel(server: Server, consumer: Bazel) -> None:
     """Prevents: libraries that Bazel builds although they are there, or that no program can use."""
-    fetched = consumer.run("build", "@qola_prebuilt_left//:bundle", "//:left")
+    fetched = consumer.run("build", "@qola_prebuilt_left//:bundle", "//:ask_left")
     assert f"prebuilt {server.key} from {server.url}" in fetched.stderr
     repositories = {path.name for path in (consumer.output_base / "external").iterdir()}
     assert not [name for name in repositories if name.endswith(("~aiter", "+aiter"))]
@@ -226,7 +226,7 @@ def test_wrong_bytes_in_bazel(server: Server, consumer: Bazel) -> None:
     server.archive.write_bytes(wrong)
     try:
         # Which has it looked for once more.
-        again = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:left")
+        again = ("--nobuild", "--repo_env=QOLA_PREBUILT=yes", "//:ask_left")
         failed = consumer.run("build", *again, check=False)
         assert failed.returncode != 0
         assert "PrebuiltError" in failed.stderr

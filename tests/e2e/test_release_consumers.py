@@ -56,7 +56,7 @@ def consumer(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_bazel_dep_alone(released: Release, consumer: Bazel) -> None:
     """Prevents: a release that needs a file of the checkout, or whose entry no Bazel resolves."""
     registry = f"--registry={released.registry.as_uri()}"
-    consumer.run("build", registry, "//:program", "//:left_bundle_tar")
+    consumer.run("build", registry, "//:program", "//:left_tar")
     graph = consumer.run("mod", registry, "graph", "--depth=1").stdout
     assert f"qola@{__version__}" in graph
     (root,) = consumer.output_base.glob("external/qola[~+]/MODULE.bazel")

@@ -10,8 +10,7 @@ load(":qola_wheel.bzl", "qola_wheel")
 _HIP_RUNTIME = "libamdhip64.so.7"
 
 def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, version, tags, **kwargs):
-    """The targets that are made of several modules; only the bundle is not manual."""
-    version = version or native.module_version() or "0.0.0"
+    """The targets that are made of several modules; all but the bundle are manual."""
     manual = tags + ["manual"]
     qola_static(
         name = prefix + "static",
@@ -59,7 +58,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         **kwargs
     )
 
-def manifest_targets(name, modules):
+def manifest_targets(name, modules, version):
     """Declares what a manifest's repository has besides its modules.
 
     Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
@@ -69,6 +68,7 @@ def manifest_targets(name, modules):
     Args:
       name: the manifest.
       modules: its attention modules.
+      version: of the wheels.
     """
     _declare_packages(
         manifest = name,
@@ -81,7 +81,7 @@ def manifest_targets(name, modules):
         repository = "",
         static = False,
         tags = ["manual"],
-        version = "",
+        version = version,
         visibility = ["//visibility:public"],
     )
     for short, actual in {"lazy": "lazy_bundle", "tar": "bundle_tar"}.items():
@@ -148,6 +148,6 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
         repository = repository,
         static = static,
         tags = tags,
-        version = version,
+        version = version or native.module_version() or "0.0.0",
         **kwargs
     )

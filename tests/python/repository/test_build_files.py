@@ -170,6 +170,7 @@ module_library(
 manifest_targets(
     name = "small",
     modules = ["libmha_fwd"],
+    version = "{__version__}",
 )
 """
 
