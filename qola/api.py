@@ -10,7 +10,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.install import BuildResult
-from qola.build.setup import BuildRequest, Progress, set_up, workspace_locked
+from qola.build.setup import BuildRequest, Progress, choose_all, set_up, workspace_locked
 from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.manifest.archs import choose_modules
@@ -96,11 +96,12 @@ def build_kernels(
     )
     output = Path(output_dir).absolute()
     forms = Forms(wants_lazy, static)
+    chosen = choose_all(request, environ, progress)
     wanted = prebuilt or PrebuiltOptions()
-    chosen, fetched = first_prebuilt(request, forms, bazel_args, wanted, environ, output, progress)
+    fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
     if fetched:
         return fetched
-    setup = set_up(request, environ, progress, chosen)
+    setup = set_up(chosen, environ)
     check_static(static, wants_lazy, setup.modules, environ, progress)
     options = BuildOptions(
         keep_going=keep_going,

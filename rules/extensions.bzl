@@ -168,7 +168,6 @@ qola: prebuilt libraries of an unknown manifest
         prebuilt_repository(
             name = "qola_prebuilt_" + name,
             aiter = json.encode(_identity(source)),
-            allow_redirects = entry.tag.allow_redirects,
             architectures = manifest.architectures,
             display = _display(manifest.file),
             manifest = manifest.file,
@@ -306,7 +305,6 @@ _manifest = tag_class(
 
 _prebuilt = tag_class(
     attrs = {
-        "allow_redirects": attr.string_list(doc = "Hosts that servers may redirect to; `http://HOST` without encryption too."),
         "manifest": attr.string(doc = "Name of the qola.manifest whose libraries are meant.", mandatory = True),
         "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
         "offline": attr.bool(doc = "Look in directories and among earlier downloads only."),

@@ -17,7 +17,14 @@ from qola.build.build import PLAN
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.kernel_selection import Row, Selection, SelectionError, choose
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import BuildRequest, Progress, Setup, set_up, workspace_locked
+from qola.build.setup import (
+    BuildRequest,
+    Progress,
+    Setup,
+    choose_all,
+    set_up,
+    workspace_locked,
+)
 from qola.errors import Finding, QolaError
 from qola.files import write_if_changed
 from qola.plan.model import from_json
@@ -102,7 +109,7 @@ def build_pack(
             is at fault, or there is no such kernel, which is found before anything is compiled.
         OSError: the pack cannot be written.
     """
-    setup = set_up(request, environ, progress)
+    setup = set_up(choose_all(request, environ, progress), environ)
     names = [module.name for module in setup.modules if module.name in ATTENTION]
     place, directory = setup.manifest.file, setup.directory
     if not names:

@@ -13,7 +13,6 @@ from qola.build.bazel import find_bazel
 from qola.cache import cache_directory
 from qola.checkout.request import (
     DEFAULT_REMOTE,
-    AiterRequest,
     aiter_request,
     default_aiter_root,
 )
@@ -82,16 +81,18 @@ class Chosen:
         file: its absolute path.
         modules: the modules to build.
         archs: archs instead of the manifest's, () for those.
-        source: what is asked for of AITER.
+        mode: build mode instead of the manifest's, None for that.
         aiter: the AITER source.
+        other_aiter: the source wins over what the manifest says of AITER.
     """
 
     manifest: Manifest
     file: Path
     modules: tuple[ModuleSpec, ...]
     archs: tuple[str, ...]
-    source: AiterRequest
+    mode: BuildMode | None
     aiter: AiterSource
+    other_aiter: bool = False
 
 
 def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
@@ -123,32 +124,29 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         aiter = use_as_is(source.root or default_aiter_root(environ))
     else:
         aiter = choose(source, progress)
-    return Chosen(manifest, file, modules, archs, source, aiter)
+    # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
+    other_aiter = (
+        request.skip_checkout
+        or manifest.patches_dir is not None
+        or (source.commit_asked and manifest.aiter_commit not in (None, source.commit))
+    )
+    return Chosen(manifest, file, modules, archs, request.build_mode, aiter, other_aiter)
 
 
-def set_up(
-    request: BuildRequest,
-    environ: Mapping[str, str],
-    progress: Progress,
-    chosen: Chosen | None = None,
-) -> Setup:
-    """Return what a request comes to; nothing is written but a tree of AITER that is asked for.
+def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
+    """Return what a request comes to; nothing is written yet.
 
     Args:
-        request: what is asked for.
-        environ: the environment: GPU_ARCHS, QOLA_BAZEL, QOLA_CACHE_HOME.
-        progress: called with a line when a long step begins.
-        chosen: what `choose_all` returned for it, if that is known.
+        chosen: what the request means.
+        environ: the environment: QOLA_BAZEL, QOLA_CACHE_HOME.
 
     Raises:
-        QolaError: the manifest, the AITER tree or this machine is at fault.
+        ToolchainError: there is no Bazel.
     """
     ruleset = ruleset_root()
     bazel = find_bazel(environ, ruleset)
-    chosen = chosen or choose_all(request, environ, progress)
-    manifest, file, source, aiter = chosen.manifest, chosen.file, chosen.source, chosen.aiter
+    manifest, file, aiter = chosen.manifest, chosen.file, chosen.aiter
     cache = cache_directory(environ)
-    mode = request.build_mode
     made = workspace.Workspace(
         name=workspace.repository_name(file),
         manifest=file.read_text(encoding="utf-8"),
@@ -157,11 +155,8 @@ def set_up(
         ruleset=ruleset,
         aiter=aiter,
         archs=chosen.archs,
-        mode=None if mode == manifest.mode else mode,
-        # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
-        override_aiter_commit=request.skip_checkout
-        or manifest.patches_dir is not None
-        or (source.commit_asked and manifest.aiter_commit not in (None, source.commit)),
+        mode=None if chosen.mode == manifest.mode else chosen.mode,
+        override_aiter_commit=chosen.other_aiter,
         disk_cache=cache / "disk",
     )
     directory = workspace.directory_of(cache, file, ruleset)

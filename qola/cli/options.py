@@ -89,14 +89,6 @@ def add_prebuilt_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look for them in directories and among earlier downloads only",
     )
-    parser.add_argument(
-        "--allow-redirect",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="host that a server with prebuilt bundles may redirect to; http://HOST also without "
-        "encryption; repeatable",
-    )
 
 
 def prebuilt_options(
@@ -108,7 +100,6 @@ def prebuilt_options(
         enabled=enabled,
         offline=args.offline,
         public_key=args.public_key,
-        redirects=tuple(args.allow_redirect),
         directory=around.directory,
     )
 

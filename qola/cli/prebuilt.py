@@ -26,15 +26,14 @@ from qola.cli.options import (
 )
 from qola.prebuilt import fetch, publish, signature
 from qola.prebuilt.key import Key
-from qola.prebuilt.options import PrebuiltOptions
+from qola.prebuilt.options import parse_source
 from qola.prebuilt.record import archive_name
-from qola.prebuilt.sources import parse_source
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
 
 _FETCH_EXIT_CODES = """\
 exit codes: 0 fetched; 9 no source that was asked has it; 10 one has it, with a wrong digest,
-signature or content, or redirects elsewhere; 1 an error of qola's own; 2 wrong usage or an invalid
+signature or content, or redirects to http; 1 an error of qola's own; 2 wrong usage or an invalid
 manifest; 3 the AITER tree or a patch; 5 no GPU for native; 130 interrupted; 143 terminated"""
 
 _PUBLISH_EXIT_CODES = """\
@@ -96,11 +95,10 @@ def _chosen(
 ) -> tuple[Chosen, Key, Forms]:
     """Returns what the command line means, its key, and which kinds of libraries."""
     forms = Forms(choose_lazy(args.lazy, around.environ, progress), args.static)
-    request = request_of_build(args, around)
-    chosen = choose_all(request, around.environ, progress)
+    chosen = choose_all(request_of_build(args, around), around.environ, progress)
     check_static(forms.static, forms.lazy, chosen.modules, around.environ, progress)
     fetch.refuse_python_modules(chosen)
-    key = fetch.key_of(chosen, request, forms, args.bazel_arg, around.environ, progress)
+    key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ, progress)
     return chosen, key, forms
 
 
@@ -148,15 +146,14 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
         return 0
     if args.to is None:
         args.parser.error("the following arguments are required: --to")
-    client = fetch.client_of(PrebuiltOptions(), environ, progress)
-    target = parse_source(args.to, around.directory, client, "--to")
+    transport = fetch.transport_of(environ, progress)
+    target = parse_source(args.to, around.directory, transport, "--to")
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
     options = BuildOptions(args.keep_going, args.jobs, args.verbose, tuple(args.bazel_arg))
-    request = request_of_build(args, around)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         archive = Path(directory) / archive_name(key.text)
-        packed = publish.build_archive(chosen, request, forms, options, environ, archive, progress)
+        packed = publish.build_archive(chosen, forms, options, environ, archive, progress)
         # Hours may have passed, in which somebody edited what the key is made of.
         _, after, _ = _chosen(args, around, progress)
         publish.check_same(key, after)

@@ -28,12 +28,7 @@ _NOT_WHOLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def pack_bundle(bundle: Path, output: Path) -> Archive:
-    """Write the archive of a bundle.
-
-    Args:
-        bundle: the bundle's directory.
-        output: the file to write.
-    """
+    """Write the archive of a bundle's directory to a file."""
     with tempfile.NamedTemporaryFile(dir=output.parent, prefix=".qola-") as file:
         plain = Path(file.name)
         pack(bundle, plain, TOP)
@@ -55,7 +50,7 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
         archive: the file, a tar file compressed by gzip.
         directory: where to put the files; empty.
         limit: most bytes that all files together may have.
-        place: where the archive is from.
+        place: where the archive is from, in words.
 
     Returns:
         The files by their path in the archive.

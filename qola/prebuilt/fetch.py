@@ -6,96 +6,70 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import minisign
-
-from qola import cache as locking
 from qola.aiter.attention import ATTENTION
 from qola.build import workspace
 from qola.build.bazel import child_environment
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
-from qola.build.setup import BuildRequest, Chosen, Progress, choose_all, set_up, workspace_locked
-from qola.cache import cache_directory
+from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
-from qola.manifest.load import load
 from qola.prebuilt import identity, signature, store, te_layout
-from qola.prebuilt.http import HttpClient, HttpSettings, proxies_of
-from qola.prebuilt.install import Wanted, install_found
-from qola.prebuilt.key import Key, joined, make_key
+from qola.prebuilt.http import Transport, proxies_of
+from qola.prebuilt.install import install_found
+from qola.prebuilt.key import Key, joined
 from qola.prebuilt.options import (
     TOKEN_VARIABLE,
     NamedSource,
     PrebuiltOptions,
     choose_sources,
+    parse_source,
 )
-from qola.prebuilt.sources import Source, parse_source
 from qola.prebuilt.store import Found, Outcome
 from qola.ruleset import ruleset_root
-from qola.version import __version__
 
 _REPO_ENV = "--repo_env="
 
 
 def first_prebuilt(
-    request: BuildRequest,
+    chosen: Chosen,
     forms: Forms,
     bazel_args: Sequence[str],
     options: PrebuiltOptions,
     environ: Mapping[str, str],
     output: Path,
     progress: Progress,
-) -> tuple[Chosen | None, BuildResult | None]:
-    """Install the prebuilt bundle of a build, where there is one.
-
-    Args:
-        request: what is to be built.
-        forms: which kinds of libraries.
-        bazel_args: arguments of Bazel.
-        options: where to look.
-        environ: the environment.
-        output: the output directory.
-        progress: called with a line when a long step begins.
-
-    Returns:
-        What the request means, None where nobody names a source; and what manifest.json holds,
-        None where the bundle has to be built.
+) -> BuildResult | None:
+    """Install the prebuilt bundle of a build; None where it has to be built.
 
     Raises:
         PrebuiltError: there is one, whose digest or signature is wrong.
-        QolaError: the manifest, the AITER tree or this machine is at fault.
+        QolaError: a source is not one, or Bazel does not know the ROCm.
     """
-    file = Path(request.manifest_path)
-    manifest = load(file, display=file.as_posix())
-    if not choose_sources(options, manifest, environ, file.absolute().parent):
-        return None, None
-    chosen = choose_all(request, environ, progress)
-    if python := python_modules(chosen):
+    if not choose_sources(options, chosen.manifest, environ, chosen.file.parent):
+        return None
+    if python := _python_modules(chosen):
         progress(f"no prebuilt bundle has {', '.join(python)}, which Python imports: building")
-        return chosen, None
+        return None
     try:
-        key = key_of(chosen, request, forms, bazel_args, environ, progress)
+        key = key_of(chosen, forms, bazel_args, environ, progress)
     except NoPrebuiltError as error:
         progress(f"no prebuilt bundle is looked for: {error.findings[0].found}")
-        return chosen, None
+        return None
     try:
-        return chosen, fetch(chosen, key, forms, options, environ, output, progress)
+        return fetch(chosen, key, forms, options, environ, output, progress)
     except NoPrebuiltError as error:
         progress(f"no prebuilt {key.text}, building\n{error.findings[0].found}")
-        return chosen, None
+        return None
 
 
-def python_modules(chosen: Chosen) -> list[str]:
-    """Return the modules that no bundle can have."""
+def _python_modules(chosen: Chosen) -> list[str]:
     return [module.name for module in chosen.modules if module.name not in ATTENTION]
 
 
 def refuse_python_modules(chosen: Chosen) -> None:
-    """Refuse modules that no bundle can have.
-
-    Raises:
-        NoPrebuiltError: there are some.
-    """
-    if python := python_modules(chosen):
+    """Raise NoPrebuiltError if there are modules that no bundle can have."""
+    if python := _python_modules(chosen):
         raise NoPrebuiltError(
             Finding(
                 chosen.manifest.file,
@@ -108,51 +82,28 @@ def refuse_python_modules(chosen: Chosen) -> None:
 
 def key_of(
     chosen: Chosen,
-    request: BuildRequest,
     forms: Forms,
     bazel_args: Sequence[str],
     environ: Mapping[str, str],
     progress: Progress,
 ) -> Key:
-    """Return the key of what a request means.
-
-    Bazel is asked only where another ROCm than the pinned one is meant.
+    """Return the key of what is chosen; asks Bazel where another ROCm than the pinned is meant.
 
     Raises:
         QolaError: a file that decides it cannot be read, or Bazel does not know the ROCm.
     """
-    root = ruleset_root()
-    bazel_args = joined(bazel_args)
-    return make_key(
-        name=workspace.repository_name(chosen.file),
-        version=__version__,
-        ruleset=identity.ruleset_digest(root),
-        manifest=chosen.manifest,
-        modules=chosen.modules,
-        archs=chosen.archs or chosen.manifest.architectures,
-        mode=request.build_mode,
-        aiter=identity.source_identity(chosen.aiter.source),
-        patches=identity.patches_of(chosen.aiter),
-        rocm=identity.rocm_identity(
-            root,
-            environ,
-            bazel_args,
-            lambda: _ask_bazel(chosen, request, bazel_args, environ, progress),
-        ),
-        forms=vars(forms),
-        settings=bazel_args,
+    args = joined(bazel_args)
+    rocm = identity.rocm_identity(
+        ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ, progress)
     )
+    return identity.key_of(chosen, rocm, forms, args)
 
 
 def _ask_bazel(
-    chosen: Chosen,
-    request: BuildRequest,
-    bazel_args: Sequence[str],
-    environ: Mapping[str, str],
-    progress: Progress,
+    chosen: Chosen, bazel_args: Sequence[str], environ: Mapping[str, str], progress: Progress
 ) -> Path:
     """Returns rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
-    setup = set_up(request, environ, progress, chosen)
+    setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
     command = [*setup.bazel, "query", "--output=location", *variables, label]
@@ -182,13 +133,54 @@ def _ask_bazel(
     return file
 
 
-def client_of(
-    options: PrebuiltOptions, environ: Mapping[str, str], progress: Progress
-) -> HttpClient:
-    """Return what fetches over HTTP."""
-    token = environ.get(TOKEN_VARIABLE, "")
-    settings = HttpSettings(options.redirects, token, proxies_of(environ))
-    return HttpClient(settings, progress)
+def transport_of(environ: Mapping[str, str], progress: Progress) -> Transport:
+    """Return how servers are asked in an environment."""
+    return Transport(progress, environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
+
+
+def find(
+    chosen: Chosen,
+    key: Key,
+    forms: Forms,
+    named: Sequence[NamedSource],
+    options: PrebuiltOptions,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Found | list[Outcome]:
+    """Return a bundle, in the cache of downloads and verified, or why no source has it.
+
+    Args:
+        chosen: what it is a bundle of.
+        key: its key.
+        forms: which kinds of libraries.
+        named: where to look, in order.
+        options: whether to ask servers, and who has to have signed.
+        environ: the environment.
+        progress: called with a line when a long step begins.
+
+    Raises:
+        PrebuiltError: a source has one that must not be used.
+    """
+    cache = cache_directory(environ) / "prebuilt" / key.digest
+    transport = transport_of(environ, progress)
+    sources = [parse_source(s.text, s.folder, transport, s.place) for s in named]
+    text = options.public_key or chosen.manifest.prebuilt.public_key
+    public_key = signature.read_public_key(text, options.directory) if text else None
+    offline = options.offline
+    with locked(cache, "fetch of this bundle", progress):
+        found = store.find(key, sources, cache, public_key, offline=offline, note=progress)
+        if isinstance(found, Found) or not any(name.te_layout for name in named):
+            return found
+        (source,) = sources
+        if public_key or forms != Forms():
+            reason = "it is not signed" if text else "it has no lazy libraries and no archives"
+            words = f"TransformerEngine's layout is not asked for: {reason}"
+            return [*found, Outcome(str(source), words)]
+        commit = te_layout.commit_of(chosen.aiter)
+        more = te_layout.find(
+            source, key.rocm_version, commit, cache, offline=offline, note=progress
+        )
+        return more if isinstance(more, Found) else [*found, *more]
 
 
 def fetch(
@@ -200,16 +192,7 @@ def fetch(
     output: Path,
     progress: Progress,
 ) -> BuildResult:
-    """Fetch a bundle and install it.
-
-    Args:
-        chosen: what it is a bundle of.
-        key: its key.
-        forms: which kinds of libraries.
-        options: where to look.
-        environ: the environment.
-        output: the output directory.
-        progress: called with a line when a long step begins.
+    """Fetch a bundle and install it; the arguments are those of `find`.
 
     Returns:
         What manifest.json in `output` holds.
@@ -218,70 +201,17 @@ def fetch(
         NoPrebuiltError: no source has it.
         PrebuiltError: a source has one that must not be used.
     """
-    cache = cache_directory(environ) / "prebuilt" / key.digest
     named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
-    client = client_of(options, environ, progress)
-    sources = [parse_source(s.text, s.folder, client, s.place) for s in named]
-    text = options.public_key or chosen.manifest.prebuilt.public_key
-    public_key = signature.read_public_key(text, options.directory) if text else None
-    wanted = _wanted(chosen, key, forms)
-    with locking.locked(cache, "fetch of this bundle", progress):
-        found = store.find(key, sources, cache, public_key, offline=options.offline, note=progress)
-        outcomes: list[Outcome] = []
-        if isinstance(found, Found):
-            result = install_found(found, wanted, output)
-            assert result is not None, "only an archive of TransformerEngine's is passed over"
-            checked = (
-                "" if public_key else "; only its digest was checked: no public key is configured"
-            )
-            progress(f"prebuilt {key.text} from {found.source}{checked}")
-            return result
-        outcomes += found
-        for source in _te_sources(named, sources):
-            more = _te(chosen, key, source, cache, public_key, forms, options, progress)
-            if isinstance(more, Found):
-                if result := install_found(more, wanted, output):
-                    progress(f"prebuilt from {more.source}")
-                    return result
-                libraries = " and ".join(wanted.modules)
-                more = [Outcome(more.source, f"passed over: it does not have {libraries} of "
-                                             f"the namespace {wanted.namespace!r}")]  # fmt: skip
-            outcomes += more
-    raise store.no_such(key.text, outcomes)
-
-
-def _wanted(chosen: Chosen, key: Key, forms: Forms) -> Wanted:
-    root = chosen.aiter.root
-    return Wanted(
-        key=key.text,
-        namespace=chosen.manifest.namespace,
-        modules=tuple(module.name for module in chosen.modules),
-        archs=key.archs,
-        lazy=forms.lazy,
-        manifest_src=str(chosen.file),
-        aiter=chosen.aiter.describe(),
-        aiter_root=str(root) if root else None,
-    )
-
-
-def _te_sources(named: Sequence[NamedSource], sources: Sequence[Source]) -> list[Source]:
-    return [s for name, s in zip(named, sources, strict=True) if name.te_layout]
-
-
-def _te(
-    chosen: Chosen,
-    key: Key,
-    source: Source,
-    cache: Path,
-    public_key: minisign.PublicKey | None,
-    forms: Forms,
-    options: PrebuiltOptions,
-    progress: Progress,
-) -> Found | list[Outcome]:
-    """Asks for TransformerEngine's own prebuilt, unless it cannot be what is wanted."""
-    if public_key is not None or forms != Forms():
-        reason = "it is not signed" if public_key else "it has no lazy libraries and no archives"
-        words = f"TransformerEngine's layout is not asked for: {reason}"
-        return [Outcome(str(source), words)]
-    commit = te_layout.commit_of(chosen.aiter)
-    return te_layout.find(source, key.rocm, commit, cache, offline=options.offline, note=progress)
+    found = find(chosen, key, forms, named, options, environ, progress)
+    if not isinstance(found, Found):
+        raise store.no_such(key.text, found)
+    result = install_found(found, chosen, key, forms.lazy, output)
+    if result is None:
+        libraries = " and ".join(module.name for module in chosen.modules)
+        words = f"passed over: it does not have {libraries} of the namespace"
+        words += f" {chosen.manifest.namespace!r}"
+        raise store.no_such(key.text, [Outcome(found.source, words)])
+    signed = options.public_key or chosen.manifest.prebuilt.public_key
+    checked = "" if signed else "; only its digest was checked: no public key is configured"
+    progress(f"prebuilt {key.text} from {found.source}{checked}")
+    return result

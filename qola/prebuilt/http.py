@@ -1,493 +1,197 @@
-"""Files over HTTP: retried with back-off, resumed where they were cut off, redirected with care."""
+"""Files of an HTTP server, by urllib3: tried again, bounded, and a token told to few."""
 
 from __future__ import annotations
 
+import io
 import ipaddress
-import re
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 import urllib3
-from urllib3.exceptions import HTTPError, LocationParseError, MaxRetryError, ProtocolError
-from urllib3.util import Url, parse_url
+from urllib3.exceptions import HTTPError, MaxRetryError
+from urllib3.util import parse_url
 
 from qola.errors import Finding, PrebuiltError
+from qola.prebuilt.sources import Source, UnreachableError, opened, too_large
 from qola.version import __version__
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that another attempt may change."""
 
-_NOT_THERE = frozenset({404, 410})
-_MAX_REDIRECTS = 5
-_CHUNK = 1 << 18
+_RETRY = urllib3.Retry(4, backoff_factor=1, backoff_max=60, retry_after_max=60)
+_TIMEOUT = urllib3.Timeout(connect=10, read=60)
+_INTERVAL = 5.0
+"""Seconds between lines about one file."""
 
-_AMBIGUOUS = re.compile(r"[\\\s\x00-\x20\x7f-\x9f]")
-"""What a URL has none of, and what parsers make different hosts of."""
-
-T = TypeVar("T")
-
-
-class UnreachableError(Exception):
-    """A source does not answer, or not with a file; its text says why."""
-
-
-class _AnotherTryError(Exception):
-    """An answer that another attempt may change."""
-
-    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
-        super().__init__(f"{response.status} {response.reason or ''}".strip())
-        self.response = response
-
-
-@dataclass(frozen=True)
-class HttpSettings:
-    """How files are fetched.
-
-    Attributes:
-        redirects: hosts that a redirect may lead to, besides the one that was asked; as
-            ``http://HOST`` also from https to http.
-        token: what is sent as a bearer token to the host that was asked, over https or within
-            this machine; "" for nothing.
-        proxies: URL of the proxy by scheme, and under `no` the hosts that are asked without one.
-        retries: attempts after the first.
-        backoff: half the seconds before the second retry; twice as long before each further one.
-        longest_wait: most seconds before a retry, whatever the server's Retry-After says.
-        connect_timeout, read_timeout: seconds until a connection, and without a byte of an answer.
-        progress_interval: seconds between lines about one file.
-        withheld: why no host is told the token, "" where one may be.
-    """
-
-    redirects: tuple[str, ...] = ()
-    token: str = field(default="", repr=False)
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    retries: int = 4
-    backoff: float = 1.0
-    longest_wait: int = 60
-    connect_timeout: float = 10.0
-    read_timeout: float = 60.0
-    progress_interval: float = 5.0
-    withheld: str = ""
+# Of redirects alone: urllib3 takes the token off where one leaves the host, the port or the scheme.
+_REDIRECTS = urllib3.Retry(None, 0, 0, 5, 0, 0, raise_on_redirect=False)
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxies that an environment names, as `HttpSettings` has them."""
-    every = ("all_proxy", "ALL_PROXY")
-    # HTTP_PROXY in capitals may be a header of a request to a CGI program: curl passes it by too.
-    names = {"http": ("http_proxy", *every), "https": ("https_proxy", "HTTPS_PROXY", *every)}
-    names["no"] = ("no_proxy", "NO_PROXY")
-    found = {
-        key: next((environ[n] for n in own if environ.get(n)), "") for key, own in names.items()
-    }
-    return {
-        key: value if key == "no" or "://" in value else f"http://{value}"
-        for key, value in found.items()
-        if value
-    }
+    """Return the proxy of each scheme, and under `no` the hosts that are asked without one."""
+    # Lower case wins. HTTP_PROXY may be a header of a request to a CGI program: curl passes it by.
+    found = {k.lower(): environ[k] for k in sorted(environ) if environ[k] and k != "HTTP_PROXY"}
+    every = found.get("all_proxy", "")
+    proxies = {scheme: found.get(f"{scheme}_proxy", every) for scheme in ("http", "https")}
+    return {**proxies, "no": found.get("no_proxy", "")}
 
 
 def is_this_machine(host: str) -> bool:
     """Return whether a name or an address is this machine's own, which no network sees."""
     with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     return host == "localhost"
 
 
-def is_direct(host: str, no_proxy: str) -> bool:
-    """Return whether a host is asked without a proxy.
+@dataclass(frozen=True)
+class Transport:
+    """How servers are asked.
 
-    Args:
-        host: name or address.
-        no_proxy: names of hosts and domains with commas between, or ``*``, as curl reads them.
-    """
-    if is_this_machine(host):
-        return True
-    names = [name.strip().lstrip(".").lower() for name in no_proxy.split(",") if name.strip()]
-    names.append("localhost")
-    return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
-
-
-def redirect_target(asked: Url, place: Url, location: str, redirects: Iterable[str]) -> Url:
-    """Return where a redirect leads to: what is checked here is what is connected to.
-
-    Args:
-        asked: what was asked for.
-        place: what answers with the redirect.
-        location: what it says.
-        redirects: hosts that it may lead to, as `HttpSettings` has them.
-
-    Raises:
-        PrebuiltError: it leaves the host that was asked, or encryption, and may not.
-    """
-    target = _target(place, location)
-    weaker = place.scheme == "https" and (target is None or target.scheme != "https")
-    host = _host(target) if target else ""
-    allowed = {name.lower().replace("[", "").replace("]", "") for name in redirects}
-    names = {f"http://{host}"} if weaker else {host, f"http://{host}"}
-    if target and (names & allowed or (host == _host(asked) and not weaker)):
-        return target
-    option = f"--allow-redirect {'http://' * weaker}{host}"
-    raise PrebuiltError(
-        Finding(
-            asked.url,
-            f"a redirect to {target or ascii(location)[1:-1]}",
-            f"the file, or a redirect that stays on {_host(asked)}" + (" over https" * weaker),
-            f"{option}, if that host is meant" if target else "",
-        ),
-        "the redirect is not followed",
-    )
-
-
-class HttpClient:
-    """Fetches and puts files.
-
-    Args:
-        settings: how.
+    Attributes:
         note: called with a line about what takes long or is tried again.
+        token: sent as a bearer token over https or within this machine; "" for nothing.
+        proxies: as `proxies_of` returns them.
+        retry: how often and after how long a request is made again.
+        timeout: until there is a connection, and without a byte of an answer.
     """
 
-    def __init__(self, settings: HttpSettings, note: Callable[[str], None]) -> None:
-        self._settings = settings
-        self._note = note
-        self._pools: dict[str, urllib3.PoolManager] = {}
-        self._untold: set[str] = set()
+    note: Callable[[str], None]
+    token: str = field(default="", repr=False)
+    proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retry: urllib3.Retry = _RETRY
+    timeout: urllib3.Timeout = _TIMEOUT
 
-    def without_token(self, why: str) -> HttpClient:
-        """Return a client that tells no host the token, and says once why."""
-        return HttpClient(replace(self._settings, withheld=why), self._note)
 
-    def read(self, url: str, limit: int) -> bytes | None:
-        """Return a small file, None where there is none.
+class HttpSource(Source):
+    """A directory of an HTTP server; `withheld` says why it is not told the token."""
 
-        Raises:
-            UnreachableError: the server does not answer.
-            PrebuiltError: the file has more than `limit` bytes, or is on another host.
-        """
+    is_local = False
 
-        def once() -> bytes | None:
-            with self._get(url, {}) as response:
-                if response is None:
-                    return None
-                data = response.read(limit + 1, decode_content=False)
-                # Reads what is left of a whole file, and finds out whether it is one.
-                while len(data) <= limit and (more := response.read(limit, decode_content=False)):
-                    data += more
-                if len(data) > limit:
-                    raise _too_large(url, limit)
-                return data
+    def __init__(self, base: str, transport: Transport, withheld: str = "") -> None:
+        self._base, self._transport, self._withheld = base.rstrip("/"), transport, withheld
+        self._url = parse_url(base)
 
-        return self._attempts(url, once)
+    def __str__(self) -> str:
+        return self._base
 
-    def download(self, url: str, path: Path, limit: int) -> bool:
-        """Fetch a file; what an earlier call left of it in PATH.part is gone on with.
+    def place(self, name: str) -> str:
+        """Return the file's URL."""
+        return f"{self._base}/{urllib.parse.quote(name)}"
 
-        Args:
-            url: the file.
-            path: where to put it, once it is whole.
-            limit: most bytes that it may have.
+    def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
+        """Fetch a file."""
+        response = self._ask("GET", name, file, limit)
+        if response.status not in (200, 404, 410):
+            raise UnreachableError(_words(response))
+        return response.status == 200
 
-        Returns:
-            Whether there is such a file.
+    def write(self, name: str, source: Path | bytes) -> None:
+        """Put a file there."""
+        with opened(source) as file:
+            response = self._ask("PUT", name, file)
+        if response.status >= 300:
+            raise UnreachableError(f"PUT answers {_words(response)}")
 
-        Raises:
-            UnreachableError: the server does not answer, or cuts the file off again and again.
-            PrebuiltError: the file has more than `limit` bytes, or is on another host.
-        """
-        part = _Part(path)
-        if not self._attempts(url, lambda: self._continue(url, part, limit)):
-            return False
-        part.finish()
-        return True
-
-    def put(self, url: str, source: Path | bytes) -> None:
-        """Upload a file.
-
-        Raises:
-            UnreachableError: the server does not take it.
-        """
-
-        def once() -> None:
-            with (
-                _body(source) as (body, size),
-                self._opened("PUT", url, {"Content-Length": str(size)}, body) as response,
-            ):
-                if response.status in _AGAIN:
-                    raise _AnotherTryError(response)
-                if response.status >= 300:
-                    words = f"PUT answers {response.status} {response.reason or ''}"
-                    raise UnreachableError(words.strip())
-
-        self._attempts(url, once)
-
-    def _continue(self, url: str, part: _Part, limit: int) -> bool:
-        """Fetches the rest of a file; returns whether it is there."""
-        offset, headers = part.offset, part.headers()
-        with self._get(url, headers) as response:
-            if response is None:
-                return False
-            if response.status == 416:
-                part.discard()
-                raise ProtocolError("the server does not have the rest of the file")
-            resumed = response.status == 206
-            if resumed and not response.headers.get("Content-Range", "").startswith(
-                f"bytes {offset}-"
-            ):
-                part.discard()
-                raise ProtocolError("the server sent another part of the file")
-            if not resumed:
-                offset = 0
-            rest = response.headers.get("Content-Length", "")
-            total = offset + int(rest) if rest.isdigit() else None
-            if total is not None and total > limit:
-                raise _too_large(url, limit, total)
-            if resumed:
-                self._note(f"{url}: goes on at {offset} bytes")
-            part.describe(response.headers)
-            try:
-                with part.open(append=resumed) as file:
-                    self._copy(url, response, file, offset, total, limit)
-            except PrebuiltError:
-                # Nothing to go on from.
-                part.discard()
-                raise
-        return True
-
-    def _copy(
-        self,
-        url: str,
-        response: urllib3.BaseHTTPResponse,
-        file: BinaryIO,
-        done: int,
-        total: int | None,
-        limit: int,
-    ) -> None:
-        told = time.monotonic()
-        for chunk in response.stream(_CHUNK, decode_content=False):
-            file.write(chunk)
-            done += len(chunk)
-            if done > limit:
-                raise _too_large(url, limit)
-            if time.monotonic() - told >= self._settings.progress_interval:
-                told = time.monotonic()
-                of = f" of {total / 1e6:.1f}" if total else ""
-                self._note(f"{url}: {done / 1e6:.1f}{of} MB")
-
-    def _attempts(self, url: str, once: Callable[[], T]) -> T:
-        """Does something until it succeeds, or as often as the settings say."""
-        settings = self._settings
-        retry = urllib3.Retry(
-            total=settings.retries,
-            backoff_factor=settings.backoff,
-            backoff_max=settings.longest_wait,
-            retry_after_max=settings.longest_wait,
-        )
+    def _ask(
+        self, method: str, name: str, file: BinaryIO, limit: int = 0
+    ) -> urllib3.BaseHTTPResponse:
+        """Sends or receives a whole file, with as many attempts as `retry` says."""
+        url, note, retry = self.place(name), self._transport.note, self._transport.retry
         while True:
-            response: urllib3.BaseHTTPResponse | None = None
+            response = None
             try:
-                return once()
-            except _AnotherTryError as again:
-                reason, response = str(again), again.response
+                with self._request(method, url, file) as response:
+                    if method == "GET" and response.status == 200:
+                        self._receive(url, response, file, limit)
+                if response.status not in _AGAIN:
+                    return response
+                reason = _words(response)
             except HTTPError as error:
+                cause = error.reason if isinstance(error, MaxRetryError) else error
                 # Of a broken connection, the rest repeats it as Python writes it.
-                reason = str(error.args[0] if error.args else error)
+                reason = str(cause.args[0] if cause and cause.args else cause)
             try:
                 # Told no error: it would sort out those it takes for the caller's own.
-                retry = retry.increment("GET", url, response=response)
+                retry = retry.increment(method, url, response=response)
             except MaxRetryError:
-                raise UnreachableError(f"{reason} ({settings.retries + 1} attempts)") from None
-            self._note(f"{url}: {reason}; trying again")
+                raise UnreachableError(f"{reason} ({len(retry.history) + 1} attempts)") from None
+            note(f"{url}: {reason}; trying again")
             retry.sleep(response)
 
-    @contextmanager
-    def _get(
-        self, url: str, headers: Mapping[str, str]
-    ) -> Iterator[urllib3.BaseHTTPResponse | None]:
-        with self._opened("GET", url, headers) as response:
-            if response.status in _NOT_THERE:
-                yield None
-                return
-            if response.status in _AGAIN:
-                raise _AnotherTryError(response)
-            if response.status not in (200, 206, 416):
-                raise UnreachableError(f"{response.status} {response.reason or ''}".strip())
-            yield response
-
-    @contextmanager
-    def _opened(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: BinaryIO | bytes | None = None,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
-        settings = self._settings
-        timeout = urllib3.Timeout(connect=settings.connect_timeout, read=settings.read_timeout)
-        asked = place = parse_url(url)
-        for _ in range(_MAX_REDIRECTS + 1):
-            response = self._pool(place).request(
-                method,
-                place.url,
-                body=body,
-                headers={**self._headers(asked, place), **headers},
-                timeout=timeout,
+    def _request(self, method: str, url: str, file: BinaryIO) -> urllib3.BaseHTTPResponse:
+        headers, is_put = dict(self._headers), method == "PUT"
+        if is_put:
+            headers["Content-Length"] = str(file.seek(0, io.SEEK_END))
+            file.seek(0)
+        try:
+            return self._pool.request(
+                *(method, url, file if is_put else None),
+                headers=headers,
+                timeout=self._transport.timeout,
                 preload_content=False,
-                redirect=False,
-                retries=False,
+                retries=_REDIRECTS,
+                # No upload goes to another host than the one that was named.
+                redirect=not is_put,
             )
-            try:
-                location = response.get_redirect_location()
-                if not location:
-                    yield response
-                    return
-            finally:
-                # A connection with half an answer in it is of no further use.
-                response.close()
-            if method != "GET":
-                raise UnreachableError(f"{method} answers {response.status}, to {location}")
-            place = redirect_target(asked, place, location, settings.redirects)
-        raise UnreachableError(f"more than {_MAX_REDIRECTS} redirects")
+        except ValueError as error:
+            raise UnreachableError(f"a redirect that leads nowhere: {error}") from None
 
-    def _headers(self, asked: Url, place: Url) -> dict[str, str]:
-        # Compressed on the way, lengths and ranges would be those of something else.
-        found = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
-        if self._settings.token and _origin(place) == _origin(asked) and self._may_know(place):
-            found["Authorization"] = f"Bearer {self._settings.token}"
-        return found
+    def _receive(
+        self, url: str, response: urllib3.BaseHTTPResponse, file: BinaryIO, limit: int
+    ) -> None:
+        hops = response.retries.history if response.retries else ()
+        for place in (urllib.parse.urljoin(h.url or "", h.redirect_location or "") for h in hops):
+            if self._url.scheme == "https" and parse_url(place).scheme != "https":
+                raise PrebuiltError(Finding(url, f"a redirect to {place}", "one to https, or none"))
+        file.seek(0)
+        file.truncate()
+        told = time.monotonic()
+        for chunk in response.stream(1 << 18, decode_content=False):
+            if file.tell() + len(chunk) > limit:
+                raise too_large(url, limit)
+            file.write(chunk)
+            if time.monotonic() - told >= _INTERVAL:
+                told = time.monotonic()
+                self._transport.note(f"{url}: {file.tell() / 1e6:.1f} MB")
 
-    def _may_know(self, place: Url) -> bool:
-        """Returns whether a host may be told the token; says so once where it may not."""
-        why = self._settings.withheld
-        if not why and place.scheme != "https" and not is_this_machine(_host(place)):
-            why = "http is not encrypted"
-        origin = f"{place.scheme}://{place.netloc}"
-        if why and origin not in self._untold:
-            self._untold.add(origin)
-            self._note(f"{origin}: the token is not sent there: {why}")
-        return not why
+    @cached_property
+    def _headers(self) -> Mapping[str, str]:
+        # Compressed on the way, lengths would be those of something else.
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
+        token, why = self._transport.token, self._withheld
+        if self._url.scheme != "https" and not is_this_machine(self._url.host or ""):
+            why = why or "http is not encrypted"
+        if token and why:
+            self._transport.note(f"{self}: the token is not sent there: {why}")
+        elif token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
 
-    def _pool(self, url: Url) -> urllib3.PoolManager:
-        """Returns what connects to a host: directly, or by way of a proxy."""
-        proxies = dict(self._settings.proxies)
-        proxy = proxies.get(url.scheme or "", "")
-        if is_direct(_host(url), proxies.get("no", "")):
-            proxy = ""
-        if proxy not in self._pools:
-            self._pools[proxy] = _by_proxy(proxy) if proxy else urllib3.PoolManager()
-        return self._pools[proxy]
-
-
-class _Part:
-    """A file that is not whole yet, and what tells whether the server still has the same one."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(f"{path.name}.part")
-        self._validator = path.with_name(f"{path.name}.part.validator")
-
-    @property
-    def offset(self) -> int:
-        """How many bytes of it can be gone on from."""
-        if not self._part.is_file() or not self._validator.is_file():
-            return 0
-        return self._part.stat().st_size
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers that ask for the rest, if the file is still the same."""
-        if not self.offset:
-            return {}
-        validator = self._validator.read_text(encoding="latin-1")
-        return {"Range": f"bytes={self.offset}-", "If-Range": validator}
-
-    def describe(self, headers: Mapping[str, str]) -> None:
-        """Keep what an answer says the file is to be known by."""
-        tag = headers.get("ETag", "")
-        strong = tag if tag.startswith('"') else ""
-        if validator := strong or headers.get("Last-Modified", ""):
-            self._validator.write_text(validator, encoding="latin-1")
-        else:
-            # It might be continued with another file's bytes.
-            self._validator.unlink(missing_ok=True)
-
-    @contextmanager
-    def open(self, *, append: bool) -> Iterator[BinaryIO]:
-        """Yield the file to write to."""
-        with self._part.open("ab" if append else "wb") as file:
-            yield file
-
-    def discard(self) -> None:
-        """Forget what is there."""
-        self._part.unlink(missing_ok=True)
-        self._validator.unlink(missing_ok=True)
-
-    def finish(self) -> None:
-        """Put the whole file into its place."""
-        self._part.replace(self._path)
-        self._validator.unlink(missing_ok=True)
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        """What connects to the server: directly, or by way of the environment's proxy."""
+        host, proxies = self._url.host or "", self._transport.proxies
+        proxy = proxies.get(self._url.scheme or "")
+        if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
+            return urllib3.PoolManager()
+        try:
+            url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+            # Each byte as it is, whatever the encoding: make_headers writes latin-1.
+            auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
+            headers = urllib3.make_headers(proxy_basic_auth=auth or None)
+            return urllib3.ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
+        except ValueError:
+            # Not the URL itself, which may have a password.
+            words = "the proxy of the environment is of no use; expected"
+            raise UnreachableError(f"{words} [http://][USER:PASSWORD@]HOST[:PORT]") from None
 
 
-@contextmanager
-def _body(source: Path | bytes) -> Iterator[tuple[BinaryIO | bytes, int]]:
-    if isinstance(source, bytes):
-        yield source, len(source)
-        return
-    with source.open("rb") as file:
-        yield file, source.stat().st_size
-
-
-def _by_proxy(proxy: str) -> urllib3.ProxyManager:
-    """Returns what connects by way of a proxy, as the user and password in its URL.
-
-    Raises:
-        UnreachableError: it is no URL of such a proxy.
-    """
-    try:
-        url = parse_url(proxy)
-    except LocationParseError:
-        url = Url()
-    if url.scheme not in ("http", "https") or not url.host:
-        # Not the URL itself, which may have a password.
-        scheme = proxy.partition("://")[0]
-        found = f"the proxy of the environment is a {scheme} URL that is of no use"
-        raise UnreachableError(f"{found}; expected [http://][USER:PASSWORD@]HOST[:PORT]")
-    headers = {}
-    if url.auth:
-        # Each byte as it is, whatever the encoding: make_headers writes latin-1.
-        auth = urllib.parse.unquote(url.auth, encoding="latin-1")
-        headers = urllib3.make_headers(proxy_basic_auth=auth)
-    return urllib3.ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
-
-
-def _origin(url: Url) -> tuple[str | None, str, int | None]:
-    return url.scheme, _host(url), url.port or {"http": 80, "https": 443}.get(url.scheme or "")
-
-
-def _host(url: Url) -> str:
-    """Returns the host that urllib3 connects to, an address of IPv6 without brackets."""
-    return (url.host or "").strip("[]")
-
-
-def _target(place: Url, location: str) -> Url | None:
-    """Returns where a redirect leads to; None where parsers might not agree on that."""
-    if _AMBIGUOUS.search(location):
-        return None
-    try:
-        target = parse_url(urllib.parse.urljoin(place.url, location))
-    except (ValueError, LocationParseError):
-        return None
-    known = target.scheme in ("http", "https") and target.host and target.auth is None
-    return target if known else None
-
-
-def _too_large(url: str, limit: int, size: int | None = None) -> PrebuiltError:
-    return PrebuiltError(
-        Finding(
-            url,
-            f"{size} bytes" if size else f"more than {limit} bytes",
-            f"at most {limit} bytes",
-            "do not use it: it is not the file that its record describes",
-        )
-    )
+def _words(response: urllib3.BaseHTTPResponse) -> str:
+    return f"{response.status} {response.reason}"

@@ -1,4 +1,4 @@
-"""What a key is made of that lies in files: qola's ruleset, AITER, the ROCm that compiles."""
+"""Makes a key of what lies in files: qola's ruleset, AITER, its patches, the ROCm that compiles."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from qola.build import workspace
+from qola.build.forms import Forms
+from qola.build.setup import Chosen
 from qola.checkout.prepare import GitSource, Source, WheelSource
-from qola.checkout.source import AiterSource
 from qola.errors import Finding, ToolchainError
-from qola.fetch.pins import PatchPin, patch_files, pin_patches
+from qola.fetch.pins import patch_files, pin_patches
 from qola.files import sha256_of, sha256_of_text
+from qola.prebuilt.key import Key, settings_of
 from qola.rooms import sources_of
+from qola.ruleset import ruleset_root
 
 _FILES = (
     *(".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel"),
@@ -89,6 +93,34 @@ def _digest_of_files(files: Mapping[str, Path]) -> str:
     return digest.hexdigest()
 
 
+def key_of(
+    chosen: Chosen,
+    rocm: Mapping[str, str],
+    forms: Forms,
+    bazel_args: Sequence[str] = (),
+) -> Key:
+    """Return the key of the bundle of what is chosen: the one place that makes it.
+
+    Raises:
+        NoPrebuiltError: what an argument of Bazel means is not in its words.
+        OSError: a file that decides it cannot be read.
+    """
+    manifest, aiter = chosen.manifest, chosen.aiter
+    modes = {module.name: manifest.module_mode(module, chosen.mode) for module in chosen.modules}
+    patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
+    return Key(
+        name=workspace.repository_name(chosen.file),
+        ruleset=ruleset_digest(ruleset_root()),
+        manifest=manifest.to_dict(),
+        modes=modes,
+        archs=tuple(sorted(set(chosen.archs or manifest.architectures))),
+        aiter={**source_identity(aiter.source), "patches": [vars(pin) for pin in patches]},
+        rocm=rocm,
+        forms=vars(forms),
+        settings=settings_of(bazel_args),
+    )
+
+
 def source_identity(source: Source) -> dict[str, str]:
     """Return which AITER it is, whatever the place it comes from: a commit has no remote here."""
     if isinstance(source, WheelSource):
@@ -96,11 +128,6 @@ def source_identity(source: Source) -> dict[str, str]:
     if isinstance(source, GitSource):
         return {"kind": "git", "commit": source.commit}
     return {"kind": "local", "sha256": tree_digest(source.path)}
-
-
-def patches_of(source: AiterSource) -> tuple[PatchPin, ...]:
-    """Return the patches that are applied to a copy of an AITER source."""
-    return pin_patches(patch_files(source.patches_dir)) if source.patches_dir else ()
 
 
 def rocm_identity(

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, summarize
+from qola.build.setup import Chosen
 from qola.errors import Finding, PrebuiltError
 from qola.layout import RECORD, library_file
 from qola.prebuilt.archive import unpack
+from qola.prebuilt.key import Key
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a bundle is installed as.
-
-    Attributes:
-        key: the key, as files are named.
-        namespace: the manifest's.
-        modules: modules that have to be in it.
-        archs: archs of the libraries.
-        lazy: whether the libraries are lazy ones.
-        manifest_src: path of the manifest.
-        aiter: the AITER source in words.
-        aiter_root: directory of the AITER tree, None for none.
-    """
-
-    key: str
-    namespace: str
-    modules: tuple[str, ...]
-    archs: tuple[str, ...]
-    lazy: bool
-    manifest_src: str
-    aiter: str
-    aiter_root: str | None
-
-
-def install_found(found: Found, wanted: Wanted, output: Path) -> BuildResult | None:
-    """Unpack an archive beside the output directory and install it.
-
-    Args:
-        found: the archive, verified.
-        wanted: what it is installed as.
-        output: the output directory.
+def install_found(
+    found: Found, chosen: Chosen, key: Key, lazy: bool, output: Path
+) -> BuildResult | None:
+    """Unpack a verified archive beside the output directory and install it.
 
     Returns:
         What manifest.json holds; None for an archive of TransformerEngine's without a library of
@@ -58,33 +31,35 @@ def install_found(found: Found, wanted: Wanted, output: Path) -> BuildResult | N
     Raises:
         PrebuiltError: the archive has what it may not have, or lacks what it has to have.
     """
+    namespace, modules = chosen.manifest.namespace, [module.name for module in chosen.modules]
     with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=found.archive.parent) as directory:
-        unpacked = unpack(found.archive, Path(directory), found.unpacked_size, found.source)
+        files = unpack(found.archive, Path(directory), found.unpacked_size, found.source)
+        bundled: Mapping[str, Any] = {"modules": []}
         if found.layout == LAYOUT:
-            targets = without_top(list(unpacked))
-            files = {targets[name]: path for name, path in unpacked.items()}
-            bundled: Mapping[str, Any] = {}
+            targets = without_top(list(files))
+            files = {targets[name]: path for name, path in files.items()}
+            libraries = {name: f"lib/{library_file(namespace, name)}" for name in modules}
+            if not files.keys() >= set(libraries.values()):
+                return None
         else:
-            files = dict(unpacked)
-            bundled = _bundle_record(files, found.source)
+            bundled = bundle_record(files, found.source)
+            libraries = libraries_of(bundled, modules, files, found.source)
         files.pop(RECORD, None)
-        libraries = _libraries(wanted, bundled)
-        missing = [module for module, name in libraries.items() if name not in files]
-        if missing and found.layout == LAYOUT:
-            return None
-        if missing:
-            lacking = f"no library of {', '.join(missing)}"
-            raise PrebuiltError(Finding(found.source, lacking, "the modules of the manifest"))
-        sizes = {module: files[name].stat().st_size for module, name in libraries.items()}
-        run = _run_record(found, wanted, libraries, sizes, bundled, output)
-        result = cast(BuildResult, {**bundled, **run})
-        own = outdated(wanted.namespace, wanted.modules, wanted.lazy, output)
-        install(output, files, not_made(wanted.namespace, wanted.modules, files), result, own)
+        records = {module["name"]: module for module in bundled["modules"]}
+        built = [
+            _module(records.get(module, {}), module, output / name, files[name].stat().st_size)
+            for module, name in libraries.items()
+        ]
+        run = _run_record(chosen, key, lazy, built)
+        prebuilt = {"key": key.text, "source": found.source, "layout": found.layout}
+        result = cast(BuildResult, {**bundled, **run, "prebuilt": prebuilt})
+        own = outdated(namespace, modules, lazy, output)
+        install(output, files, not_made(namespace, modules, files), result, own)
         return result
 
 
-def _bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
-    """Returns a bundle's manifest.json."""
+def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
+    """Return a bundle's manifest.json; raises PrebuiltError where there is none."""
     try:
         record = json.loads(files[RECORD].read_text(encoding="utf-8"))
         record["modules"] = [
@@ -99,53 +74,37 @@ def _bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", record)
 
 
-def _libraries(wanted: Wanted, bundled: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the path of each module's library; "" for one that a bundle does not have."""
-    if not bundled:
-        names = {module: library_file(wanted.namespace, module) for module in wanted.modules}
-        return {module: f"lib/{name}" for module, name in names.items()}
+def libraries_of(
+    bundled: Mapping[str, Any], modules: Sequence[str], files: Mapping[str, Path], place: str
+) -> dict[str, str]:
+    """Return the path of each module's library in a bundle; raises PrebuiltError without one."""
     known = {module["name"]: str(module.get("library", "")) for module in bundled["modules"]}
-    return {module: known.get(module, "") for module in wanted.modules}
+    libraries = {name: known.get(name, "") for name in modules}
+    if missing := [module for module, name in libraries.items() if name not in files]:
+        lacking = f"no library of {', '.join(missing)}"
+        raise PrebuiltError(Finding(place, lacking, "the modules of the manifest"))
+    return libraries
 
 
-def _run_record(
-    found: Found,
-    wanted: Wanted,
-    libraries: Mapping[str, str],
-    sizes: Mapping[str, int],
-    bundled: Mapping[str, Any],
-    output: Path,
-) -> dict[str, Any]:
-    """Returns what manifest.json says of this run, and ROCm/QoLA's keys."""
-    known = {module["name"]: module for module in bundled.get("modules", ())}
-    modules = [
-        _module(known.get(name, {}), name, output / library, sizes[name])
-        for name, library in libraries.items()
-    ]
-    record = BuildResult(
+def _run_record(chosen: Chosen, key: Key, lazy: bool, modules: list[ModuleRecord]) -> BuildResult:
+    """Returns what manifest.json says of this run, in ROCm/QoLA's keys."""
+    root = chosen.aiter.root
+    return BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
-        aiter=wanted.aiter,
-        aiter_root=wanted.aiter_root,
-        manifest_src=wanted.manifest_src,
+        aiter=chosen.aiter.describe(),
+        aiter_root=str(root) if root else None,
+        manifest_src=str(chosen.file),
         bundle_error="",
-        lazy=wanted.lazy,
-        gpu_archs=";".join(wanted.archs),
+        lazy=lazy,
+        gpu_archs=";".join(key.archs),
         modules=modules,
         summary=summarize(modules),
     )
-    prebuilt = {"key": wanted.key, "source": found.source, "layout": found.layout}
-    return {**record, "prebuilt": prebuilt}
 
 
 def _module(known: Mapping[str, Any], name: str, library: Path, size: int) -> ModuleRecord:
     record = ModuleRecord(
-        name=name,
-        md_name=library.stem,
-        success=True,
-        error="",
-        so_path=str(library),
-        duration_s=0.0,
-        size=size,
-        failed=[],
-    )
+        name=name, md_name=library.stem, success=True, error="", so_path=str(library),
+        duration_s=0.0, size=size, failed=[],
+    )  # fmt: skip
     return cast(ModuleRecord, {**known, **record})

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding, NoPrebuiltError
-from qola.fetch.pins import PatchPin
 from qola.files import sha256_of_text
-from qola.manifest.types import BuildMode, Manifest, ModuleSpec
+from qola.version import __version__
 
 SCHEMA = 1
 """Version of what a key is made of, and of the record beside an archive."""
@@ -31,7 +30,6 @@ _WITHOUT_EFFECT = (
     *("--repo_env=QOLA_ROCM=", "--repo_env=QOLA_PYTHON=", "--repo_env=PIP_"),
 )
 
-
 _ELSEWHERE = (
     # A .bazelrc of the user's, or a directory, whose content the words do not have.
     *("--config", "--override_", "--inject_repository", "--registry", "--flagfile"),
@@ -40,19 +38,51 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Key:
-    """What a prebuilt bundle is found by.
+    """All that determines a bundle's bytes. The plan is a function of it, and not part of it.
 
     Attributes:
-        name: name of the manifest.
-        rocm: version of ROCm, such as 7.2.4.
-        archs: archs of the libraries.
-        inputs: all that determines the bytes, as JSON values.
+        name: what the manifest is called in Bazel.
+        ruleset: digest of the files that plan and build.
+        manifest: what is asked for; where bundles come from is no part of it.
+        modes: modules in the bundle, each with its build mode.
+        archs: archs of the libraries, sorted.
+        aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.
+        rocm: identity of the ROCm that compiles.
+        forms: which kinds of libraries the bundle has, such as lazy ones.
+        settings: arguments of Bazel, as `settings_of` returns them.
+        version: qola's.
     """
 
     name: str
-    rocm: str
+    ruleset: str
+    manifest: Mapping[str, Any]
+    modes: Mapping[str, str]
     archs: tuple[str, ...]
-    inputs: Mapping[str, Any]
+    aiter: Mapping[str, Any]
+    rocm: Mapping[str, str]
+    forms: Mapping[str, bool]
+    settings: tuple[str, ...] = ()
+    version: str = __version__
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "schema": SCHEMA,
+            "qola": {"version": self.version, "ruleset": self.ruleset},
+            "manifest": {"name": self.name, "content": self.manifest},
+            "modules": [{"name": name, "mode": mode} for name, mode in self.modes.items()],
+            "archs": list(self.archs),
+            "aiter": self.aiter,
+            "rocm": self.rocm,
+            "forms": self.forms,
+            "settings": list(self.settings),
+        }
+
+    @property
+    def rocm_version(self) -> str:
+        """Such as 7.2.4."""
+        return self.rocm["rocm_version"]
 
     @property
     def digest(self) -> str:
@@ -62,7 +92,7 @@ class Key:
     @property
     def text(self) -> str:
         """The key as files are named: te-rocm7.2-gfx950-0123456789ab."""
-        version = ".".join(self.rocm.split(".")[:2])
+        version = ".".join(self.rocm_version.split(".")[:2])
         return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:_SHORT]}"
 
 
@@ -70,51 +100,6 @@ def digest_of(inputs: Mapping[str, Any]) -> str:
     """Return the digest of a key's inputs."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256_of_text(text)
-
-
-def make_key(
-    *,
-    name: str,
-    version: str,
-    ruleset: str,
-    manifest: Manifest,
-    modules: Sequence[ModuleSpec],
-    archs: Sequence[str],
-    mode: BuildMode | None,
-    aiter: Mapping[str, str],
-    patches: Sequence[PatchPin],
-    rocm: Mapping[str, str],
-    forms: Mapping[str, bool],
-    settings: Sequence[str],
-) -> Key:
-    """Return the key of a bundle. The plan is a function of these, and so has no place of its own.
-
-    Args:
-        name: what the manifest is called in Bazel.
-        version: qola's.
-        ruleset: digest of the files that plan and build.
-        manifest: what is asked for; where bundles come from is no part of it.
-        modules: the modules in the bundle.
-        archs: archs that are built for.
-        mode: what the command line asks for.
-        aiter: identity of the AITER source. Composable Kernel lies in it.
-        patches: patches on top of it, in order.
-        rocm: identity of the ROCm that compiles; `rocm_version` is its version.
-        forms: which kinds of libraries the bundle has, such as lazy ones.
-        settings: arguments of Bazel.
-    """
-    inputs = {
-        "schema": SCHEMA,
-        "qola": {"version": version, "ruleset": ruleset},
-        "manifest": {"name": name, "content": manifest.to_dict()},
-        "modules": [{"name": m.name, "mode": manifest.module_mode(m, mode)} for m in modules],
-        "archs": sorted(set(archs)),
-        "aiter": {**aiter, "patches": [vars(pin) for pin in patches]},
-        "rocm": dict(rocm),
-        "forms": dict(forms),
-        "settings": list(settings_of(settings)),
-    }
-    return Key(name, rocm["rocm_version"], tuple(sorted(set(archs))), inputs)
 
 
 def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:

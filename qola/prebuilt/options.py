@@ -1,14 +1,18 @@
-"""Where prebuilt bundles are looked for: the command line, the manifest, the environment. Pure."""
+"""Where prebuilt bundles are looked for: the command line, the manifest, the environment."""
 
 from __future__ import annotations
 
 import shlex
+import urllib.parse
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola.errors import Finding, QolaError
 from qola.manifest.types import Manifest
+from qola.prebuilt.http import HttpSource, Transport
+from qola.prebuilt.sources import DirectorySource, Source
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"
@@ -29,7 +33,6 @@ class PrebuiltOptions:
         offline: ask no server.
         public_key: who has to have signed them: a key of minisign or a file with one; "" for what
             the manifest says.
-        redirects: hosts that redirects may lead to.
         directory: what directories and files of command line and environment are relative to.
     """
 
@@ -37,7 +40,6 @@ class PrebuiltOptions:
     enabled: bool = True
     offline: bool = False
     public_key: str = ""
-    redirects: tuple[str, ...] = ()
     directory: Path = Path()
 
 
@@ -66,14 +68,7 @@ def choose_sources(
 ) -> tuple[NamedSource, ...]:
     """Return the sources to ask, in order: those of the first that names any.
 
-    Args:
-        options: what the command line says.
-        manifest: the manifest.
-        environ: the environment: QOLA_PREBUILT_URL, NVTE_AITER_PREBUILT_BASE_URL.
-        folder: what directories of the manifest are relative to.
-
-    Raises:
-        QolaError: QOLA_PREBUILT_URL has a quote without another.
+    Directories of the manifest are relative to `folder`.
     """
     if not options.enabled:
         return ()
@@ -103,3 +98,29 @@ def _words(value: str) -> list[str]:
                 f"{URL_VARIABLE}={shlex.quote(shlex.quote(value))}, if that is one directory",
             )
         ) from None
+
+
+def parse_source(text: str, folder: Path, transport: Transport, place: str) -> Source:
+    """Return the source that a text means.
+
+    Args:
+        text: http://, https:// or file:// URL, or a directory.
+        folder: what a directory is relative to.
+        transport: how servers are asked.
+        place: where the text stands; outside of `TOKEN_PLACES` the token is not sent.
+    """
+    parts = urllib.parse.urlsplit(text)
+    expected = "an http, https or file URL without user, query and fragment, or a directory"
+    fix = f"{TOKEN_VARIABLE} is sent to a server that wants to know who asks"
+    if "://" not in text:
+        return DirectorySource(folder / Path(text).expanduser())
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        # A password would show in messages.
+        shown = urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
+        raise QolaError(Finding(place, f"{shown}, with more than a path", expected, fix))
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
+    if parts.scheme in ("http", "https") and parts.hostname:
+        why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
+        return HttpSource(text, transport, "" if place in TOKEN_PLACES else why)
+    raise QolaError(Finding(place, text, expected))

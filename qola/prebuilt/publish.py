@@ -12,12 +12,11 @@ from qola.aiter.attention import ATTENTION
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
-from qola.build.setup import BuildRequest, Chosen, Progress, set_up, workspace_locked
+from qola.build.setup import Chosen, Progress, set_up, workspace_locked
 from qola.errors import BundleError, Finding, PrebuiltError, QolaError
 from qola.files import sha256_of
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
-from qola.prebuilt.http import UnreachableError
 from qola.prebuilt.key import Key, differences
 from qola.prebuilt.record import (
     MAX_SIZE,
@@ -29,17 +28,12 @@ from qola.prebuilt.record import (
     record_name,
     record_of,
 )
-from qola.prebuilt.sources import Source
+from qola.prebuilt.sources import Source, UnreachableError
 
 
 @dataclass(frozen=True)
 class Published:
-    """What became of publishing a bundle.
-
-    Attributes:
-        record: the bundle.
-        written: whether something was written; not where the same was there already.
-    """
+    """The record of a bundle, and whether it was written: not where it was there already."""
 
     record: Record
     written: bool
@@ -47,29 +41,19 @@ class Published:
 
 def build_archive(
     chosen: Chosen,
-    request: BuildRequest,
     forms: Forms,
     options: BuildOptions,
     environ: Mapping[str, str],
     output: Path,
     progress: Progress,
 ) -> Archive:
-    """Build a bundle with Bazel and pack it.
-
-    Args:
-        chosen: what the request means.
-        request: what to build.
-        forms: which kinds of libraries.
-        options: how Bazel builds.
-        environ: its environment.
-        output: the archive to write.
-        progress: called with a line when a long step begins.
+    """Build a bundle with Bazel and pack it into `output`.
 
     Raises:
         BundleError: a module or the bundle could not be built.
         QolaError: nothing could be built.
     """
-    setup = set_up(request, environ, progress, chosen)
+    setup = set_up(chosen, environ)
     more = (f"--output_groups=+{PLAN}", *options.more)
     options = BuildOptions(options.keep_going, options.jobs, options.subcommands, more)
     with workspace_locked(setup.directory, progress):
@@ -105,7 +89,7 @@ def publish(
         packed: what is in it.
         target: where to put it.
         secret_key: who signs, None for nobody.
-        overwrite: whether another bundle with the same key is replaced.
+        overwrite: replace another bundle with the same key.
 
     Raises:
         PrebuiltError: another bundle with the same key is there.
@@ -117,34 +101,25 @@ def publish(
     try:
         if there and there.archive.tar_sha256 != packed.tar_sha256:
             raise _other_bundle(target.place(name), there, packed)
-        if there and _is_whole(target, there, archive):
-            if _is_signed(target, name, secret_key):
-                return Published(there, written=False)
-            assert secret_key is not None, "nobody has to sign it otherwise"
-            signed = signature.sign(target.read(name, MAX_SIZE) or b"", secret_key, name)
-            target.write(f"{name}{signature.SUFFIX}", signed)
-            return Published(there, written=True)
-        target.write(archive_name(key.text), archive)
-        line = f"{packed.sha256}  {archive_name(key.text)}\n"
-        target.write(checksum_name(key.text), line.encode("ascii"))
+        whole = there is not None and _is_whole(target, there, archive)
         data = record.to_json().encode("utf-8")
-        if secret_key is not None:
-            signed = signature.sign(data, secret_key, name)
-            target.write(f"{name}{signature.SUFFIX}", signed)
-        # Last: whoever finds it finds the others.
-        target.write(name, data)
+        if whole:
+            data = target.read(name, MAX_SIZE) or data
+        else:
+            target.write(archive_name(key.text), archive)
+            line = f"{packed.sha256}  {archive_name(key.text)}\n"
+            target.write(checksum_name(key.text), line.encode("ascii"))
+        unsigned = secret_key is not None and _sign(target, name, data, secret_key)
+        if not whole:
+            # Last: whoever finds it finds the others.
+            target.write(name, data)
     except (UnreachableError, OSError) as error:
         raise _not_published(target, error) from None
-    return Published(record, written=True)
+    return Published(there if there and whole else record, written=unsigned or not whole)
 
 
 def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
-    """Return the record that a target has of a key; None where there is none that counts.
-
-    Args:
-        key: the bundle's key.
-        target: where it is to be put.
-        overwrite: whether what is there does not count.
+    """Return the record that a target has of a key; None for none, or one to overwrite.
 
     Raises:
         PrebuiltError: what is there is of another bundle.
@@ -175,11 +150,7 @@ def _not_published(target: Source, error: Exception) -> QolaError:
 
 
 def check_same(before: Key, after: Key) -> None:
-    """Check that a build was of what its key says.
-
-    Raises:
-        QolaError: the inputs are others now than when the build began.
-    """
+    """Raise QolaError if the inputs are others now than when the build began."""
     if after.digest != before.digest:
         changed = ", ".join(differences(before.inputs, after.inputs))
         raise QolaError(
@@ -205,18 +176,13 @@ def _is_whole(target: Source, there: Record, archive: Path) -> bool:
         copy.unlink(missing_ok=True)
 
 
-def _is_signed(target: Source, name: str, secret_key: minisign.SecretKey | None) -> bool:
-    """Returns whether a record at the target is signed by a key, or nobody has to sign it."""
-    if secret_key is None:
-        return True
-    data = target.read(name, MAX_SIZE)
-    signed = target.read(f"{name}{signature.SUFFIX}", MAX_SIZE)
-    key = secret_key.get_public_key()
-    try:
-        comment = signature.trusted_comment(name)
-        signature.verify(data or b"", signed, key, target.place(name), comment)
-    except PrebuiltError:
+def _sign(target: Source, name: str, data: bytes, secret_key: minisign.SecretKey) -> bool:
+    """Signs a record at the target; returns whether it was not yet signed."""
+    signed, file = signature.sign(data, secret_key, name), f"{name}{signature.SUFFIX}"
+    # The same key makes the same signature of the same bytes.
+    if target.read(file, MAX_SIZE) == signed:
         return False
+    target.write(file, signed)
     return True
 
 

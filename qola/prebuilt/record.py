@@ -41,14 +41,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a prebuilt bundle.
-
-    Attributes:
-        key: its key, as files are named.
-        digest: the key's digest in full.
-        inputs: what the digest is of.
-        archive: the file.
-    """
+    """What is known of a prebuilt bundle: its key, the digest of the key's inputs, and its file."""
 
     key: str
     digest: str
@@ -73,30 +66,18 @@ def record_of(key: Key, archive: Archive) -> Record:
 
 
 def parse(data: bytes, key: Key, place: str) -> Record:
-    """Read a record, and check that it is the one of a key.
-
-    Args:
-        data: the file.
-        key: what is wanted.
-        place: where the file is from.
-
-    Raises:
-        PrebuiltError: it is no record, or one of something else.
-    """
+    """Read a record; raises PrebuiltError where it is not one, or not the one of a key."""
     try:
         content = json.loads(data)
         archive = content["archive"]
-        record = Record(
-            str(content["key"]),
-            str(content["digest"]),
-            dict(content["inputs"]),
-            Archive(
-                int(archive["size"]),
-                str(archive["sha256"]),
-                str(archive["tar_sha256"]),
-                int(archive["unpacked_size"]),
-            ),
+        found = Archive(
+            int(archive["size"]),
+            str(archive["sha256"]),
+            str(archive["tar_sha256"]),
+            int(archive["unpacked_size"]),
         )
+        inputs = dict(content["inputs"])
+        record = Record(str(content["key"]), str(content["digest"]), inputs, found)
         name, schema = archive["name"], content["schema"]
     except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise PrebuiltError(

@@ -9,29 +9,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola import cache as locking
 from qola import starlark
 from qola.aiter.attention import ATTENTION
-from qola.build import workspace
 from qola.build.forms import Forms
-from qola.cache import cache_directory
-from qola.errors import Finding, NoPrebuiltError, PrebuiltError
-from qola.fetch.pins import patch_files, pin_patches
-from qola.layout import RECORD
+from qola.build.setup import Chosen
+from qola.checkout.prepare import GitSource, WheelSource
+from qola.checkout.source import AiterSource
+from qola.errors import Finding, NoPrebuiltError
 from qola.manifest.archs import resolve, split
 from qola.manifest.fields import BUILD_MODES
-from qola.manifest.load import Manifest, load
+from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
-from qola.prebuilt import identity, signature, store
+from qola.prebuilt import fetch, identity
 from qola.prebuilt.archive import unpack
-from qola.prebuilt.fetch import client_of
-from qola.prebuilt.key import Key, make_key
+from qola.prebuilt.install import bundle_record, libraries_of
+from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, PrebuiltOptions
-from qola.prebuilt.sources import parse_source
 from qola.prebuilt.store import Found, Outcome
 from qola.rule_main import run_main
 from qola.ruleset import ruleset_root
-from qola.version import __version__
 
 _DIRECTORY = "prebuilt"
 _HEADER = "# Written by @qola//rules/private/repositories:prebuilt_repository.bzl: {what}."
@@ -61,8 +57,9 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
         # A tree on this machine is edited, which nobody would notice here.
         _write_misses(args.output, args.repository, names)
         return
-    key = _key(args, manifest, aiter)
-    found = _find(args, manifest, key, environ)
+    chosen = _chosen(args, manifest, modules, aiter)
+    key = identity.key_of(chosen, identity.detected_rocm(args.rocm, ruleset_root()), Forms())
+    found = _find(args, chosen, key, environ)
     if not isinstance(found, Found):
         outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
         _say(f"qola: no prebuilt {key.text}, its targets build\n{outcomes}")
@@ -70,7 +67,8 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
         return
     directory: Path = args.output / _DIRECTORY
     files = unpack(found.archive, directory, found.unpacked_size, found.source)
-    libraries = _libraries(files, names, found.source)
+    record = bundle_record(files, found.source)
+    libraries = libraries_of(record, names, files, found.source)
     (args.output / "BUILD.bazel").write_text(hit_file(key.text, libraries), encoding="utf-8")
     _say(f"qola: prebuilt {key.text} from {found.source}")
 
@@ -79,69 +77,45 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _key(args: argparse.Namespace, manifest: Manifest, aiter: Mapping[str, str]) -> Key:
-    """Returns the key, which is the one of `qola publish` for the same manifest."""
-    root = ruleset_root()
+def _chosen(
+    args: argparse.Namespace,
+    manifest: Manifest,
+    modules: Sequence[ModuleSpec],
+    aiter: Mapping[str, str],
+) -> Chosen:
+    """Returns what `qola publish` chooses for the same manifest."""
+    pin = {name: value for name, value in aiter.items() if name != "kind"}
+    # The remote is not part of a key.
+    source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
     archs = resolve(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
-    return make_key(
-        # Not the tag's name: who publishes knows the file alone.
-        name=workspace.repository_name(args.manifest),
-        version=__version__,
-        ruleset=identity.ruleset_digest(root),
-        manifest=manifest,
-        modules=[module for module in manifest.modules if module.name in ATTENTION],
-        archs=archs,
-        mode=args.mode,
-        aiter=aiter,
-        patches=pin_patches(patch_files(args.patches_dir)) if args.patches_dir else (),
-        rocm=identity.detected_rocm(args.rocm, root),
-        forms=vars(Forms()),
-        settings=(),
+    # The file's name, not the tag's: who publishes knows the file alone.
+    return Chosen(
+        manifest,
+        args.manifest,
+        tuple(modules),
+        archs,
+        args.mode,
+        AiterSource(source, args.patches_dir),
     )
 
 
 def _find(
-    args: argparse.Namespace, manifest: Manifest, key: Key, environ: Mapping[str, str]
+    args: argparse.Namespace, chosen: Chosen, key: Key, environ: Mapping[str, str]
 ) -> Found | list[Outcome]:
     """Returns the bundle, or why no source has it."""
+    manifest = chosen.manifest
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:
         place, folder = manifest.place("prebuilt", "urls"), args.manifest.parent
         named = [NamedSource(url, folder, place) for url in manifest.prebuilt.urls]
-    options = PrebuiltOptions(redirects=tuple(args.allow_redirect))
-    client = client_of(options, environ, _say)
-    sources = [parse_source(s.text, s.folder, client, s.place) for s in named]
-    text = args.public_key or manifest.prebuilt.public_key
-    public_key = signature.read_public_key(text, args.folder) if text else None
-    cache = cache_directory(environ) / "prebuilt" / key.digest
-    with locking.locked(cache, "fetch of this bundle", _say):
-        return store.find(
-            key, sources, cache, public_key, offline=args.look_up == "offline", note=_say
-        )
-
-
-def _libraries(files: Mapping[str, Path], names: Sequence[str], place: str) -> Mapping[str, str]:
-    """Returns the path of each module's library in a bundle."""
-    try:
-        record = json.loads(files[RECORD].read_text(encoding="utf-8"))
-        known = {module["name"]: module["library"] for module in record["modules"]}
-        found = {name: str(known[name]) for name in names}
-    except (LookupError, ValueError, TypeError) as error:
-        words = f"no {RECORD} with {' and '.join(names)} in it: {error}"
-        raise PrebuiltError(Finding(place, words, "a bundle (docs/guide/bundle.md)")) from None
-    absent = [path for path in found.values() if path not in files]
-    if absent:
-        raise PrebuiltError(Finding(place, f"no {', '.join(absent)}", f"what {RECORD} names"))
-    return found
+    options = PrebuiltOptions(
+        offline=args.look_up == "offline", public_key=args.public_key, directory=args.folder
+    )
+    return fetch.find(chosen, key, Forms(), named, options, environ, _say)
 
 
 def hit_file(key: str, libraries: Mapping[str, str]) -> str:
-    """Return BUILD.bazel for the files of a bundle.
-
-    Args:
-        key: the bundle's key.
-        libraries: path of each module's library in the bundle.
-    """
+    """Return BUILD.bazel for the files of a bundle: the path of each module's library in it."""
     calls = [
         starlark.call(
             "prebuilt_library",
@@ -169,12 +143,7 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
 
 
 def miss_file(repository: str, names: Sequence[str]) -> str:
-    """Return BUILD.bazel for libraries that are built.
-
-    Args:
-        repository: the manifest's.
-        names: the modules.
-    """
+    """Return BUILD.bazel for modules that are built, in the manifest's repository."""
     calls = [
         starlark.call(
             "qola_library",
@@ -212,7 +181,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", required=True, type=Path, help="what directories are below")
     parser.add_argument("--place", required=True, help="where the tag stands, for messages")
     parser.add_argument("--public-key", default="", help="who has to have signed")
-    parser.add_argument("--allow-redirect", action="append", default=[], help="a host")
     parser.add_argument("--look-up", choices=("yes", "offline", "no"), default="yes", help="where")
     parser.add_argument("--output", required=True, type=Path, help="the repository's directory")
     args = parser.parse_args(argv)

@@ -13,15 +13,7 @@ SUFFIX = ".minisig"
 
 
 def read_public_key(text: str, folder: Path) -> minisign.PublicKey:
-    """Return a public key.
-
-    Args:
-        text: the key (RW...), or the file with it that `qola keygen` and `minisign -G` write.
-        folder: what a file is relative to.
-
-    Raises:
-        QolaError: it is neither.
-    """
+    """Return a public key: RW..., or in a file below a folder, as `minisign -G` writes it."""
     try:
         if (folder / text).is_file():
             return minisign.PublicKey.from_file(folder / text)
@@ -53,7 +45,7 @@ def verify(
         signature: its signature file, None where there is none.
         key: the key that has to have made it.
         place: where the record is from.
-        trusted: the trusted comment: a signature of another file is none of this one.
+        trusted: the trusted comment: the signature of another file is wrong here.
 
     Raises:
         PrebuiltError: there is none, or it is not of this key, or not of this record.
@@ -85,15 +77,7 @@ def trusted_comment(record: str) -> str:
 
 
 def read_secret_key(path: Path, password: str) -> minisign.SecretKey:
-    """Return a secret key, decrypted.
-
-    Args:
-        path: the file that `qola keygen` or `minisign -G` wrote.
-        password: the key's password, "" for none.
-
-    Raises:
-        QolaError: it is no such file, or the password is wrong.
-    """
+    """Return the decrypted key in a file of `qola keygen` or `minisign -G`."""
     try:
         key = minisign.SecretKey.from_file(path)
         if key.is_encrypted():
@@ -120,12 +104,7 @@ def sign(data: bytes, key: minisign.SecretKey, record: str) -> bytes:
 def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
     """Write a new pair of keys, PREFIX.key (for its owner alone) and PREFIX.pub.
 
-    Args:
-        prefix: the files' names without their ends.
-        password: what the secret key is encrypted with, "" for not at all.
-
-    Raises:
-        QolaError: one of the files is there already.
+    A password encrypts the secret one; files that are there already raise QolaError.
     """
     secret, public = (prefix.with_name(f"{prefix.name}{end}") for end in (".key", ".pub"))
     for path in (secret, public):

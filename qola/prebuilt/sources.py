@@ -1,48 +1,67 @@
-"""Where prebuilt bundles lie: a directory, or a directory of an HTTP server."""
+"""Where prebuilt bundles lie: a directory here, or a server's (qola.prebuilt.http)."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
-import urllib.parse
-import urllib.request
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
-from qola.errors import Finding, PrebuiltError, QolaError
-from qola.prebuilt.http import HttpClient, UnreachableError
-from qola.prebuilt.options import OPTION, TOKEN_PLACES, TOKEN_VARIABLE, URL_VARIABLE
+from qola.errors import Finding, PrebuiltError
 
 
-class Source(Protocol):
+class UnreachableError(Exception):
+    """A source does not answer, or not with a file; its text says why."""
+
+
+class Source(ABC):
     """A place with files of prebuilt bundles.
 
     Every function raises UnreachableError where the place does not answer, and PrebuiltError where
     it answers what must not be used.
     """
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it is on this machine."""
+    is_local = True
 
+    @abstractmethod
     def place(self, name: str) -> str:
         """Return how messages call a file of it."""
 
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return a small file, None where there is none."""
+    @abstractmethod
+    def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
+        """Write at most `limit` bytes of a file to an empty one; returns whether it is there."""
 
-    def download(self, name: str, path: Path, limit: int) -> bool:
-        """Put a file at a path; returns whether there is one."""
-
+    @abstractmethod
     def write(self, name: str, source: Path | bytes) -> None:
         """Put a file there, whole or not at all."""
 
+    def read(self, name: str, limit: int) -> bytes | None:
+        """Return a small file, None where there is none."""
+        file = io.BytesIO()
+        return file.getvalue() if self.copy(name, file, limit) else None
 
-class DirectorySource:
+    def download(self, name: str, path: Path, limit: int) -> bool:
+        """Put a file at a path; returns whether there is one."""
+        with path.open("wb") as file:
+            return self.copy(name, file, limit)
+
+
+def opened(source: Path | bytes) -> BinaryIO:
+    """Return what reads a file or its bytes."""
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+
+
+def too_large(place: str, limit: int) -> PrebuiltError:
+    """Return the error for a file of more bytes than it may have."""
+    fix = "do not use it: it is not the file that its record describes"
+    return PrebuiltError(Finding(place, f"more than {limit} bytes", f"at most {limit} bytes", fix))
+
+
+class DirectorySource(Source):
     """A directory on this machine."""
-
-    is_local = True
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -54,20 +73,20 @@ class DirectorySource:
         """Return the file's path."""
         return str(self._directory / name)
 
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return a small file, None where there is none."""
-        path = self._found(name, limit)
-        if path is None:
-            return None
-        with _readable(path) as file:
-            return file.read()
-
-    def download(self, name: str, path: Path, limit: int) -> bool:
-        """Copy a file to a path; returns whether there is one."""
-        found = self._found(name, limit)
-        if found is None:
+    def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
+        """Copy a file; others may have made it their own."""
+        if not self._directory.is_dir():
+            raise UnreachableError("no such directory")
+        path = self._directory / name
+        if not path.is_file():
             return False
-        with _readable(found) as content, path.open("wb") as file:
+        if path.stat().st_size > limit:
+            raise too_large(str(path), limit)
+        try:
+            content = path.open("rb")
+        except OSError as error:
+            raise UnreachableError(f"{name}: {error.strerror}") from None
+        with content:
             shutil.copyfileobj(content, file, 1 << 20)
         return True
 
@@ -76,100 +95,10 @@ class DirectorySource:
         self._directory.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=f".{name}.", dir=self._directory)
         try:
-            with os.fdopen(handle, "wb") as file:
-                if isinstance(source, bytes):
-                    file.write(source)
-                else:
-                    with source.open("rb") as content:
-                        shutil.copyfileobj(content, file, 1 << 20)
+            with opened(source) as content, os.fdopen(handle, "wb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
             # As others may read what this process writes elsewhere.
             os.chmod(aside, 0o644)
             os.replace(aside, self._directory / name)
-        except BaseException:
+        finally:
             Path(aside).unlink(missing_ok=True)
-            raise
-
-    def _found(self, name: str, limit: int) -> Path | None:
-        if not self._directory.is_dir():
-            raise UnreachableError("no such directory")
-        path = self._directory / name
-        if not path.is_file():
-            return None
-        if path.stat().st_size > limit:
-            raise PrebuiltError(
-                Finding(
-                    str(path),
-                    f"{path.stat().st_size} bytes",
-                    f"at most {limit} bytes",
-                    "do not use it: it is not the file that its record describes",
-                )
-            )
-        return path
-
-
-def _readable(path: Path) -> BinaryIO:
-    """Opens a file of a directory, which others may have made their own."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UnreachableError(f"{path.name}: {error.strerror}") from None
-
-
-class HttpSource:
-    """A directory of an HTTP server."""
-
-    is_local = False
-
-    def __init__(self, base: str, client: HttpClient) -> None:
-        self._base = base.rstrip("/")
-        self._client = client
-
-    def __str__(self) -> str:
-        return self._base
-
-    def place(self, name: str) -> str:
-        """Return the file's URL."""
-        return f"{self._base}/{urllib.parse.quote(name)}"
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return a small file, None where there is none."""
-        return self._client.read(self.place(name), limit)
-
-    def download(self, name: str, path: Path, limit: int) -> bool:
-        """Fetch a file, going on with what is there of it; returns whether there is one."""
-        return self._client.download(self.place(name), path, limit)
-
-    def write(self, name: str, source: Path | bytes) -> None:
-        """Put a file there."""
-        self._client.put(self.place(name), source)
-
-
-def parse_source(text: str, folder: Path, client: HttpClient, place: str) -> Source:
-    """Return the source that a text means.
-
-    Args:
-        text: http://, https:// or file:// URL, or a directory.
-        folder: what a directory is relative to.
-        client: fetches over HTTP.
-        place: where the text stands; outside of `TOKEN_PLACES` the client's token is not sent.
-
-    Raises:
-        QolaError: it is none of these.
-    """
-    parts = urllib.parse.urlsplit(text)
-    expected = "an http, https or file URL without user, query and fragment, or a directory"
-    fix = f"{TOKEN_VARIABLE} is sent to a server that wants to know who asks"
-    if "://" not in text:
-        return DirectorySource(folder / Path(text).expanduser())
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        # A password would show in messages.
-        shown = urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        raise QolaError(Finding(place, f"{shown}, with more than a path", expected, fix))
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
-    if parts.scheme in ("http", "https") and parts.hostname:
-        if place not in TOKEN_PLACES:
-            why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
-            client = client.without_token(why)
-        return HttpSource(text, client)
-    raise QolaError(Finding(place, text, expected))

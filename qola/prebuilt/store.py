@@ -11,10 +11,9 @@ import minisign
 from qola.errors import Finding, NoPrebuiltError, PrebuiltError
 from qola.files import sha256_of
 from qola.prebuilt import signature
-from qola.prebuilt.http import UnreachableError
 from qola.prebuilt.key import Key
-from qola.prebuilt.record import MAX_SIZE, Record, archive_name, checksum_name, parse, record_name
-from qola.prebuilt.sources import DirectorySource, Source
+from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
+from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 
 Note = Callable[[str], None]
 
@@ -28,7 +27,7 @@ class Found:
     Attributes:
         archive: the file.
         unpacked_size: most bytes that its files have.
-        source: where it is from, as messages say it.
+        source: where it is from, in words.
         layout: "qola", or "transformer-engine".
     """
 
@@ -40,12 +39,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of asking one source.
-
-    Attributes:
-        source: the source.
-        words: why it has no bundle.
-    """
+    """Why a source has no bundle, in words."""
 
     source: str
     words: str
@@ -63,11 +57,8 @@ def find(
     """Return the bundle of a key, or why no source has it.
 
     Args:
-        key: what is wanted.
-        sources: where to ask, in order.
         cache: directory of what was downloaded for this key; locked by the caller.
         public_key: who has to have signed it, None for anybody.
-        offline: ask no server.
         note: told what happens.
 
     Raises:
@@ -112,25 +103,19 @@ def _cached(
     key: Key, cache: Path, public_key: minisign.PublicKey | None, note: Note
 ) -> Found | PrebuiltError | None:
     """Returns what an earlier fetch left, or what is wrong with it; None for nothing."""
-    archive = cache / archive_name(key.text)
-    if not archive.is_file() or not (cache / record_name(key.text)).is_file():
-        return None
+    archive, source = cache / archive_name(key.text), DirectorySource(cache)
     try:
-        return _found(key, cache, public_key, f"the cache of downloads ({cache})")
+        # Verified as if nobody had done so before.
+        read = _verified_record(key, source, public_key) if archive.is_file() else None
+        if read is None:
+            return None
+        found = read[0].archive
+        check_digest(archive, found.sha256, source.place(archive.name))
+        return Found(archive, found.unpacked_size, f"the cache of downloads ({cache})")
     except PrebuiltError as error:
         # A server's file is an error; this machine's copy of it is only a copy.
         note(f"the copy in the cache is not used: {error.findings[0].found}")
         return error
-
-
-def _found(key: Key, cache: Path, public_key: minisign.PublicKey | None, place: str) -> Found:
-    """Returns the bundle in the cache, verified as if nobody had done so before."""
-    source = DirectorySource(cache)
-    record = _verified_record(key, source, public_key)
-    assert record is not None, "its file is there"
-    archive = cache / archive_name(key.text)
-    check_digest(archive, record[0].archive.sha256, source.place(archive.name))
-    return Found(archive, record[0].archive.unpacked_size, place)
 
 
 def _take(
@@ -142,22 +127,30 @@ def _take(
         return None
     record, data, signed = read
     name = archive_name(key.text)
-    archive = record.archive
-    _check_checksum(source, key, archive.sha256)
-    arrived = cache / f"{name}.arrived"
-    if not source.download(name, arrived, archive.size):
+    if not arrive(source, name, cache, record.archive.size, record.archive.sha256):
         raise UnreachableError(f"a record, but no {name}")
-    try:
-        check_digest(arrived, archive.sha256, source.place(name))
-    except PrebuiltError:
-        arrived.unlink()
-        raise
-    arrived.replace(cache / name)
     here = DirectorySource(cache)
     if signed is not None:
         here.write(f"{record_name(key.text)}{signature.SUFFIX}", signed)
     here.write(record_name(key.text), data)
     return record
+
+
+def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> bool:
+    """Put a source's file into the cache if its digest is right; returns whether there is one.
+
+    Raises:
+        PrebuiltError: the digest is another.
+    """
+    arrived = cache / f"{name}.arrived"
+    try:
+        if not source.download(name, arrived, limit):
+            return False
+        check_digest(arrived, sha256, source.place(name))
+        arrived.replace(cache / name)
+    finally:
+        arrived.unlink(missing_ok=True)
+    return True
 
 
 def _verified_record(
@@ -176,40 +169,17 @@ def _verified_record(
     return parse(data, key, source.place(name)), data, signed
 
 
-def _check_checksum(source: Source, key: Key, sha256: str) -> None:
-    """Compares the checksum file, which other programs read, with the record."""
-    name = checksum_name(key.text)
-    data = source.read(name, _MAX_SMALL)
-    if data is not None and first_word(data) != sha256:
-        raise wrong_digest(source.place(name), first_word(data), sha256)
-
-
-def first_word(data: bytes) -> str:
-    """Return the digest in a checksum file: its first word, whether or not a name follows."""
-    words = data.decode("utf-8", "replace").split()
-    return words[0].lower() if words else ""
-
-
 def check_digest(path: Path, sha256: str, place: str) -> None:
-    """Compare a file with its digest.
-
-    Raises:
-        PrebuiltError: they differ; names both digests.
-    """
+    """Compare a file with its digest; raises PrebuiltError, with both, where it is another."""
     found = sha256_of(path)
     if found != sha256:
-        raise wrong_digest(place, found, sha256)
-
-
-def wrong_digest(place: str, found: str, expected: str) -> PrebuiltError:
-    """Return the error for a file that is not the one its record means."""
-    return PrebuiltError(
-        Finding(
-            place,
-            f"sha256 {found}",
-            f"sha256 {expected}",
-            "do not use it: whoever publishes it has to do so anew (qola publish --overwrite); "
-            "--no-prebuilt builds",
-        ),
-        "the prebuilt bundle has a wrong digest",
-    )
+        raise PrebuiltError(
+            Finding(
+                place,
+                f"sha256 {found}",
+                f"sha256 {sha256}",
+                "do not use it: whoever publishes it has to do so anew (qola publish --overwrite); "
+                "--no-prebuilt builds",
+            ),
+            "the prebuilt bundle has a wrong digest",
+        )

@@ -11,9 +11,8 @@ from qola.checkout.prepare import GitSource
 from qola.checkout.source import AiterSource
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
-from qola.prebuilt.http import UnreachableError
-from qola.prebuilt.sources import DirectorySource, Source
-from qola.prebuilt.store import Found, Note, Outcome, check_digest, first_word
+from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
+from qola.prebuilt.store import Found, Note, Outcome, arrive, check_digest
 
 LAYOUT = "transformer-engine"
 
@@ -52,12 +51,7 @@ def _head(root: Path) -> str:
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:
-    """Return what an archive may be called, without its end, in the order they are asked for.
-
-    Args:
-        rocm: version of ROCm, such as 7.2.4.
-        commit: AITER's commit in full.
-    """
+    """Return what an archive may be called, without its end, in the order they are asked for."""
     parts = rocm.split(".")
     versions = dict.fromkeys((parts[0], ".".join(parts[:2])))
     return tuple(f"rocm-{version}_aiter-{commit}" for version in versions)
@@ -73,11 +67,8 @@ def find(
 
     Args:
         source: what NVTE_AITER_PREBUILT_BASE_URL names.
-        rocm: version of ROCm.
         commit: AITER's commit in full, "" where none is known.
         cache: directory for what is downloaded; locked by the caller.
-        offline: ask no server.
-        note: told what happens.
 
     Raises:
         PrebuiltError: the archive is not the one of its checksum.
@@ -109,7 +100,7 @@ def _kept(file: str, cache: Path) -> Found | str:
     sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None or not (cache / file).is_file():
         return "not asked: offline"
-    check_digest(cache / file, first_word(sha256), str(cache / file))
+    check_digest(cache / file, _first_word(sha256), str(cache / file))
     return Found(cache / file, _MAX_SIZE, str(cache / file), LAYOUT)
 
 
@@ -118,21 +109,18 @@ def _asked(source: Source, file: str, cache: Path) -> Found | str:
     sha256 = source.read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None:
         return f"no {_CHECKSUM} there"
-    archive, digest = cache / file, first_word(sha256)
-    if not archive.is_file() or sha256_of(archive) != digest:
-        arrived = cache / f"{file}.arrived"
-        if not source.download(file, arrived, _MAX_SIZE):
-            return "not there"
-        try:
-            check_digest(arrived, digest, source.place(file))
-        except BaseException:
-            arrived.unlink()
-            raise
-        # First, or it would stand for another archive if this ended here.
-        (cache / f"{file}{_CHECKSUM}").unlink(missing_ok=True)
-        arrived.replace(archive)
+    archive, digest = cache / file, _first_word(sha256)
+    current = archive.is_file() and sha256_of(archive) == digest
+    if not current and not arrive(source, file, cache, _MAX_SIZE, digest):
+        return "not there"
     DirectorySource(cache).write(f"{file}{_CHECKSUM}", sha256)
     return Found(archive, _MAX_SIZE, source.place(file), LAYOUT)
+
+
+def _first_word(data: bytes) -> str:
+    """Returns the digest in a checksum file, whether or not a name follows."""
+    words = data.decode("utf-8", "replace").split()
+    return words[0].lower() if words else ""
 
 
 def without_top(files: Sequence[str]) -> dict[str, str]:

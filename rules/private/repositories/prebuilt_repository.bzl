@@ -52,7 +52,6 @@ def _prebuilt_repository_impl(rctx):
         arguments += ["--mode", rctx.attr.mode]
     arguments += ["--arch=" + arch for arch in rctx.attr.architectures]
     arguments += ["--url=" + url for url in rctx.attr.urls]
-    arguments += ["--allow-redirect=" + host for host in rctx.attr.allow_redirects]
     site = rctx.path(rctx.attr.python_packages).dirname.get_child("site")
     run_qola(rctx, "qola.prebuilt.repository_rule", arguments, python_path = [site])
 
@@ -60,7 +59,6 @@ prebuilt_repository = repository_rule(
     implementation = _prebuilt_repository_impl,
     attrs = PATCH_ATTRS | {
         "aiter": attr.string(doc = "Identity of the AITER source as JSON.", mandatory = True),
-        "allow_redirects": attr.string_list(doc = "Hosts that redirects may lead to; http://HOST without encryption too."),
         "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
         "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),

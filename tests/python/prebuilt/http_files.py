@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 
 @dataclass(frozen=True)
@@ -46,31 +55,48 @@ class Files:
 
     Attributes:
         content: files by path, such as /a.tar.gz; PUT adds to them.
-        etags: their ETags; a file without one has none.
         faults: what goes wrong, by path.
         requests: what it was asked, in order.
         port: where it listens, on 127.0.0.1.
+        scheme: http or https.
     """
 
     content: dict[str, bytes] = field(default_factory=dict)
-    etags: dict[str, str] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     port: int = 0
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         """The server's URL."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def paths(self) -> list[str]:
         """Return the paths that were asked for."""
         return [request.path for request in self.requests]
 
 
+def certificate(file: Path) -> Path:
+    """Write a key and its own certificate of 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = datetime.now(timezone.utc)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    own = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(own + made.public_bytes(pem))
+    return file
+
+
 @contextmanager
-def serving(files: Files) -> Iterator[Files]:
-    """Serve files until the block ends."""
+def serving(files: Files, tls: Path | None = None) -> Iterator[Files]:
+    """Serve files until the block ends, over https with a key and certificate."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -79,54 +105,33 @@ def serving(files: Files) -> Iterator[Files]:
             """Say nothing."""
 
         def do_GET(self) -> None:
-            files.requests.append(Request("GET", self.path, dict(self.headers)))
-            fault = self.fault()
-            if fault.status:
-                self.answer(fault.status, fault.headers, b"")
-                return
-            content = files.content.get(self.path)
-            if content is None:
-                self.answer(404, {}, b"not here")
-                return
-            etag = files.etags.get(self.path, "")
-            headers = {"ETag": etag} if etag else {}
-            begin = self.begin(etag, len(content))
-            if begin:
-                headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-            self.answer(206 if begin else 200, headers, content[begin:], fault)
+            fault, content = self.asked(), files.content.get(self.path)
+            if fault.status or content is None:
+                self.answer(fault.status or 404, fault, b"")
+            else:
+                self.answer(200, fault, content)
 
         def do_CONNECT(self) -> None:
-            files.requests.append(Request("CONNECT", self.path, dict(self.headers)))
-            self.answer(403, {}, b"")
+            self.answer(403, self.asked(), b"")
 
         def do_PUT(self) -> None:
-            files.requests.append(Request("PUT", self.path, dict(self.headers)))
+            fault = self.asked()
             data = self.rfile.read(int(self.headers["Content-Length"]))
-            fault = self.fault()
             if not fault.status:
                 files.content[self.path] = data
-            self.answer(fault.status or 201, fault.headers, b"")
+            self.answer(fault.status or 201, fault, b"")
 
-        def fault(self) -> Fault:
+        def asked(self) -> Fault:
+            files.requests.append(Request(self.command, self.path, dict(self.headers)))
             fault = files.faults.get(self.path)
             if fault is None or fault.times == 0:
                 return Fault()
             fault.times -= 1
             return fault
 
-        def begin(self, etag: str, size: int) -> int:
-            wanted = self.headers.get("Range", "")
-            if not wanted or self.headers.get("If-Range") not in (None, etag):
-                return 0
-            first = int(wanted.removeprefix("bytes=").partition("-")[0])
-            return first if first < size else 0
-
-        def answer(
-            self, status: int, headers: dict[str, str], body: bytes, fault: Fault | None = None
-        ) -> None:
-            fault = fault or Fault()
+        def answer(self, status: int, fault: Fault, body: bytes) -> None:
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            for name, value in {**fault.headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             time.sleep(fault.silent)
@@ -149,6 +154,11 @@ def serving(files: Files) -> Iterator[Files]:
 
     server = Server(("127.0.0.1", 0), Handler)
     files.port = server.server_address[1]
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        files.scheme = "https"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qola.build.forms import Forms
+from qola.build.setup import Chosen
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import NoPrebuiltError, ToolchainError
-from qola.fetch.pins import PatchPin
-from qola.manifest.load import Manifest, loads
+from qola.manifest.load import loads
 from qola.prebuilt import identity
-from qola.prebuilt.key import Key, differences, make_key, settings_of
+from qola.prebuilt.key import Key, differences, digest_of, settings_of
 
 TEXT = """\
 [qola]
@@ -27,33 +29,27 @@ architectures = ["gfx950"]
 [[modules]]
 name = "libmha_fwd"
 """
-PIN = PatchPin("0001-x.patch", "a" * 64)
+PATCHES = [{"name": f"{n}.patch", "sha256": n * 64} for n in "ab"]
+AITER = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
 ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
 
 
-def manifest(text: str = TEXT) -> Manifest:
-    """A manifest."""
-    return loads(text, file="left.toml")
+def manifest(text: str = TEXT) -> dict[str, Any]:
+    """What a manifest asks for."""
+    return loads(text, file="left.toml").to_dict()
 
 
-def key(**changed: Any) -> Key:
-    """The key of a bundle, with some of its inputs changed."""
-    of = changed.pop("manifest", manifest())
-    inputs: dict[str, Any] = {
-        "name": "left",
-        "version": "0.1.0",
-        "ruleset": "c" * 64,
-        "manifest": of,
-        "modules": of.modules,
-        "archs": ("gfx950",),
-        "mode": "cpp_itfs",
-        "aiter": {"kind": "git", "commit": "1" * 40},
-        "patches": (PIN,),
-        "rocm": ROCM,
-        "forms": {"lazy": False},
-        "settings": (),
-    }
-    return make_key(**{**inputs, **changed})
+KEY = Key(
+    name="left",
+    ruleset="c" * 64,
+    manifest=manifest(),
+    modes={"libmha_fwd": "cpp_itfs"},
+    archs=("gfx950",),
+    aiter=AITER,
+    rocm=ROCM,
+    forms={"lazy": False},
+    version="0.1.0",
+)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +60,14 @@ def key(**changed: Any) -> Key:
         ({"ruleset": "d" * 64}, "qola.ruleset"),
         ({"manifest": manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
         ({"manifest": manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
-        ({"modules": ()}, "modules"),
+        ({"modes": {}}, "modules"),
         ({"archs": ("gfx942", "gfx950")}, "archs"),
-        ({"mode": "pybind"}, "modules"),
-        ({"aiter": {"kind": "git", "commit": "2" * 40}}, "aiter.commit"),
-        ({"patches": ()}, "aiter.patches"),
-        ({"patches": (PatchPin("0002-x.patch", PIN.sha256), PIN)}, "aiter.patches"),
-        ({"patches": (PatchPin(PIN.name, "e" * 64),)}, "aiter.patches"),
+        ({"modes": {"libmha_fwd": "pybind"}}, "modules"),
+        ({"aiter": {**AITER, "commit": "2" * 40}}, "aiter.commit"),
+        ({"aiter": {**AITER, "patches": []}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": PATCHES[::-1]}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": [{**p, "name": "c"} for p in PATCHES]}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": [{**p, "sha256": "c"} for p in PATCHES]}}, "aiter.patches"),
         ({"rocm": {**ROCM, "identity": "f" * 64}}, "rocm.identity"),
         ({"rocm": {**ROCM, "rocm_version": "7.3.0"}}, "rocm.rocm_version"),
         ({"forms": {"lazy": True}}, "forms.lazy"),
@@ -79,16 +76,10 @@ def key(**changed: Any) -> Key:
 )
 def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
     """Prevents: a bundle taken for another one, whose kernels or headers are not the same."""
-    one, other = key(), key(**changed)
+    one, other = KEY, replace(KEY, **changed)
     assert one.digest != other.digest
     assert one.text != other.text
     assert path in differences(one.inputs, other.inputs)
-
-
-def test_order_of_patches_counts() -> None:
-    """Prevents: patches that apply in another order under one key."""
-    more = PatchPin("0002-y.patch", "e" * 64)
-    assert key(patches=(PIN, more)).digest != key(patches=(more, PIN)).digest
 
 
 @pytest.mark.parametrize(
@@ -102,16 +93,15 @@ def test_order_of_patches_counts() -> None:
 )
 def test_what_builds_the_same_has_the_same_key(text: str) -> None:
     """Prevents: misses for a comment, another order of keys, or another place of the bundles."""
-    assert key(manifest=manifest(text)).digest == key().digest
+    assert replace(KEY, manifest=manifest(text)).digest == KEY.digest
 
 
 def test_the_text_of_a_key() -> None:
     """Prevents: keys that nobody can tell apart by eye, or that are no file names."""
-    found = key(archs=("gfx950", "gfx942", "gfx950"))
+    found = replace(KEY, archs=("gfx942", "gfx950"))
     assert found.text == f"left-rocm7.2-gfx942-gfx950-{found.digest[:12]}"
     # The digest is of JSON that anybody can make again.
-    again = json.loads(json.dumps(found.inputs))
-    assert Key("left", "7.2.4", ("gfx950",), again).digest == found.digest
+    assert digest_of(json.loads(json.dumps(found.inputs))) == found.digest
 
 
 def test_settings_that_count() -> None:
@@ -177,33 +167,53 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
         before = now
 
 
-def test_patches_of_a_source(tmp_path: Path) -> None:
-    """Prevents: patches that a build applies and a key leaves out."""
+def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: patches, modules, modes or archs that a build has and its key leaves out."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
     (tmp_path / "b.patch").write_text("b")
     (tmp_path / "a.diff").write_text("a")
     (tmp_path / "README").write_text("no patch")
-    source = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
-    assert [pin.name for pin in identity.patches_of(source)] == ["a.diff", "b.patch"]
+    aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
+    of = loads(TEXT, file="left.toml")
+    chosen = Chosen(of, tmp_path / "te-left.toml", of.modules, (), None, aiter)
+    found = identity.key_of(chosen, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
+    inputs = found.inputs
+    assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
+    assert inputs["modules"] == [{"name": "libmha_fwd", "mode": of.mode}]
+    assert (inputs["archs"], inputs["manifest"]["name"]) == (["gfx950"], "te_left")
+    assert inputs["forms"] == {"lazy": True, "static": False}
+    assert inputs["settings"] == ["--define=a=b"]
+    other = replace(chosen, mode="cpp_itfs", archs=("gfx950", "gfx942", "gfx950"))
+    changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
+    assert differences(inputs, changed.inputs) == ["archs", "modules"]
+    assert changed.archs == ("gfx942", "gfx950")
 
 
-def ruleset(root: Path) -> Path:
-    """A few files where a ruleset has them."""
-    for name in ("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl", "qola/emit.py"):
+RULESET = {
+    **dict.fromkeys(("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl"), "1"),
+    **dict.fromkeys(("qola/__init__.py", "qola/rooms.py", "qola/codegen/emit.py"), ""),
+    **dict.fromkeys(("qola/bundle/__main__.py", "qola/lazy/__main__.py"), ""),
+    "qola/repository/__init__.py": "from qola.codegen import emit",
+}
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    """Write files below a directory."""
+    for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(name)
+        (root / name).write_text(text)
     return root
 
 
 def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
     """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
-    one, other = ruleset(tmp_path / "a"), ruleset(tmp_path / "b")
-    for name in ("qola/__pycache__/emit.pyc", "qola/_ruleset/x", "docs/x", "tests/x", "bazelw"):
-        (other / name).parent.mkdir(parents=True, exist_ok=True)
-        (other / name).write_text("2")
+    one, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
+    unasked = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
+    write(other, dict.fromkeys((*unasked, "docs/x", "tests/x.toml", "bazelw"), "2"))
     before = identity.ruleset_digest(one)
     assert before == identity.ruleset_digest(other)
-    for name in ("rules/defs.bzl", "qola/emit.py", "MODULE.bazel"):
-        (other / name).write_text("3")
+    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "MODULE.bazel"):
+        write(other, {name: "3"})
         assert identity.ruleset_digest(other) != before
         before = identity.ruleset_digest(other)
 
