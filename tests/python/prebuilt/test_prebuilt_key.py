@@ -193,6 +193,7 @@ RULESET = {
     **dict.fromkeys(("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl"), "1"),
     **dict.fromkeys(("qola/__init__.py", "qola/rooms.py", "qola/codegen/emit.py"), ""),
     **dict.fromkeys(("qola/bundle/__main__.py", "qola/lazy/__main__.py"), ""),
+    "cc/runtime/load.cpp": "1",
     "qola/repository/__init__.py": "from qola.codegen import emit",
 }
 
@@ -212,7 +213,7 @@ def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
     write(other, dict.fromkeys((*unasked, "docs/x", "tests/x.toml", "bazelw"), "2"))
     before = identity.ruleset_digest(one)
     assert before == identity.ruleset_digest(other)
-    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "MODULE.bazel"):
+    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "cc/runtime/load.cpp", "MODULE.bazel"):
         write(other, {name: "3"})
         assert identity.ruleset_digest(other) != before
         before = identity.ruleset_digest(other)
