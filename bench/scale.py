@@ -121,7 +121,7 @@ class Server:
     def planner(self) -> tuple[float, float, float]:
         """Plan as `qola plan` does; return wall time, CPU time and peak memory in MB."""
         (record,) = self._work.glob("output_base/external/*[~+]aiter/AITER.json")
-        argv = [sys.executable, "-B", "-m", "qola", "plan", "--json", "--aiter", str(record.parent)]
+        argv = [sys.executable, "-B", "-m", "qola", "plan", "--json", "-a", str(record.parent)]
         argv += ["--manifest", str(EVERYTHING / "everything.toml")]
         # What Bazel's own planning imports, from where Bazel fetched it.
         (site,) = self._work.glob("output_base/external/*[~+]qola_pip_runtime/site")

@@ -40,6 +40,7 @@ def build_kernels(
     lazy: bool | None = None,
     static: bool = False,
     prebuilt: PrebuiltOptions | None = None,
+    quiet: bool = False,
     environ: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
 ) -> BuildResult:
@@ -68,6 +69,7 @@ def build_kernels(
         static: whether lib/ also has an archive of the attention modules (docs/guide/static.md).
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
             where manifest and environment say.
+        quiet: show only what Bazel warns of, and errors.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
         progress: called with a line when a long step begins.
@@ -108,6 +110,7 @@ def build_kernels(
         jobs=jobs,
         subcommands=verbose,
         more=(f"--output_groups=+{PLAN}", *bazel_args),
+        quiet=quiet,
     )
     with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)

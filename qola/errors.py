@@ -1,4 +1,4 @@
-"""What can go wrong, told in full: findings, and one exception class per edge of the system.
+"""What can go wrong, told in full: findings, exit codes, and one exception class per edge.
 
 Every edge (manifest, AITER tree, code generation, toolchain, plan) collects all it has to say as
 `Finding`s and raises once, so that a user corrects a file in one go.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning"]
@@ -41,6 +42,34 @@ class Finding:
         return "\n".join(lines)
 
 
+class ExitCode(IntEnum):
+    """How a command ends; help texts and docs/reference/exit-codes.md are made from this table."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> ExitCode:
+        """Make a member from its number and meaning."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    DONE = 0, "done"
+    ERROR = 1, "any other error"
+    USAGE = 2, "wrong usage, an invalid manifest, or a query that finds nothing"
+    AITER = 3, "the AITER tree is missing, cannot be fetched, or a patch does not fit"
+    CODEGEN = 4, "a kernel generator failed"
+    TOOLCHAIN = 5, "no Bazel, no ROCm, or no GPU for the arch native"
+    PLAN = 6, "manifest and AITER do not go together"
+    NOT_BUILT = 7, "a module, the bundle or a pack did not build; other modules are installed"
+    BUNDLE = 8, "a bundle cannot be made or published"
+    NO_PREBUILT = 9, "no source has the prebuilt bundle"
+    PREBUILT = 10, "a prebuilt bundle must not be used: wrong digest, signature or content"
+    INTERRUPTED = 130, "interrupted"
+    PIPE = 141, "whoever read the output closed it"
+    TERMINATED = 143, "terminated"
+
+
 class QolaError(Exception):
     """Base of all errors a user can cause and correct.
 
@@ -57,7 +86,7 @@ class QolaError(Exception):
         ValueError: `findings` holds no error, which would be a failure without a reason.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = ExitCode.ERROR
     default_title: ClassVar[str] = "qola cannot go on"
 
     findings: tuple[Finding, ...]
@@ -85,54 +114,54 @@ class QolaError(Exception):
 class ManifestError(QolaError):
     """The manifest cannot be read, is no TOML, or does not say what a manifest may say."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
     default_title = "the manifest is not valid"
 
 
 class AiterError(QolaError):
     """The AITER source tree is not one, is incomplete, or says something not understood."""
 
-    exit_code = 3
+    exit_code = ExitCode.AITER
     default_title = "the AITER source tree cannot be used"
 
 
 class CodegenError(QolaError):
     """A kernel generator failed, or produced what it should not."""
 
-    exit_code = 4
+    exit_code = ExitCode.CODEGEN
     default_title = "kernel generation failed"
 
 
 class ToolchainError(QolaError):
     """ROCm is missing, incomplete, or not the one that was asked for."""
 
-    exit_code = 5
+    exit_code = ExitCode.TOOLCHAIN
     default_title = "the ROCm toolchain cannot be used"
 
 
 class PlanError(QolaError):
     """Manifest, tree and toolchain are valid each, but cannot be brought together."""
 
-    exit_code = 6
+    exit_code = ExitCode.PLAN
     default_title = "the manifest cannot be planned"
 
 
 class BundleError(QolaError):
     """What was built cannot be made a bundle."""
 
-    exit_code = 8
+    exit_code = ExitCode.BUNDLE
     default_title = "the bundle cannot be made"
 
 
 class NoPrebuiltError(QolaError):
     """No source that was asked has a prebuilt bundle of what is wanted."""
 
-    exit_code = 9
+    exit_code = ExitCode.NO_PREBUILT
     default_title = "there is no such prebuilt bundle"
 
 
 class PrebuiltError(QolaError):
     """A prebuilt bundle is there and must not be used: digest, signature or content is wrong."""
 
-    exit_code = 10
+    exit_code = ExitCode.PREBUILT
     default_title = "the prebuilt bundle must not be used"

@@ -114,7 +114,7 @@ Library not_kept(std::string bytes, const std::string& identity, const std::stri
 std::string where_to_get(const CompiledKernel& kernel)
 {
     return "neither a cache nor a pack has " + entry_path(kernel) +
-           "; it can be made where there is a compiler: qola kernels build --arch " + kernel.arch +
+           "; it can be made where there is a compiler: qola-kernels build --arch " + kernel.arch +
            " " + kernel.name;
 }
 

@@ -33,18 +33,21 @@ class BuildOptions:
         jobs: actions at a time, None for as many as Bazel thinks fit.
         subcommands: show every command.
         more: further arguments, last.
+        quiet: show errors and warnings alone.
     """
 
     keep_going: bool = True
     jobs: int | None = None
     subcommands: bool = False
     more: tuple[str, ...] = ()
+    quiet: bool = False
 
     def to_arguments(self) -> list[str]:
         """Return the arguments of bazel build."""
         found = ["--keep_going" if self.keep_going else "--nokeep_going"]
         found += [f"--jobs={self.jobs}"] if self.jobs else []
         found += ["--subcommands"] if self.subcommands else []
+        found += ["--noshow_progress", "--ui_event_filters=-info"] if self.quiet else []
         return [*found, *self.more]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qola.aiter.attention import ATTENTION
-from qola.errors import Finding, QolaError
+from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.types import ModuleSpec
 
 CK_JIT = "NVTE_CK_JIT"
@@ -27,7 +27,7 @@ _CK_JIT_VALUES = {
 class ChoiceError(QolaError):
     """The environment says what it may not say."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "what to build is not clear"
 
 

@@ -31,7 +31,7 @@ def find_tree(explicit: Path | None, environ: Mapping[str, str]) -> Path:
                 "the command line",
                 "no AITER source tree",
                 "an AITER checkout with its submodules, or an unpacked amd-aiter wheel",
-                "name it with --aiter TREE, or use the default tree: ./bazelw run //:qola -- ...",
+                "--aiter-root DIR names it; ./bazelw run //:qola -- ... has a default one",
             )
         )
     return default

@@ -1,72 +1,81 @@
-"""The command line's qola build and qola checkout: ROCm/QoLA's options, and a few more."""
+"""``qola build``, ``qola checkout`` and ``qola pack``: ROCm/QoLA's options, and a few more."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from qola import api
+from qola.build.forms import ChoiceError
 from qola.build.install import BuildResult, ModuleRecord
+from qola.build.pack import SUFFIX, build_pack, read_list
+from qola.build.setup import choose_all
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import (
-    EXIT_FAILED_MODULES,
-    _add_aiter,
-    _paths,
-    add_build_options,
-    add_forms,
-    add_manifest,
-    add_output_dir,
-    add_parser,
-    add_prebuilt_options,
+    AITER,
+    BUILD,
+    FORMS,
+    PREBUILT,
+    REQUEST,
+    add_command,
+    add_options,
+    build_options,
+    paths_of,
     prebuilt_options,
+    request_of_build,
 )
+from qola.cli.tables import size
+from qola.errors import ExitCode, Finding
 
-BUILD_EXIT_CODES = """\
-exit codes: 0 all modules built; 7 one or more, or their bundle, did not, the others are installed;
-otherwise nothing was installed: 1 an error of qola's own; 2 wrong usage or an invalid manifest;
-3 the AITER tree or a patch; 4 a generator; 5 no Bazel, no ROCm or no GPU; 6 the plan;
-10 a prebuilt bundle with a wrong digest, signature or content; 130 interrupted; 143 terminated"""
-
-_CHECKOUT_EXIT_CODES = """\
-exit codes: 0 done; 1 an error of qola's own; 2 wrong usage or an invalid manifest; 3 the AITER
-tree: it could not be fetched, or a patch does not fit; 130 interrupted; 143 terminated"""
+_PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
+_STANDARD_INPUT = "-"
 
 
 def add_commands(commands: Any) -> None:
-    """Add build and checkout to the parser's subcommands."""
-    build = add_parser(commands, "build", "build a manifest's libraries", BUILD_EXIT_CODES)
-    add_manifest(build)
-    add_output_dir(build)
-    add_build_options(build)
-    add_forms(build)
+    """Add build, checkout and pack to the parser's subcommands."""
+    codes = (*_PLANNING, ExitCode.NOT_BUILT)
+    text = "build a manifest's libraries"
+    build = add_command(commands, "build", text, _build, (*codes, ExitCode.PREBUILT))
+    add_options(build, "manifest", "output_dir", required=True)
+    add_options(build, *REQUEST[1:], *BUILD, *FORMS)
     build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
         action="store_false",
         help="build, whatever prebuilt bundles there are",
     )
-    add_prebuilt_options(build)
-    build.set_defaults(run=_build)
-    checkout = add_parser(
-        commands, "checkout", "prepare a patched AITER tree, and nothing else", _CHECKOUT_EXIT_CODES
+    add_options(build, *PREBUILT)
+    text = "prepare a patched AITER tree, and nothing else"
+    checkout = add_command(commands, "checkout", text, _checkout, (ExitCode.AITER,))
+    add_options(
+        *(checkout, "manifest"), help="manifest whose [qola] aiter_commit and patches_dir apply"
     )
-    checkout.add_argument(
-        *("-m", "--manifest"),
-        type=Path,
-        metavar="FILE",
-        help="manifest whose [qola] aiter_commit and patches_dir apply",
+    add_options(checkout, *AITER)
+    text = "compile kernels of lazy libraries, and put them into one file"
+    words = f"--manifest FILE --output FILE{SUFFIX} [NAME...|--list FILE|--all]"
+    pack = add_command(commands, "pack", text, _pack, codes, words=words)
+    pack.add_argument("words", nargs="*", metavar="NAME", help="a kernel, or KERNEL:ARCH")
+    add_options(pack, "manifest", required=True)
+    pack.add_argument(
+        *("-o", "--output"),
+        required=True,
+        metavar=f"FILE{SUFFIX}",
+        help="the pack; replaced as a whole, once all is compiled",
     )
-    _add_aiter(checkout)
-    checkout.set_defaults(run=_checkout)
+    add_options(pack, "list")
+    pack.add_argument("--all", action="store_true", help="all kernels of the manifest")
+    add_options(pack, *REQUEST[1:], *BUILD)
 
 
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
     result = api.build_kernels(
-        **_paths(args, around),
+        **paths_of(args, around),
         output_dir=around.directory / args.output_dir,
         archs=args.arch,
         verbose=args.verbose,
@@ -78,15 +87,17 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         lazy=args.lazy,
         static=args.static,
         prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
+        quiet=args.quiet,
         environ=around.environ,
-        progress=lambda text: console.note(f"qola: {text}"),
+        progress=console.progress,
     )
     print_result(result, console)
     if result["bundle_error"]:
         console.note(
             f"qola: the bundle was not made; libraries are installed\n{result['bundle_error']}"
         )
-    return EXIT_FAILED_MODULES if result["summary"]["failed"] or result["bundle_error"] else 0
+    complete = not result["summary"]["failed"] and not result["bundle_error"]
+    return ExitCode.DONE if complete else ExitCode.NOT_BUILT
 
 
 def print_result(result: BuildResult, console: Console) -> None:
@@ -115,11 +126,65 @@ def _line(module: ModuleRecord, done: str) -> str:
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola checkout``."""
-    console = around.console
     path = api.checkout_aiter(
-        **_paths(args, around),
-        environ=around.environ,
-        progress=lambda text: console.note(f"qola: {text}"),
+        **paths_of(args, around), environ=around.environ, progress=around.console.progress
     )
-    console.line(f"AITER ready at {path}")
-    return 0
+    around.console.line(f"AITER ready at {path}")
+    return ExitCode.DONE
+
+
+def _pack(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola pack``."""
+    console = around.console
+    output = around.directory.absolute() / args.output
+    _check_place(output, args.output)
+    kernels = _kernels(args, around)
+    chosen = choose_all(request_of_build(args, around), around.environ, console.progress)
+    error = build_pack(
+        chosen, kernels, output, build_options(args), around.environ, console.progress
+    )
+    if error:
+        console.line(f"FAILED: {args.output}: not written")
+        for line in error.splitlines():
+            console.line(f"  {line}")
+        return ExitCode.NOT_BUILT
+    console.line(f"{args.output}: {size(output.stat().st_size)}")
+    return ExitCode.DONE
+
+
+def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
+    """Return the kernels that are named, [] for all.
+
+    Raises:
+        ChoiceError: a list cannot be read, or all or nothing is asked for by mistake.
+    """
+    kernels = list(args.words)
+    for name in args.list:
+        try:
+            standard_input = name == _STANDARD_INPUT
+            text = sys.stdin.read() if standard_input else (around.directory / name).read_text()
+        except (OSError, UnicodeError) as error:
+            raise ChoiceError(Finding(name, str(error), "a list of kernels, one a line")) from None
+        kernels += read_list(text, name)
+    if args.all == bool(kernels):
+        raise ChoiceError(
+            Finding(
+                "the command line",
+                "kernels, and --all" if kernels else "no kernel",
+                "names of kernels, --list FILE with names, or --all",
+                f"qola list --manifest {args.manifest} lists them",
+            ),
+            "which kernels to pack is not clear",
+        )
+    return kernels
+
+
+def _check_place(output: Path, given: str) -> None:
+    """Find out that a pack cannot be written before hours are spent on it."""
+    if output.suffix != SUFFIX:
+        raise ChoiceError(Finding("--output", given, f"a file whose name ends in {SUFFIX}"))
+    above = next(path for path in output.parents if path.exists())
+    if output.is_dir() or not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ChoiceError(
+            Finding("--output", given, "a file in a directory that can be written to")
+        )

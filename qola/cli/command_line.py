@@ -11,23 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from qola.cli import init as cli_init
-from qola.cli import kernels as cli_kernels
-from qola.cli import plan as cli_plan
-from qola.cli import prebuilt as cli_prebuilt
-from qola.cli.build import add_commands
+from qola.cli import build, init, plan, prebuilt
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.errors import QolaError
+from qola.cli.options import exit_codes
+from qola.errors import ExitCode, Finding, QolaError
 from qola.ruleset import cmake_dir
 from qola.version import __version__
-
-EXIT_UNEXPECTED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 1, 2, 130, 141, 143
-
-_EXIT_CODES = """\
-exit codes: 0 done; 1 an error of qola's own; 2 wrong usage, an invalid manifest, or a query that
-finds nothing; 3 the AITER tree, 4 a generator, 6 the plan: what is wrong is on standard error;
-qola build has more: qola build --help"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qola",
         description="AMD GPU attention libraries from a manifest: what it builds, why; builds it.",
-        epilog=_EXIT_CODES,
+        epilog=exit_codes(list(ExitCode)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -47,12 +37,16 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    cli_plan.add_commands(commands)
-    add_commands(commands)
-    cli_prebuilt.add_commands(commands)
-    cli_kernels.add_command(commands)
-    cli_init.add_command(commands)
+    for module in (plan, build, prebuilt, init):
+        module.add_commands(commands)
     return parser
+
+
+class UsageError(QolaError):
+    """The command line asks for what there is not."""
+
+    exit_code = ExitCode.USAGE
+    default_title = "there is no such command"
 
 
 class _PrintCmakeDir(argparse.Action):
@@ -83,7 +77,11 @@ def main(
     environ = os.environ if environ is None else environ
     if directory is None:
         directory = Path(environ.get("BUILD_WORKING_DIRECTORY") or ".")
-    args = _parse(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["kernels"]:
+        print(_no_kernels(words), file=sys.stderr)
+        return ExitCode.USAGE
+    args = _parse(words)
     console = Console(sys.stdout, sys.stderr, args.quiet)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -95,21 +93,17 @@ def main(
     except BrokenPipeError:
         # Whoever read our output has enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_PIPE
+        return ExitCode.PIPE
     except KeyboardInterrupt:
         console.note("qola: interrupted")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
-    return code or 0
+    return code or ExitCode.DONE
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
-    words = sys.argv[1:] if argv is None else list(argv)
-    if words[:1] == [cli_kernels.COMMAND]:
-        # With a bundle, they are another program's.
-        return cli_kernels.parse(words[1:])
     args, rest = build_parser().parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") and word != "-"]
     if unknown:
@@ -118,9 +112,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+def _no_kernels(words: Sequence[str]) -> UsageError:
+    """Return the error for a command that was split in two."""
+    return UsageError(
+        Finding(
+            "the command line",
+            f"qola {' '.join(words[:2])}",
+            "bin/qola-kernels of a lazy bundle, which lists, builds, exports, verifies and cleans "
+            "its kernels; or qola pack, for which a manifest is enough",
+            "DIR/bin/qola-kernels --help, or qola pack --help",
+        )
+    )
+
+
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     """Leave by way of every `with`, so that temporary directories are removed."""
-    sys.exit(EXIT_TERMINATED)
+    sys.exit(ExitCode.TERMINATED)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,11 @@ class Console:
         self.out.flush()
         print(text, file=self.err)
 
+    def progress(self, text: str) -> None:
+        """Say what is being done."""
+        if not self.quiet:
+            self.note(f"qola: {text}")
+
     def table(self, table: Table) -> None:
         """Print a table: for the eye on a terminal, as aligned text in full width elsewhere."""
         rich = _rich(self.out)
@@ -49,10 +54,8 @@ class Console:
         if rich is not None:
             with rich.spinner(self.err) as update:
                 yield update
-        elif self.quiet:
-            yield lambda _: None
         else:
-            yield lambda text: self.note(f"qola: {text}")
+            yield self.progress
 
 
 def _rich(stream: TextIO) -> Any:

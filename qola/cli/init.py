@@ -6,17 +6,17 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from qola.errors import Finding, ManifestError, QolaError
+from qola.cli.context import Surroundings
+from qola.cli.options import add_command, add_options
+from qola.errors import ExitCode, Finding, ManifestError, QolaError
 from qola.manifest import json_schema as manifest_jsonschema
+from qola.manifest.archs import split
 from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
 from qola.manifest.load import loads
 from qola.manifest.starter import DEFAULT_ARCHS, DEFAULT_NAMESPACE, starter_manifest
 from qola.manifest.values import either
-
-if TYPE_CHECKING:
-    from qola.cli.context import Surroundings
 
 STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
@@ -25,24 +25,14 @@ _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
 class InitError(QolaError):
     """The starter manifest cannot be written."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "no manifest written"
 
 
-def add_command(commands: Any) -> None:
-    """Add ``init`` to the command line.
-
-    Args:
-        commands: what argparse's add_subparsers returned.
-    """
-    text = "write a commented starter manifest"
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "init",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}: a small one that plans, and every other key.",
-        usage="qola init [FILE] [OPTION...]",
-        allow_abbrev=False,
-    )
+def add_commands(commands: Any) -> None:
+    """Add init to the parser's subcommands."""
+    text = "write a commented starter manifest: a small one that plans, and every other key"
+    parser = add_command(commands, "init", text, run, (), words="[FILE]")
     parser.add_argument(
         "words",
         nargs="*",
@@ -56,21 +46,14 @@ def add_command(commands: Any) -> None:
         help="C++ namespace below qola:: and prefix of the libraries' names "
         f"(default: {DEFAULT_NAMESPACE})",
     )
-    parser.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help=f"{', '.join((*SUPPORTED_ARCHS, NATIVE))}; may be repeated "
-        f"(default: {', '.join(DEFAULT_ARCHS)})",
-    )
+    archs = f"{', '.join((*SUPPORTED_ARCHS, NATIVE))}; repeatable, or a list with ; or , between"
+    add_options(parser, "arch", help=f"{archs} (default: {', '.join(DEFAULT_ARCHS)})")
     parser.add_argument(
         "--schema",
         action="store_true",
         help=f"also write {manifest_jsonschema.FILE} beside it, for editors that know TOML schemas",
     )
-    parser.add_argument("--force", action="store_true", help="overwrite files that are there")
-    parser.set_defaults(parser=parser, run=run, quiet=False)
+    add_options(parser, "overwrite", help="replace files that are there")
 
 
 def run(args: argparse.Namespace, around: Surroundings) -> None:
@@ -106,7 +89,7 @@ def run(args: argparse.Namespace, around: Surroundings) -> None:
                 f"mkdir -p {Path(word).parent}",
             )
         )
-    _write({around.directory / name: text for name, text in files.items()}, files, args.force)
+    _write({around.directory / name: text for name, text in files.items()}, files, args.overwrite)
     around.console.line(f"{' and '.join(files)} written; next: qola plan {word}")
 
 
@@ -120,7 +103,7 @@ def _only_word(words: list[str]) -> str:
 
 def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
     """Return the manifest's text once the manifest itself accepts what the options put into it."""
-    archs = tuple(a for text in args.arch for a in text.split(",")) or DEFAULT_ARCHS
+    archs = split(args.arch) or DEFAULT_ARCHS
     text = starter_manifest(args.namespace, archs, file=Path(file).name, schema=schema)
     try:
         loads(text, file=file)
@@ -145,13 +128,13 @@ def _option(place: str) -> str:
     return _OPTIONS.get(place.rpartition(".")[2], place)
 
 
-def _write(texts: dict[Path, str], names: Iterable[str], force: bool) -> None:
+def _write(texts: dict[Path, str], names: Iterable[str], overwrite: bool) -> None:
     """Write all files, or none where one is there already."""
     there = [name for path, name in zip(texts, names, strict=True) if path.exists()]
-    if there and not force:
+    if there and not overwrite:
         raise InitError(
             [
-                Finding(name, "a file that is there already", "a new file", "add --force")
+                Finding(name, "a file that is there already", "a new file", "add --overwrite")
                 for name in there
             ]
         )

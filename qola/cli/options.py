@@ -1,191 +1,219 @@
-"""Options that several commands have, and what they ask for."""
+"""The options of all commands, each defined once: a name means the same wherever it stands."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qola.build.bazel import BuildOptions
 from qola.build.setup import BuildRequest
 from qola.checkout.request import DEFAULT_REMOTE
 from qola.cli.context import Surroundings
+from qola.errors import ExitCode
 from qola.manifest.archs import split
-from qola.manifest.fields import BUILD_MODES
+from qola.manifest.fields import BUILD_MODES, NATIVE, SUPPORTED_ARCHS
 from qola.prebuilt.options import PrebuiltOptions
 
-EXIT_FAILED_MODULES = 7
-"""A module did not build, or the bundle of those that did; what was built is installed."""
+
+def positive(text: str) -> int:
+    """Return a number above 0."""
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
 
 
-def add_parser(commands: Any, name: str, text: str, epilog: str) -> argparse.ArgumentParser:
-    """Add a command to the parser's subcommands."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(parser=parser, words=[], quiet=False)
-    return parser
+positive.__name__ = "number above 0"  # what argparse calls it
 
 
-def add_manifest(parser: argparse.ArgumentParser) -> None:
-    """Add the manifest."""
-    parser.add_argument(
-        "-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest"
-    )
+def _option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, settings
 
 
-def add_output_dir(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add the output directory."""
-    parser.add_argument(
+def _flag(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, {"action": "store_true", **settings}
+
+
+def _list(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, {"action": "append", "default": [], **settings}
+
+
+def _choice(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, {"action": argparse.BooleanOptionalAction, **settings}
+
+
+_OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "manifest": _option("-m", "--manifest", type=Path, metavar="FILE", help="the manifest"),
+    "output_dir": _option(
         *("-o", "--output-dir"),
         type=Path,
-        required=required,
         metavar="DIR",
         help="where to install lib/, include/, manifest.json and more",
-    )
-
-
-def add_forms(parser: argparse.ArgumentParser) -> None:
-    """Add which kinds of libraries there are."""
-    parser.add_argument(
-        "--lazy",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="libraries that load each kernel when it is first called, with all that compiles it "
-        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
-    )
-    parser.add_argument(
-        "--static",
-        action="store_true",
-        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
-        "library that has them inside",
-    )
-
-
-def add_prebuilt_options(parser: argparse.ArgumentParser) -> None:
-    """Add where prebuilt bundles come from."""
-    parser.add_argument(
-        "--prebuilt",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="URL or directory with prebuilt bundles, which are used before anything is built; "
-        "repeatable (default: the manifest's [prebuilt].urls, $QOLA_PREBUILT_URL, "
-        "$NVTE_AITER_PREBUILT_BASE_URL)",
-    )
-    parser.add_argument(
-        "--public-key",
-        default="",
-        metavar="KEY",
-        help="minisign's public key of who has to have signed them, or a file with it (default: "
-        "the manifest's [prebuilt].public_key)",
-    )
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="look for them in directories and among earlier downloads only",
-    )
-
-
-def prebuilt_options(
-    args: argparse.Namespace, around: Surroundings, *, enabled: bool = True
-) -> PrebuiltOptions:
-    """Return what the options that `add_prebuilt_options` adds say."""
-    return PrebuiltOptions(
-        urls=tuple(args.prebuilt),
-        enabled=enabled,
-        offline=args.offline,
-        public_key=args.public_key,
-        directory=around.directory,
-    )
-
-
-def add_build_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command that builds with Bazel takes."""
-    add_request_options(parser)
-    parser.add_argument(
-        "--keep-going",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="go on with other kernels and modules when one fails (default)",
-    )
-    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="actions at a time")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every command")
-
-
-def add_request_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says which libraries are meant, besides the manifest."""
-    _add_aiter(parser)
-    parser.add_argument(
-        "--skip-checkout",
-        action="store_true",
-        help="use the tree in --aiter-root as it is: no commit, no patches",
-    )
-    parser.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help="instead of the manifest's; may be repeated, or a list with ; between; native is "
-        "this machine's GPU (default: the manifest's, $GPU_ARCHS, native)",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=BUILD_MODES,
-        help="instead of [build].mode; a module's own mode wins (default: pybind)",
-    )
-    parser.add_argument(
-        "--bazel-arg",
-        action="append",
-        default=[],
-        metavar="ARG",
-        help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
-    )
-
-
-def _add_aiter(parser: argparse.ArgumentParser) -> None:
-    """Add what both commands say about AITER."""
-    parser.add_argument(
+    ),
+    "aiter_root": _option(
         *("-a", "--aiter-root"),
         type=Path,
         metavar="DIR",
-        help="the AITER tree; made if it is not there",
-    )
-    parser.add_argument(
+        help="the AITER tree; what builds or checks out makes it if it is not there",
+    ),
+    "aiter_commit": _option(
         "--aiter-commit",
         metavar="COMMIT",
         help="commit, tag or branch, instead of the manifest's [qola].aiter_commit "
         "(default: the wheel that qola pins)",
-    )
-    parser.add_argument(
+    ),
+    "aiter_remote": _option(
         "--aiter-remote",
         default=DEFAULT_REMOTE,
         metavar="URL",
         help="what git fetches a commit from (default: %(default)s)",
-    )
-    parser.add_argument(
+    ),
+    "patches_dir": _option(
         "--patches-dir",
         type=Path,
         metavar="DIR",
         help="patches for AITER, instead of the manifest's [qola].patches_dir; an empty folder "
         "for none",
-    )
-    parser.add_argument(
+    ),
+    "skip_checkout": _flag(
+        "--skip-checkout",
+        help="use the tree in --aiter-root as it is: no commit, no patches",
+    ),
+    "group": _list(
         "--group",
-        action="append",
-        default=[],
         metavar="GROUP",
-        help="only modules of this group; may be repeated, or a list with ; between (default: "
+        help="only modules of this group; repeatable, or a list with ; or , between (default: "
         "$QOLA_BUILD_GROUPS, all)",
+    ),
+    "arch": _list(
+        "--arch",
+        metavar="ARCH",
+        help=f"{', '.join(SUPPORTED_ARCHS)}, or {NATIVE}, this machine's GPU; repeatable, or a "
+        f"list with ; or , between (default: the manifest's, $GPU_ARCHS, {NATIVE})",
+    ),
+    "mode": _option(
+        "--mode",
+        choices=BUILD_MODES,
+        help="instead of [build].mode; a module's own mode wins (default: pybind)",
+    ),
+    "lazy": _choice(
+        "--lazy",
+        help="libraries that load each kernel when it is first called, with all that compiles it "
+        "in share/qola/ and bin/ (default: $NVTE_CK_JIT, which is deprecated; else --no-lazy)",
+    ),
+    "static": _flag(
+        "--static",
+        help="also an archive of the attention modules, lib/libqola_NAMESPACE.a, for a program or "
+        "library that has them inside",
+    ),
+    "bazel_arg": _list(
+        "--bazel-arg",
+        metavar="ARG",
+        help="a further argument of bazel build, such as --bazel-arg=--config=remote; repeatable",
+    ),
+    "keep_going": _choice(
+        "--keep-going",
+        default=True,
+        help="go on with other kernels and modules when one fails (default)",
+    ),
+    "jobs": _option("-j", "--jobs", type=positive, metavar="N", help="actions at a time"),
+    "verbose": _flag("-v", "--verbose", help="show every command"),
+    "prebuilt": _list(
+        "--prebuilt",
+        metavar="URL",
+        help="URL or directory with prebuilt bundles, which are used before anything is built; "
+        "repeatable (default: the manifest's [prebuilt].urls, $QOLA_PREBUILT_URL, "
+        "$NVTE_AITER_PREBUILT_BASE_URL)",
+    ),
+    "public_key": _option(
+        "--public-key",
+        default="",
+        metavar="KEY",
+        help="minisign's public key of who has to have signed them, or a file with it (default: "
+        "the manifest's [prebuilt].public_key)",
+    ),
+    "offline": _flag(
+        "--offline", help="look for them in directories and among earlier downloads only"
+    ),
+    "list": _list(
+        "--list",
+        metavar="FILE",
+        help="a kernel a line, and perhaps an arch behind it: what QOLA_RECORD writes; - for "
+        "standard input; repeatable",
+    ),
+    "overwrite": _flag("--overwrite", help="replace what is there"),
+    "json": _flag("--json", help="print JSON (docs/reference/plan.md)"),
+    "quiet": _flag("-q", "--quiet", help="no progress"),
+}
+
+_OLD_NAMES = {
+    "aiter_root": ("--aiter",),
+    "list": ("--blob-list", "--record"),
+    "mode": ("--build-mode",),
+    "overwrite": ("--force",),
+}
+"""Names that options had, here or in ck-jit; they work and are not shown."""
+
+AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
+REQUEST = ("manifest", *AITER, "skip_checkout", "arch", "mode", "bazel_arg")
+"""Which libraries are meant: `request_of_build` reads them."""
+
+FORMS = ("lazy", "static")
+PREBUILT = ("prebuilt", "public_key", "offline")
+BUILD = ("keep_going", "jobs", "verbose")
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+    """Add options of the table, with what is particular to the command."""
+    for name in names:
+        flags, settings = _OPTIONS[name]
+        parser.add_argument(*flags, dest=name, **settings | changes)
+        if name in _OLD_NAMES:
+            hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+            parser.add_argument(*_OLD_NAMES[name], dest=name, **settings | changes | hidden)
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace, Surroundings], int | None],
+    codes: Sequence[ExitCode],
+    *,
+    words: str = "",
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    """Add a command to the parser's subcommands, with what all of them take.
+
+    Args:
+        codes: what it may end with, besides what each command may.
+        words: what follows its name before options, as the usage shows it.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog="\n\n".join(filter(None, [epilog, exit_codes(codes)])),
+        usage=f"qola {name} {words} [OPTION...]" if words else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
+    parser.set_defaults(parser=parser, run=run, words=[])
+    add_options(parser, "quiet")
+    return parser
 
 
-def _paths(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
-    """Return the arguments both functions have, with paths that do not depend on the directory."""
+def exit_codes(codes: Sequence[ExitCode]) -> str:
+    """Return the text about a command's exit codes."""
+    common = {ExitCode.DONE, ExitCode.ERROR, ExitCode.USAGE}
+    shown = sorted(common.union(codes, {ExitCode.INTERRUPTED, ExitCode.TERMINATED}))
+    return "\n".join(["exit codes:", *(f"  {int(code):<4} {code.meaning}" for code in shown)])
+
+
+def paths_of(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
+    """Return what `AITER` and the manifest say, with paths that do not depend on the directory."""
     return {
         "manifest_path": _place(args.manifest, around),
         "aiter_root": _place(args.aiter_root, around),
@@ -206,10 +234,29 @@ def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]
 
 
 def request_of_build(args: argparse.Namespace, around: Surroundings) -> BuildRequest:
-    """Return what the options that `add_request_options` adds ask for."""
+    """Return what `REQUEST` asks for."""
     return BuildRequest(
-        **_paths(args, around),
+        **paths_of(args, around),
         archs=args.arch,
         build_mode=args.mode,
         skip_checkout=args.skip_checkout,
+    )
+
+
+def build_options(args: argparse.Namespace) -> BuildOptions:
+    """Return what `BUILD` says of how Bazel builds."""
+    more = tuple(args.bazel_arg)
+    return BuildOptions(args.keep_going, args.jobs, args.verbose, more, args.quiet)
+
+
+def prebuilt_options(
+    args: argparse.Namespace, around: Surroundings, *, enabled: bool = True
+) -> PrebuiltOptions:
+    """Return what `PREBUILT` says."""
+    return PrebuiltOptions(
+        urls=tuple(args.prebuilt),
+        enabled=enabled,
+        offline=args.offline,
+        public_key=args.public_key,
+        directory=around.directory,
     )

@@ -5,23 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qola.aiter.tree import read_tree
+from qola.checkout.default_tree import find_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.plan_options import add_plan_options, make_plan, request_of
+from qola.cli.options import add_command, add_options, groups_of
 from qola.cli.tables import Table, align, duration, size
-from qola.errors import Finding
+from qola.errors import ExitCode, Finding
+from qola.fetch.pins import pinned_id, recorded_patches
 from qola.inspect import estimate
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
 from qola.inspect.explain import Verdict, summary, verdicts
 from qola.inspect.query import KEY, QueryError, count, items_of, select
-from qola.manifest.fields import FMHA_MODES
+from qola.manifest.archs import choose_modules, split
+from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.model import Plan, to_json
+from qola.plan.request import manifest_patches
 
 _QUERY = """\
 A query is any number of
@@ -35,84 +41,52 @@ _LONG = (
     *("module", "direction", "role", "arch", "dtype", "hdim", "mode"),
     *("bias", "mask", "lse", "dropout"),
 )
+_CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN, ExitCode.PIPE)
 
 
 def add_commands(commands: Any) -> None:
     """Add plan, list and explain to the parser's subcommands."""
-    plan = _add_command(
-        commands, "plan", "[MANIFEST]", "count what a manifest builds: libraries and kernels"
-    )
+    text = "count what a manifest builds: libraries and kernels"
+    plan = _add_command(commands, "plan", "[MANIFEST]", text, _plan)
     plan.add_argument("--estimate", action="store_true", help="also what building it costs")
-    plan.add_argument(
-        "--jobs", type=_positive, metavar="N", help="cores to estimate for (default: all here)"
-    )
+    add_options(plan, "jobs", help="cores to estimate for (default: all here)")
     plan.add_argument(
         "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
     )
-    plan.set_defaults(run=_plan)
-    listing = _add_command(
-        commands, "list", "[MANIFEST] [QUERY...]", "list kernel instances, one a line", _QUERY
-    )
+    words = "[MANIFEST] [QUERY...]"
+    text = "list kernel instances, one a line"
+    listing = _add_command(commands, "list", words, text, _list, _QUERY)
     listing.add_argument("--long", action="store_true", help="with their fields")
-    for field, example in (
-        ("module", "libmha_fwd"),
-        ("direction", "fwd"),
-        ("dtype", "bf16"),
-        ("hdim", "64,192x128"),
-        ("mode", " or ".join(FMHA_MODES)),
-    ):
-        listing.add_argument(
-            f"--{field}",
-            action="append",
-            default=[],
-            metavar="VALUE",
-            help=f"the same as {field}=VALUE in the query, such as {example}",
-        )
-    listing.set_defaults(run=_list)
-    explain = _add_command(
-        commands,
-        "explain",
-        "[MANIFEST] [QUERY...]",
-        "say why kernel instances are in or out; without a query, how many by which rule",
-        _QUERY,
-    )
-    explain.set_defaults(run=_explain)
+    text = "say why kernel instances are in or out; without a query, how many by which rule"
+    _add_command(commands, "explain", words, text, _explain, _QUERY)
 
 
 def _add_command(
-    commands: Any, name: str, words: str, text: str, epilog: str = ""
+    commands: Any,
+    name: str,
+    words: str,
+    text: str,
+    run: Callable[[argparse.Namespace, Surroundings], None],
+    epilog: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command with what all of them take."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=epilog,
-        usage=f"qola {name} {words} [OPTION...]",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(parser=parser)
+    parser = add_command(commands, name, text, run, _CODES, words=words, epilog=epilog)
     parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
-    parser.add_argument(
-        "--manifest", type=Path, metavar="FILE", help="the manifest, instead of the first argument"
-    )
+    add_options(parser, "manifest", help="the manifest, instead of the first argument")
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
-    add_plan_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON (docs/reference/plan.md)")
+    add_options(parser, "aiter_root", help="the AITER tree (default under Bazel: the pinned one)")
+    add_options(parser, "arch", "mode", "group", "json")
+    parser.add_argument(
+        "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
+    )
+    parser.add_argument(
+        "--override-aiter-commit",
+        action="store_true",
+        help="plan although the manifest names another AITER; a warning says so",
+    )
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-_positive.__name__ = "number above 0"  # what argparse calls it
 
 
 def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
@@ -134,7 +108,33 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
             ),
             "nothing to plan",
         )
-    return request_of(manifest, args, around)
+    file = around.directory / manifest
+    loaded = load(file, display=manifest.as_posix())
+    loaded = replace(loaded, modules=choose_modules(loaded, groups_of(args, around)))
+    aiter = None if args.aiter_root is None else around.directory / args.aiter_root
+    tree = find_tree(aiter, around.environ)
+    return planner.Request(
+        name=args.name or manifest.stem,
+        manifest=loaded,
+        tree=read_tree(tree),
+        archs=split(args.arch),
+        default_archs=split([around.environ.get("GPU_ARCHS", "")]),
+        mode=args.mode,
+        rocm_version=args.rocm_version,
+        aiter_id=pinned_id(tree),
+        overridden=args.override_aiter_commit,
+        aiter_patches=recorded_patches(tree),
+        patches=manifest_patches(loaded, file),
+    )
+
+
+def _make_plan(request: planner.Request, console: Console) -> Plan:
+    """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qola-") as directory,
+        console.working() as progress,
+    ):
+        return planner.build_plan(request, Path(directory), progress=progress)
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -145,7 +145,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     measured = load_costs(costs) if args.estimate else None
     request = _request(args, around)
     _no_more_words(args)
-    plan = make_plan(request, console)
+    plan = _make_plan(request, console)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
     if args.json:
@@ -219,14 +219,9 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola list``."""
     console = around.console
     request = _request(args, around)
-    options = [
-        f"{field}={','.join(getattr(args, field))}"
-        for field in ("module", "direction", "dtype", "hdim", "mode")
-        if getattr(args, field)
-    ]
-    plan = make_plan(request, console)
+    plan = _make_plan(request, console)
     items = items_of(plan)
-    found = select(items, [*options, *args.words])
+    found = select(items, args.words)
     if args.json:
         kernels = [vars(plan.kernels[i]) | {"module": items[i].show("module")} for i in found]
         _print_json(console, kernels)

@@ -8,22 +8,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from qola.build.bazel import BuildOptions
 from qola.build.forms import Forms, check_static, choose_lazy
-from qola.build.setup import Chosen, Progress, choose_all
+from qola.build.setup import Chosen, choose_all
 from qola.cli.build import print_result
 from qola.cli.context import Surroundings
 from qola.cli.options import (
-    add_build_options,
-    add_forms,
-    add_manifest,
-    add_output_dir,
-    add_parser,
-    add_prebuilt_options,
-    add_request_options,
+    BUILD,
+    FORMS,
+    PREBUILT,
+    REQUEST,
+    add_command,
+    add_options,
+    build_options,
     prebuilt_options,
     request_of_build,
 )
+from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import parse_source
@@ -31,30 +31,20 @@ from qola.prebuilt.record import archive_name
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
 
-_FETCH_EXIT_CODES = """\
-exit codes: 0 fetched; 9 no source that was asked has it; 10 one has it, with a wrong digest,
-signature or content, or redirects to http; 1 an error of qola's own; 2 wrong usage or an invalid
-manifest; 3 the AITER tree or a patch; 5 no GPU for native; 130 interrupted; 143 terminated"""
-
-_PUBLISH_EXIT_CODES = """\
-exit codes: 0 published, or there already; 8 a module or the bundle was not built; 10 another bundle
-with the same key is there; otherwise as qola build"""
+_CODES = (ExitCode.AITER, ExitCode.TOOLCHAIN, ExitCode.PLAN, ExitCode.NO_PREBUILT)
 
 
 def add_commands(commands: Any) -> None:
     """Add fetch, publish and keygen to the parser's subcommands."""
     text = "install a prebuilt bundle of a manifest, and build nothing"
-    found = add_parser(commands, "fetch", text, _FETCH_EXIT_CODES)
-    add_manifest(found)
-    add_output_dir(found, required=False)
-    add_request_options(found)
-    add_forms(found)
-    add_prebuilt_options(found)
+    found = add_command(commands, "fetch", text, _fetch, (*_CODES, ExitCode.PREBUILT))
+    add_options(found, "manifest", required=True)
+    add_options(found, "output_dir", *REQUEST[1:], *FORMS, *PREBUILT)
     _add_key_options(found)
-    found.set_defaults(run=_fetch)
     text = "build a manifest's bundle and put it where others fetch it"
-    put = add_parser(commands, "publish", text, _PUBLISH_EXIT_CODES)
-    add_manifest(put)
+    codes = (*_CODES, ExitCode.CODEGEN, ExitCode.BUNDLE, ExitCode.PREBUILT)
+    put = add_command(commands, "publish", text, _publish, codes)
+    add_options(put, "manifest", required=True)
     put.add_argument("--to", metavar="DIR_OR_URL", help="a directory, or a URL that takes PUT")
     put.add_argument(
         "--secret-key",
@@ -62,17 +52,13 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="sign with this key of minisign; $QOLA_PREBUILT_PASSWORD is its password",
     )
-    put.add_argument(
-        "--overwrite", action="store_true", help="replace another bundle with the same key"
-    )
-    add_build_options(put)
-    add_forms(put)
+    add_options(put, "overwrite", help="replace another bundle with the same key")
+    add_options(put, *REQUEST[1:], *BUILD, *FORMS)
     _add_key_options(put)
-    put.set_defaults(run=_publish)
     text = "make a pair of keys, PREFIX.key and PREFIX.pub, to sign bundles with"
-    keys = add_parser(commands, "keygen", text, "$QOLA_PREBUILT_PASSWORD encrypts the secret key")
+    epilog = "$QOLA_PREBUILT_PASSWORD encrypts the secret key"
+    keys = add_command(commands, "keygen", text, _keygen, (), epilog=epilog)
     keys.add_argument("prefix", type=Path, metavar="PREFIX", help="the files without their ends")
-    keys.set_defaults(run=_keygen)
 
 
 def _add_key_options(parser: argparse.ArgumentParser) -> None:
@@ -86,14 +72,9 @@ def _add_key_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _progress(around: Surroundings) -> Progress:
-    return lambda text: around.console.note(f"qola: {text}")
-
-
-def _chosen(
-    args: argparse.Namespace, around: Surroundings, progress: Progress
-) -> tuple[Chosen, Key, Forms]:
-    """Returns what the command line means, its key, and which kinds of libraries."""
+def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[Chosen, Key, Forms]:
+    """Return what the command line means, its key, and which kinds of libraries."""
+    progress = around.console.progress
     forms = Forms(choose_lazy(args.lazy, around.environ, progress), args.static)
     chosen = choose_all(request_of_build(args, around), around.environ, progress)
     check_static(forms.static, forms.lazy, chosen.modules, around.environ, progress)
@@ -103,7 +84,7 @@ def _chosen(
 
 
 def _printed(args: argparse.Namespace, around: Surroundings, key: Key) -> bool:
-    """Prints the key, or what it is made of, where that is asked for."""
+    """Print the key, or what it is made of, where that is asked for."""
     if args.explain:
         content = {"key": key.text, "digest": key.digest, "inputs": key.inputs}
         around.console.line(json.dumps(content, indent=2, sort_keys=True))
@@ -114,10 +95,9 @@ def _printed(args: argparse.Namespace, around: Surroundings, key: Key) -> bool:
 
 def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola fetch``."""
-    progress = _progress(around)
-    chosen, key, forms = _chosen(args, around, progress)
+    chosen, key, forms = _chosen(args, around)
     if _printed(args, around, key):
-        return 0
+        return ExitCode.DONE
     if args.output_dir is None:
         args.parser.error("the following arguments are required: -o/--output-dir")
     result = fetch.fetch(
@@ -127,41 +107,41 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         prebuilt_options(args, around),
         around.environ,
         (around.directory / args.output_dir).absolute(),
-        progress,
+        around.console.progress,
     )
     print_result(result, around.console)
-    return 0
+    return ExitCode.DONE
 
 
 def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola publish``."""
-    progress, environ = _progress(around), around.environ
+    progress, environ = around.console.progress, around.environ
     # Before anything is built, which may take hours.
     password = environ.get(_PASSWORD, "")
     secret = None
     if args.secret_key:
         secret = signature.read_secret_key(around.directory / args.secret_key, password)
-    chosen, key, forms = _chosen(args, around, progress)
+    chosen, key, forms = _chosen(args, around)
     if _printed(args, around, key):
-        return 0
+        return ExitCode.DONE
     if args.to is None:
         args.parser.error("the following arguments are required: --to")
     transport = fetch.transport_of(environ, progress)
     target = parse_source(args.to, around.directory, transport, "--to")
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
-    options = BuildOptions(args.keep_going, args.jobs, args.verbose, tuple(args.bazel_arg))
+    options = build_options(args)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         archive = Path(directory) / archive_name(key.text)
         packed = publish.build_archive(chosen, forms, options, environ, archive, progress)
         # Hours may have passed, in which somebody edited what the key is made of.
-        _, after, _ = _chosen(args, around, progress)
+        _, after, _ = _chosen(args, around)
         publish.check_same(key, after)
         done = publish.publish(key, archive, packed, target, secret, overwrite=args.overwrite)
     words = "published" if done.written else "there already"
     size = done.record.archive.size / 1e6
     around.console.line(f"{key.text}: {words}, {size:.1f} MB, {target}")
-    return 0
+    return ExitCode.DONE
 
 
 def _keygen(args: argparse.Namespace, around: Surroundings) -> int:
@@ -169,4 +149,4 @@ def _keygen(args: argparse.Namespace, around: Surroundings) -> int:
     prefix = around.directory / args.prefix
     key = signature.write_pair(prefix, around.environ.get(_PASSWORD, ""))
     around.console.line(signature.shown(key))
-    return 0
+    return ExitCode.DONE

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from qola.codegen.types import FieldValue
-from qola.errors import Finding, QolaError
+from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.values import either, nearest
 from qola.plan.model import Plan
 
@@ -20,7 +20,7 @@ _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": 
 class QueryError(QolaError):
     """A query names a field, a value or a kernel instance that there is not."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = ExitCode.USAGE
     default_title: ClassVar[str] = "no kernel instance fits the query"
 
 

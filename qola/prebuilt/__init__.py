@@ -1,1 +1,4 @@
-"""Prebuilt bundles: found by a key of all that determines their bytes, fetched and published."""
+"""Bundles built once, for everybody: found by a key of all that determines their bytes.
+
+in: a Chosen, and where to look; out: an installed bundle, or a published one.
+"""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
@@ -126,20 +126,14 @@ class HttpSource(Source):
             retry.sleep(response)
 
     def _request(self, method: str, url: str, file: BinaryIO) -> urllib3.BaseHTTPResponse:
-        headers, is_put = dict(self._headers), method == "PUT"
-        if is_put:
-            headers["Content-Length"] = str(file.seek(0, io.SEEK_END))
+        body: dict[str, Any] = {}
+        if method == "PUT":
+            length = {"Content-Length": str(file.seek(0, io.SEEK_END))}
             file.seek(0)
+            # No upload goes to another host than the one that was named.
+            body = {"body": file, "redirect": False, "headers": {**self._pool.headers, **length}}
         try:
-            return self._pool.request(
-                *(method, url, file if is_put else None),
-                headers=headers,
-                timeout=self._transport.timeout,
-                preload_content=False,
-                retries=_REDIRECTS,
-                # No upload goes to another host than the one that was named.
-                redirect=not is_put,
-            )
+            return self._pool.request(method, url, preload_content=False, **body)
         except ValueError as error:
             raise UnreachableError(f"a redirect that leads nowhere: {error}") from None
 
@@ -162,7 +156,26 @@ class HttpSource(Source):
                 self._transport.note(f"{url}: {file.tell() / 1e6:.1f} MB")
 
     @cached_property
-    def _headers(self) -> Mapping[str, str]:
+    def _pool(self) -> urllib3.PoolManager:
+        """What connects to the server: directly, or by way of the environment's proxy."""
+        host, proxies = self._url.host or "", self._transport.proxies
+        proxy = proxies.get(self._url.scheme or "")
+        how: dict[str, Any] = {"retries": _REDIRECTS, "timeout": self._transport.timeout}
+        if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
+            return urllib3.PoolManager(headers=self._headers(), **how)
+        try:
+            url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+            # Each byte as it is, whatever the encoding: make_headers writes latin-1.
+            auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
+            how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
+            place = url._replace(auth=None).url
+            return urllib3.ProxyManager(place, headers=self._headers(), **how)
+        except ValueError:
+            # Not the URL itself, which may have a password.
+            words = "the proxy of the environment is of no use; expected"
+            raise UnreachableError(f"{words} [http://][USER:PASSWORD@]HOST[:PORT]") from None
+
+    def _headers(self) -> dict[str, str]:
         # Compressed on the way, lengths would be those of something else.
         headers = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
         token, why = self._transport.token, self._withheld
@@ -173,24 +186,6 @@ class HttpSource(Source):
         elif token:
             headers["Authorization"] = f"Bearer {token}"
         return headers
-
-    @cached_property
-    def _pool(self) -> urllib3.PoolManager:
-        """What connects to the server: directly, or by way of the environment's proxy."""
-        host, proxies = self._url.host or "", self._transport.proxies
-        proxy = proxies.get(self._url.scheme or "")
-        if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
-            return urllib3.PoolManager()
-        try:
-            url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
-            # Each byte as it is, whatever the encoding: make_headers writes latin-1.
-            auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
-            headers = urllib3.make_headers(proxy_basic_auth=auth or None)
-            return urllib3.ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
-        except ValueError:
-            # Not the URL itself, which may have a password.
-            words = "the proxy of the environment is of no use; expected"
-            raise UnreachableError(f"{words} [http://][USER:PASSWORD@]HOST[:PORT]") from None
 
 
 def _words(response: urllib3.BaseHTTPResponse) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import minisign
@@ -55,7 +55,7 @@ def build_archive(
     """
     setup = set_up(chosen, environ)
     more = (f"--output_groups=+{PLAN}", *options.more)
-    options = BuildOptions(options.keep_going, options.jobs, options.subcommands, more)
+    options = replace(options, more=more)
     with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
         findings = [

@@ -96,7 +96,7 @@ def test_commands(installed: Installed) -> None:
         *("--arch", "--mode", "--skip-checkout", "--verbose", "--group"),
     ):
         assert option in text, "an option of ROCm/QoLA's is gone"
-    assert "exit codes: 0 all modules built; 7" in text
+    assert "exit codes:\n  0 " in text
 
 
 def test_prebuilt_bundles_of_a_checkout_serve_an_installation(installed: Installed) -> None:
@@ -146,6 +146,6 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     )
     external = Path(info.stdout.strip(), "external")
     (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
-    plan = installed.run("plan", "left.toml", "--aiter", str(tree.parents[2]))
+    plan = installed.run("plan", "left.toml", "--aiter-root", str(tree.parents[2]))
     assert plan.returncode == 0, plan.stderr
     assert "left_libmha_fwd.so" in plan.stdout

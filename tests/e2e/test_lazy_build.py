@@ -1,7 +1,8 @@
-"""qola build --lazy and qola kernels build, with a program that speaks for Bazel."""
+"""qola build --lazy and qola pack, with a program that speaks for Bazel."""
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -27,10 +28,11 @@ receipt = 600
 [[modules]]
 name = "module_deepgemm"
 mode = "pybind"
+group = "python"
 """
 
 # Speaks for Bazel: builds what it is asked for, and writes down what that was. A pack of a kernel
-# "broken" fails.
+# "broken" fails, one of a kernel "nobody" is never tried.
 BAZEL = f"""\
 #!{sys.executable}
 import json, sys
@@ -38,9 +40,8 @@ from pathlib import Path
 (stream,) = [a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file=")]
 here = Path(__file__).parent
 targets = sys.argv[sys.argv.index("--") + 1:]
-only_plan = "--output_groups=plan" in sys.argv
 with (here / "asked").open("a") as asked:
-    print(*(["plan of"] if only_plan else []), *targets, file=asked)
+    print(*targets, file=asked)
 events, broken = [], False
 def files(*paths):
     events.append({{"id": {{"namedSet": {{"id": str(len(events))}}}},
@@ -52,9 +53,15 @@ for target in targets:
         text = Path("bundle/BUILD.bazel").read_text()
         groups["default"] = files(here / ("lazy" if "_lazy" in text else "full"))
     elif target == "//pack:pack":
-        broken = "broken" in Path("pack/BUILD.bazel").read_text()
+        text = Path("pack/BUILD.bazel").read_text()
+        broken = "broken" in text
+        if "nobody" in text:
+            said = "Error in fail: \\nqola: ManifestError: no such kernel instance\\nERROR: x\\n"
+            events.append({{"id": {{"progress": {{}}}}, "progress": {{"stderr": said}}}})
+            broken = True
+            continue
         groups["default"] = files(here / "pack.qpack")
-    elif not only_plan:
+    else:
         lazy = "lazy/lib" if target.endswith("_lazy") else "full/lib"
         name = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
         groups["default"] = files(here / lazy / name)
@@ -75,12 +82,7 @@ sys.exit(code)
 
 PLAN = {
     "schema": SCHEMA_VERSION,
-    "kernels": [
-        {"name": "one", "archs": ["gfx950"]},
-        {"name": "both", "archs": ["gfx942", "gfx950"]},
-        {"name": "broken", "archs": ["gfx942"]},
-    ],
-    "modules": [{"name": "libmha_fwd", "library": "te_libmha_fwd.so", "kernels": [1, 0, 2]}],
+    "modules": [{"name": "libmha_fwd", "library": "te_libmha_fwd.so"}],
     "python_modules": [{"name": "module_deepgemm", "library": "deepgemm.so"}],
 }
 
@@ -169,42 +171,65 @@ def test_the_variable(
     assert asked() == []
 
 
-def test_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+PACK = ("pack", "-q", "-m", "te.toml", "-o")
+
+
+def test_pack(
+    qola: Qola, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a pack of other kernels than were named; one that is half written."""
-    Path("list").write_text("src/both.cpp gfx942\none.so\nboth.so.abc123\n")
+    Path("list").write_text("both gfx942  # a comment\n\none\nboth gfx942\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
     Path("packs").mkdir()
-    words = ("kernels", "build", "-m", "te.toml", "--output", "packs/my.qpack")
-    assert qola(*words, "--list", "list") == 0
+    assert qola(*PACK, "packs/my.qpack", "two", "--list", "list", "--record", "-") == 0
     out, err = capsys.readouterr()
-    assert out == "2 kernels written to packs/my.qpack\n"
-    assert "1 lines were names of temporary files" in err
-    assert asked() == ["plan of //:libmha_fwd_lazy", "//pack:pack"]
+    assert (out, err) == ("packs/my.qpack: 4 B\n", "")
+    assert asked() == ["//pack:pack"]
     (written,) = Path("cache/qola/workspaces").glob("te-*/pack/BUILD.bazel")
     lines = [line.strip() for line in written.read_text().splitlines()]
     kernels = lines[lines.index("kernels = [") + 1 :]
-    assert kernels[: kernels.index("],")] == ['"both:gfx942",', '"one",']
+    assert kernels[: kernels.index("],")] == ['"two",', '"both:gfx942",', '"one",', '"three",']
+    assert "deepgemm" not in written.read_text()
     assert [path.name for path in Path("packs").iterdir()] == ["my.qpack"]
     assert Path("packs/my.qpack").read_text() == "pack"
     assert Path("packs/my.qpack").stat().st_mode & 0o777 == 0o644
-    assert qola(*words[:-1], "all.qpack", "--all") == 0
+    assert qola(*PACK, "all.qpack", "--all") == 0
     assert "kernels =" not in written.read_text()
 
 
 def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: hours of compiling before a misspelt name is told; a good pack that is lost."""
+    """Prevents: a good pack that is lost; a failure that looks like success."""
     Path("my.qpack").write_text("earlier")
-    words = ("kernels", "build", "-m", "te.toml", "--output", "my.qpack")
-    Path("list").write_text("both gfx90a\n")
-    assert qola(*words, "one", "nobody", "--list", "list") == 1
-    err = capsys.readouterr().err
-    assert "no kernel both gfx90a\n" in err
-    assert "nobody\n" in err
-    assert asked() == ["plan of //:libmha_fwd_lazy"]
-    assert qola(*words, "one", "broken") == 7
+    assert qola(*PACK, "my.qpack", "one", "nobody") == 2
+    assert "no such kernel instance" in capsys.readouterr().err
+    assert qola(*PACK, "my.qpack", "one", "broken") == 7
     out = capsys.readouterr().out
     assert out.startswith("FAILED: my.qpack: not written\n")
     assert "  broken: HipCompile failed with exit code 1\n" in out
     assert "broken.cpp:1:1: error: no such thing" in out
     assert Path("my.qpack").read_text() == "earlier"
-    Path("te.toml").write_text("[[module]]\n")
-    assert qola(*words, "one") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("my.qpack", "no kernel"),
+        ("my.qpack --list empty", "no kernel"),
+        ("my.qpack --all one", "kernels, and --all"),
+        ("my.qpack --list nowhere", "error: nowhere"),
+        ("my.qpack --list long", "error: long:2\n  found     one two three"),
+        ("my --all", "a file whose name ends in .qpack"),
+        ("te.toml/my.qpack --all", "that can be written to"),
+        ("my.qpack --all --group none", "[[modules]].group"),
+        ("my.qpack --all --group python", "no module with kernels"),
+    ],
+)
+def test_unclear_packs(
+    qola: Qola, words: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: everything packed by mistake; hours of compiling before an error is told."""
+    Path("empty").write_text("# nothing\n")
+    Path("long").write_text("one\none two three\n")
+    assert qola(*PACK, *words.split()) == 2
+    assert why in capsys.readouterr().err
+    assert asked() == []

@@ -186,7 +186,7 @@ def test_without_kernels_a_call_says_so(place: Place, tmp_path: Path) -> None:
     assert not [launch for outcome in result.outcomes for launch in outcome.launches]
     lines = result.stderr.splitlines()
     assert len(lines) == 2, "each kernel once"
-    assert all("QOLA_LAZY=never" in line and "qola kernels build" in line for line in lines)
+    assert all("QOLA_LAZY=never" in line and "qola-kernels build" in line for line in lines)
 
 
 def test_what_one_machine_records_another_has(place: Place, tmp_path: Path) -> None:

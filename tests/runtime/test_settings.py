@@ -39,7 +39,7 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
     assert toy.compiles() == int(compiles)
     if not compiles:
         assert f"{SCALE}/{toy.entry(SCALE).name}" in answer.errors
-        assert f"qola kernels build --arch {ARCH} {SCALE}" in answer.errors
+        assert f"qola-kernels build --arch {ARCH} {SCALE}" in answer.errors
 
 
 @pytest.mark.parametrize(

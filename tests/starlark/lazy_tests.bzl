@@ -46,7 +46,7 @@ def _unknown_kernel_test_impl(ctx):
     """Prevents: a pack that lacks a kernel because its name was misspelt."""
     env = analysistest.begin(ctx)
     for part in [
-        "no such kernel instance",
+        "qola: ManifestError: no such kernel instance",
         "//tests/starlark:pack_of_nothing: kernels",
         "found:    kernel_unknown",
         "libmodule_kernels",

@@ -18,7 +18,7 @@ def _wanted(ctx):
     unknown = [name for name in ctx.attr.kernels if name not in known]
     if unknown:
         fail("""
-qola: no such kernel instance
+qola: ManifestError: no such kernel instance
   place:    {place}: kernels
   found:    {found}
   expected: kernel instances of {modules}

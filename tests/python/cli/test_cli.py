@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pty
@@ -19,7 +20,7 @@ import pytest
 
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
-from qola.errors import AiterError
+from qola.errors import AiterError, ExitCode
 from qola.plan.model import from_json
 from qola.version import __version__
 
@@ -37,6 +38,13 @@ hdim = 128
 has_bias = false
 has_alibi = false
 has_dropout = false
+"""
+
+PYTHON_MODULE = """\
+[[modules]]
+name = "module_aiter_enum"
+mode = "pybind"
+group = "other"
 """
 
 
@@ -66,7 +74,7 @@ def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run
     """Return a function that runs a command in this process."""
 
     def call(*words: str, tree: bool = True) -> Result:
-        more = ["--aiter", str(aiter_tree)] if tree else []
+        more = ["--aiter-root", str(aiter_tree)] if tree else []
         code = cli.main([*words, *more], {}, directory=here)
         captured = capsys.readouterr()
         assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
@@ -125,7 +133,7 @@ def test_list_prints_names(run: Run) -> None:
     every = run("list", "manifests/mine.toml", "-q").out.splitlines()
     assert len(every) == 18
     assert all(re.fullmatch(r"fmha_fwd_d128_bf16_\w+_gfx950", line) for line in every)
-    group = run("list", "manifests/mine.toml", "-q", "--mode", "group", "--hdim=128", "mask=yes")
+    group = run("list", "-m", "manifests/mine.toml", "-q", "mode=group", "hdim=128", "mask=yes")
     assert group.out.splitlines() == [n for n in every if "_group_" in n and "_mask_" in n]
     long = run("list", "-q", "--long", "manifests/mine.toml", "mode=group").out.splitlines()
     assert len(long) == 1 + 2
@@ -140,8 +148,8 @@ def test_list_prints_names(run: Run) -> None:
 def test_list_filters_are_checked(run: Run) -> None:
     """Prevents: an empty list where a filter's value is misspelt."""
     fields = ("module", "direction", "dtype", "hdim", "mode")
-    options = [word for field in fields for word in (f"--{field}", "nothing")]
-    found = run("list", "-q", "manifests/mine.toml", *options)
+    query = [f"{field}=nothing" for field in fields]
+    found = run("list", "-q", "manifests/mine.toml", *query)
     assert (found.code, found.out) == (2, "")
     for field in fields:
         assert f"no kernel instance with {field} nothing" in found.err
@@ -201,10 +209,22 @@ def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
     (here / "bare.toml").write_text('[[modules]]\nname = "libmha_fwd"\nreceipt = 700\n')
     assert run("plan", "bare.toml").code == 2
     found = run(
-        "plan", "-q", "bare.toml", "--build-mode=cpp_itfs", "--arch=gfx942", "--arch=gfx950,gfx942"
+        "plan", "-q", "bare.toml", "--mode=cpp_itfs", "--arch=gfx942", "--arch=gfx950,gfx942"
     )
     assert found.code == 0
     assert "1032 kernel instances" in found.out
+
+
+def test_groups(run: Run, here: Path) -> None:
+    """Prevents: a plan of other modules than the same options build."""
+    (here / "two.toml").write_text(
+        MANIFEST.replace("[[mha", f'group = "forward"\n{PYTHON_MODULE}[[mha')
+    )
+    both, other = run("plan", "two.toml", "-q"), run("plan", "two.toml", "-q", "--group", "other")
+    assert ("libmha_fwd" in both.out, "module_aiter_enum" in both.out) == (True, True)
+    assert ("libmha_fwd" in other.out, "module_aiter_enum" in other.out) == (False, True)
+    assert len(run("list", "two.toml", "-q", "--group=forward;other").out.splitlines()) == 18
+    assert run("list", "two.toml", "-q", "--group", "none").code == 2
 
 
 @pytest.mark.parametrize(
@@ -240,9 +260,9 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
     """Prevents: a dead end in a checkout without Bazel."""
     found = run("plan", "manifests/mine.toml", tree=False)
     assert found.code == AiterError.exit_code == 3
-    assert "name it with --aiter TREE" in found.err
+    assert "--aiter-root DIR names it" in found.err
     assert "./bazelw run //:qola" in found.err
-    missing = run("plan", "manifests/mine.toml", "--aiter=nowhere", tree=False)
+    missing = run("plan", "manifests/mine.toml", "--aiter-root=nowhere", tree=False)
     assert missing.code == 3
     assert "here/nowhere" in missing.err
 
@@ -256,7 +276,7 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
         (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
-        (["plan", "--build-mode", "x"], "invalid choice"),
+        (["plan", "--mode", "x"], "invalid choice"),
     ],
 )
 def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,16 +289,76 @@ def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixtu
     assert error.startswith("usage: qola")
 
 
-@pytest.mark.parametrize("command", [[], ["plan"], ["list"], ["explain"]])
+COMMANDS: dict[str, argparse.ArgumentParser] = next(
+    dict(action.choices)
+    for action in cli.build_parser()._actions
+    if isinstance(action, argparse._SubParsersAction)
+)
+
+
+def test_an_option_means_the_same_everywhere() -> None:
+    """Prevents: an option that has to be renamed, or means something else, in another command."""
+    found: dict[str, set[tuple[object, ...]]] = {}
+    for command in COMMANDS.values():
+        for action in command._actions:
+            for name in filter(lambda name: name.startswith("--"), action.option_strings):
+                meaning = (action.dest, type(action), action.type, str(action.choices))
+                found.setdefault(name, set()).add(meaning)
+    assert {name: meanings for name, meanings in found.items() if len(meanings) > 1} == {}
+    places = {
+        name: {command for command, parser in COMMANDS.items() if name in parser.format_help()}
+        for name in ("--quiet", "--manifest", "--aiter-root", "--group", "--mode", "--arch")
+    }
+    assert places["--quiet"] == {*COMMANDS}
+    assert places["--manifest"] == {*COMMANDS} - {"init", "keygen"}
+    assert places["--aiter-root"] == places["--group"] == places["--manifest"]
+    assert places["--mode"] == places["--manifest"] - {"checkout"}
+    assert places["--arch"] == places["--mode"] | {"init"}
+
+
+@pytest.mark.parametrize(
+    ("words", "new"),
+    [
+        ("plan m.toml --aiter a --build-mode cpp_itfs", "--aiter-root a --mode cpp_itfs"),
+        ("explain m.toml --aiter a", "-a a"),
+        ("pack -m m.toml -o p.qpack --record a --blob-list b", "--list a --list b"),
+        ("init --force", "--overwrite"),
+    ],
+)
+def test_old_names(words: str, new: str) -> None:
+    """Prevents: scripts that break because an option was renamed; two names in the help."""
+    old = words.split()
+    first = min(p for p, word in enumerate(old) if word.startswith("--"))
+    parsed = [vars(cli.build_parser().parse_args(w)) for w in (old, [*old[:first], *new.split()])]
+    for values in parsed:
+        del values["parser"]
+    assert parsed[0] == parsed[1]
+    shown = COMMANDS[old[0]].format_help()
+    assert not {word for word in old if word.startswith("--")} & set(re.findall(r"--[\w-]+", shown))
+
+
+def test_a_command_that_is_two_now(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a dead end for scripts that call qola kernels."""
+    for words in (["kernels"], ["kernels", "build", "--manifest", "m.toml", "--all"]):
+        assert cli.main(words, {}) == ExitCode.USAGE
+        said = capsys.readouterr().err
+        assert "bin/qola-kernels" in said
+        assert "qola pack" in said
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a command or an option without a word about it."""
+    """Prevents: a command, an option or an exit code without a word about it."""
     with pytest.raises(SystemExit) as caught:
         cli.main([*command, "--help"], {})
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith("usage: qola")
+    codes = dict(re.findall(r"^  (\d+) +(.+)$", text.partition("exit codes:\n")[2], re.MULTILINE))
+    assert {"0", "1", "2", "130"} <= {*codes}
+    assert codes.items() <= {(str(int(code)), code.meaning) for code in ExitCode}
     for line in re.findall(r"^  (-.*)$", text, re.MULTILINE):
-        option = re.match(r"(-\w, )?--[\w-]+( [A-Z]+| \{.*\})?", line)
+        option = re.match(r"(-\w( \S+)?, )?--[\w-]+( [A-Z]\S*| \{.*\})?(, --no-[\w-]+)?", line)
         assert option, line
         after = line[option.end() :].strip()
         assert after or re.search(re.escape(line) + r"\n {10,}\w", text), f"{line}: no help"
@@ -306,7 +386,7 @@ def test_paths_are_those_of_the_user_under_bazel_run(
 ) -> None:
     """Prevents: `bazel run //:qola -- plan mine.toml` looking in the runfiles."""
     environ = {"BUILD_WORKING_DIRECTORY": str(here)}
-    words = ["plan", "-q", "manifests/mine.toml", "--aiter", str(aiter_tree)]
+    words = ["plan", "-q", "manifests/mine.toml", "--aiter-root", str(aiter_tree)]
     assert cli.main(words, environ) == 0
     assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
 
@@ -350,14 +430,14 @@ def test_the_default_tree_is_beside_its_runfile(
 
 def start(here: Path, aiter_tree: Path, *words: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command as a process of its own, in a group of its own."""
-    root = Path(cli.__file__).parent.parent
+    root = Path(cli.__file__).parents[2]
     environ = {
         "PYTHONPATH": os.pathsep.join([str(root), *(p for p in sys.path if p)]),
         "TMPDIR": str(here.parent / "temporary"),
         "TERM": "xterm",
         "COLUMNS": "80",
     }
-    command = [sys.executable, "-m", "qola", *words, "--aiter", str(aiter_tree)]
+    command = [sys.executable, "-m", "qola", *words, "--aiter-root", str(aiter_tree)]
     return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
 
 

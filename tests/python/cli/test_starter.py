@@ -117,10 +117,10 @@ def test_a_file_is_not_overwritten(init: Init, tmp_path: Path) -> None:
     code, out, err = init("--schema")
     assert (code, out) == (2, "")
     assert "error: qola.toml\n" in err
-    assert "--force" in err
+    assert "--overwrite" in err
     assert [file.name for file in tmp_path.iterdir()] == ["qola.toml"]
     assert (tmp_path / "qola.toml").read_text() == "# mine\n"
-    assert init("--force")[0] == 0
+    assert init("--overwrite")[0] == 0
     assert (tmp_path / "qola.toml").read_text() == starter_manifest()
 
 

@@ -1,0 +1,43 @@
+"""docs/reference/exit-codes.md: it says what the program does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qola.errors import ExitCode, QolaError
+from tools.docs.exit_codes import update
+
+
+@pytest.fixture(scope="module")
+def page(repo_root: Path) -> str:
+    return (repo_root / "docs/reference/exit-codes.md").read_text("utf-8")
+
+
+def test_the_table_is_up_to_date(page: str) -> None:
+    """Prevents: an exit code, or a command with it, added or changed without its documentation."""
+    assert update(page) == page, "run: python -m tools.docs.exit_codes docs/reference/exit-codes.md"
+
+
+def test_the_table_shows_a_change(page: str) -> None:
+    """Prevents: an update that finds its place nowhere, and a test that passes all the same."""
+    row = "| 9 | no source has the prebuilt bundle | `fetch`, `publish` |\n"
+    assert row in page
+    assert update(page.replace(row, "")) == page
+    with pytest.raises(ValueError, match="0 times"):
+        update(page.replace("<!-- exit codes -->", ""))
+
+
+def classes(base: type[QolaError]) -> Iterator[type[QolaError]]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from classes(cls)
+
+
+def test_errors_refer_to_the_table() -> None:
+    """Prevents: an error class with a number of its own, which no help text knows."""
+    found = {cls for cls in classes(QolaError) if cls.__module__.startswith("qola.")}
+    assert len(found) > 10
+    assert [cls for cls in found if not isinstance(cls.exit_code, ExitCode)] == []
