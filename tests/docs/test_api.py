@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from qola.repository import build_files as emit
-from tools.docs.api import GENERATED, UPDATE, render
+from tools.docs.api import GENERATED, render
+from tools.docs.cli import UPDATE
 from tools.docs.stardoc_output import read_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -131,7 +131,7 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
     The copy depends on qola by its absolute path, so that nothing is written into the checkout.
     """
     workspace = directory / "workspace"
-    shutil.copytree(source, workspace)
+    shutil.copytree(source, workspace, ignore=shutil.ignore_patterns("bazel-*"))
     module = workspace / "MODULE.bazel"
     text = module.read_text(encoding="utf-8")
     module.write_text(re.sub(r'path = "[./]+"', f'path = "{qola}"', text), encoding="utf-8")

@@ -238,8 +238,9 @@ def test_places_of_compilers(toy: Toy) -> None:
 
     def used(**settings: str) -> str:
         shutil.rmtree(toy.cache, ignore_errors=True)
-        # Its command is shown when it fails.
-        command = toy.ask(BROKEN, QOLA_COMPILER="", **settings).errors.splitlines()[1]
+        # Its command is shown when it fails, on a line of its own.
+        errors = toy.ask(BROKEN, QOLA_COMPILER="", **settings).errors
+        command = errors.partition("the command is, in ")[2].splitlines()[1]
         return command.split()[0].removeprefix(f"{toy.path}/")
 
     place("rocm/llvm/bin/clang++")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tools.docs.stardoc_output import read_module
-
-UPDATE = "./bazelw run //tools/docs:update"
+from tools.docs.cli import UPDATE
 
 #: What generated repositories call (qola/emit.py); all else is for BUILD files of users.
 GENERATED = frozenset(
@@ -32,12 +27,16 @@ Written from the docstrings in rules/ by `{UPDATE}`; do not edit. How they go to
 _TAGS = """\
 ## Tags in MODULE.bazel
 
-    qola = use_extension("@qola//rules:extensions.bzl", "qola")
+```starlark
+qola = use_extension("@qola//rules:extensions.bzl", "qola")
+```
 """
 _RULES = """\
 ## Rules in BUILD files
 
-    load("@qola//rules:defs.bzl", ...)
+```starlark
+load("@qola//rules:defs.bzl", ...)
+```
 """
 _PROVIDERS = """\
 ## Providers
@@ -119,31 +118,15 @@ def _text(name: str, doc: str) -> str:
     """Return a docstring as Markdown: indented lines become blocks of code."""
     if not doc.strip():
         raise ValueError(f"{name} has no documentation")
-    lines: list[str] = []
-    for line in inspect.cleandoc(doc).splitlines():
-        code = line.startswith("    ")
-        if code and lines and lines[-1] and not lines[-1].startswith("    "):
-            lines.append("")
-        lines.append(line if code else _escaped(line))
-    return "\n".join(lines) + "\n"
+    parts = re.split(r"((?:^    .*\n?)+)", inspect.cleandoc(doc), flags=re.MULTILINE)
+    for index, part in enumerate(parts):
+        if index % 2:
+            parts[index] = f"\n```starlark\n{textwrap.dedent(part).rstrip()}\n```\n"
+        else:
+            parts[index] = _escaped(part)
+    return re.sub(r"\n{3,}", "\n\n", "".join(parts)) + "\n"
 
 
 def _escaped(text: str) -> str:
-    """Return text in which <name> outside of `code` is no HTML."""
+    """Return text in which <name> outside of `code` is not HTML."""
     return re.sub(r"`[^`]*`|<", lambda m: "\\<" if m[0] == "<" else m[0], text)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(prog="api", description=__doc__)
-    parser.add_argument("--defs", required=True, type=Path, help="binary ModuleInfo")
-    parser.add_argument("--extensions", required=True, type=Path, help="binary ModuleInfo")
-    args = parser.parse_args(argv)
-    modules = [read_module(path.read_bytes()) for path in (args.defs, args.extensions)]
-    target = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference/api.md")
-    target.write_text(render(modules[0], modules[1]), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

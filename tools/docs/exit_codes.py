@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
 
 from qola.cli.command_line import build_parser
 from qola.errors import ExitCode
+from tools.docs.cli import commands
 
 _PLACE = re.compile(r"(?<=<!-- exit codes -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def markdown_table() -> str:
     """Return the exit codes, and which commands end with each."""
-    helps = {name: command.epilog or "" for name, command in _commands(build_parser()).items()}
+    helps = {name: command.epilog or "" for name, command in commands(build_parser()).items()}
     rows = ["| Code | Meaning | Commands |", "| --- | --- | --- |"]
     for code in ExitCode:
         names = [name for name, text in helps.items() if f"  {int(code):<4} " in text]
@@ -37,11 +37,6 @@ def update(page: str) -> str:
     if times != 1:
         raise ValueError(f"the place of the table stands {times} times on the page, not once")
     return page
-
-
-def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return dict(commands.choices)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     qola_wheel(
         name = prefix + "wheel",
         bundle = bundle,
-        # Compared with what the files need (docs/bundle.md).
+        # Compared with what the files need (docs/guide/bundle.md).
         external_libraries = [_HIP_RUNTIME],
         package = "qola_" + manifest,
         platform = "manylinux_2_34_x86_64",
@@ -117,10 +117,11 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
     Args:
       name: the manifest, as qola.manifest names it, and what the names of the
         targets begin with. A wheel's package is qola_<name>.
-      modules: the modules, those of them that the manifest has.
+      modules: the attention modules, those of them that the manifest has.
       static: whether the bundle has the archive inside.
       packs: whether the bundle of lazy libraries has the pack inside.
-      version: of the wheels; by default that of the calling module.
+      version: of the wheels; by default that of the calling module, 0.0.0 where
+        it states none.
       tags: tags of all targets.
       **kwargs: further common attributes of all targets, such as visibility.
     """

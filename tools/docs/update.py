@@ -1,0 +1,39 @@
+"""Brings every generated page up to date: `./bazelw run //tools/docs:update`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.cli.command_line import build_parser
+from qola.manifest import json_schema
+from tools.docs import api, cli, exit_codes, manifest_tables
+from tools.docs.stardoc_output import read_module
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="update", description=__doc__)
+    parser.add_argument("--defs", required=True, type=Path, help="ModuleInfo of rules/defs.bzl")
+    parser.add_argument(
+        "--extensions", required=True, type=Path, help="ModuleInfo of rules/extensions.bzl"
+    )
+    args = parser.parse_args(argv)
+    reference = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference")
+    pages = {
+        "api.md": api.render(*(read_module(p.read_bytes()) for p in (args.defs, args.extensions))),
+        "cli.md": cli.render(build_parser()),
+        "exit-codes.md": exit_codes.update((reference / "exit-codes.md").read_text("utf-8")),
+        "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
+        "manifest.schema.json": json_schema.to_json(),
+    }
+    for name, text in pages.items():
+        (reference / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
