@@ -29,8 +29,9 @@ from typing import Any
 from qola.aiter.tree import read_tree
 from qola.codegen.ck.families import headers_text, warm_header
 from qola.manifest.load import loads
-from qola.plan.model import HeaderSet, Plan, PlannedKernel, PlannedModule, PlannedSource
-from qola.plan.planner import Request, build_plan
+from qola.plan.model import Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -163,7 +164,7 @@ class Bench:
         """Plan a manifest below the working directory."""
         (self._work / name).mkdir()
         request = Request(name, loads(text, file=name), read_tree(self._tree))
-        return build_plan(request, self._work / name)
+        return build_plan(resolve(request), self._work / name)
 
     def compile(
         self, plan: Plan, source: str, headers: str, copts: Sequence[str], *, host: bool
@@ -230,7 +231,7 @@ class Bench:
         return seconds
 
     def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
-        found: HeaderSet = next(h for h in plan.header_sets if h.name == headers)
+        found = plan.header_set(headers)
         return [
             *self._compiler.command,
             *self._compiler.flags,
@@ -260,18 +261,14 @@ def _hdim(kernel: PlannedKernel) -> object:
 
 def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the cost of each entry of KERNELS."""
-    owner = {index: module for module in plan.modules for index in module.kernels}
     for direction, role, hdim in KERNELS:
-        alike = {
-            k.name: (k, owner[i])
-            for i, k in enumerate(plan.kernels)
-            if (k.direction, k.role, _hdim(k)) == (direction, role, hdim)
-        }
+        wanted = (direction, role, hdim)
+        alike = [k for k in plan.kernels if (k.direction, k.role, _hdim(k)) == wanted]
         if not alike:
             sys.exit(f"the plan has no {role} with hdim {hdim}")
-        kernel, module = alike[middle([k for k, _ in alike.values()]).name]
-        source = f"{module.name}/kernels/{kernel.name}.cpp"
-        cost = bench.compile(plan, source, direction, module.copts, host=True)
+        kernel = middle(alike)
+        copts = plan.module(kernel.module).copts
+        cost = bench.compile(plan, kernel.source, direction, copts, host=True)
         entry = {"direction": direction, "role": role, "hdim": hdim}
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
@@ -284,11 +281,9 @@ def measure_precompiled(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
             key=lambda kernel: kernel.name,
         )
         tiles = [k for k in alike if k.fields.get("tile") == middle(alike).fields.get("tile")]
-        module = next(m for m in plan.modules if plan.kernels.index(tiles[0]) in m.kernels)
-        sister, source = (
-            f"{module.name}/kernels/{k.name}.cpp" for k in (tiles[0], tiles[len(tiles) // 2])
-        )
-        seconds = bench.device_pass(plan, (sister, source), direction, module.copts)
+        sources = (tiles[0].source, tiles[len(tiles) // 2].source)
+        copts = plan.module(tiles[0].module).copts
+        seconds = bench.device_pass(plan, sources, direction, copts)
         yield {"direction": direction, "role": role, "hdim": hdim, **seconds}
 
 
@@ -306,7 +301,7 @@ def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _called(plan: Plan, module: PlannedModule, source: PlannedSource) -> int:
-    directions = [plan.kernels[index].direction for index in module.kernels]
+    directions = [kernel.direction for kernel in plan.kernels_of(module)]
     return directions.count(source.direction)
 
 

@@ -19,7 +19,8 @@ from qola.aiter.tree import read_tree
 from qola.cli.tables import Table, duration, size, to_text
 from qola.inspect.costs import load_costs
 from qola.manifest.load import loads
-from qola.plan.planner import Request, build_plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 
 EVERYTHING = """
 [build]
@@ -80,7 +81,7 @@ def main() -> None:
     costs = load_costs(args.costs) if args.costs else load_costs()
     with tempfile.TemporaryDirectory() as directory:
         request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
-        plan = build_plan(request, Path(directory))
+        plan = build_plan(resolve(request), Path(directory))
     found = precompiled(plan, costs, shared=["sdk"], header_bytes=HEADER_BYTES)
     tasks = tasks_of(
         found.compiles,

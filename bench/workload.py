@@ -11,7 +11,8 @@ from qola.aiter.tree import AiterTree
 from qola.errors import Finding
 from qola.manifest.load import loads
 from qola.plan.model import Plan
-from qola.plan.planner import Request, build_plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 
 DIRECTORY = Path(__file__).resolve().parent / "workloads"
 ARCH = "gfx950"
@@ -134,7 +135,7 @@ def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) ->
     """Plan a workload."""
     directory.mkdir(parents=True)
     manifest = loads(workload.manifest(more=more), file=f"{workload.name}.toml")
-    made = build_plan(Request("bench", manifest, tree), directory)
+    made = build_plan(resolve(Request("bench", manifest, tree)), directory)
     kernels: dict[str, list[str]] = {}
     for kernel in made.kernels:
         kernels.setdefault(kernel.direction, []).append(kernel.name)

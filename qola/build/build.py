@@ -20,7 +20,7 @@ from qola.build.setup import Progress, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, library_file
 from qola.manifest.fields import NATIVE
-from qola.plan.model import from_json
+from qola.plan.model import Plan, PlannedModule, PythonModule
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""
@@ -178,10 +178,10 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
 def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Returns the file name of each module's library, whether it was built or not."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
-    planned: list[dict[str, Any]] = []
+    planned: list[PlannedModule | PythonModule] = []
     if plans:
-        plan = from_json(plans[0].read_text(encoding="utf-8"))
-        planned = [*plan["modules"], *plan["python_modules"]]
+        plan = Plan.from_json(plans[0].read_text(encoding="utf-8"))
+        planned = [*plan.modules, *plan.python_modules]
     # Python finds a module by its own name, which has no namespace in front.
     assumed = {
         module.name: library_file(
@@ -189,7 +189,7 @@ def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[st
         )
         for module in setup.modules
     }
-    return {**assumed, **{module["name"]: module["library"] for module in planned}}
+    return {**assumed, **{module.name: module.library for module in planned}}
 
 
 def _module_record(bundled: Mapping[str, Any], **own: Any) -> ModuleRecord:

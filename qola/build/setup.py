@@ -149,7 +149,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
     cache = cache_directory(environ)
     made = workspace.Workspace(
         name=workspace.repository_name(file),
-        manifest=file.read_text(encoding="utf-8"),
+        manifest=manifest.text,
         # All of them, so that builds of different groups have one workspace in common.
         modules=tuple(module.name for module in manifest.modules),
         ruleset=ruleset,

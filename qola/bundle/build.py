@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.elf_versions import exported
@@ -18,7 +17,7 @@ from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of
-from qola.plan.model import from_json
+from qola.plan.model import Plan
 
 _CONFIGS = "aiter/configs/"
 _TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")
@@ -114,7 +113,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
             a library is none of the plan's attention libraries.
     """
     created = _created(inputs.generated_at)
-    plan = from_json(_text(inputs.plan))
+    plan = Plan.from_json(_text(inputs.plan))
     entries = _entries(plan, inputs)
     texts = licenses.collect(
         [
@@ -230,10 +229,10 @@ def _created(generated_at: str) -> datetime:
     return moment
 
 
-def _entries(plan: Mapping[str, Any], inputs: BundleInputs) -> dict[str, str]:
+def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
     """Return the name that the public header of each library has, by the library's path."""
-    known = {module["library"]: module["entry_source"] for module in plan["modules"]}
-    python = {module["library"] for module in plan.get("python_modules", ())}
+    known = {module.library: module.entry_source for module in plan.modules}
+    python = {module.library for module in plan.python_modules}
     findings = []
     for library in inputs.libraries:
         name = posixpath.basename(library.path)

@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from qola.plan.model import Plan, PlannedModule
+
 SCHEMA_VERSION = 1
 """Raised with every change that an existing reader of manifest.json would misread."""
 
@@ -43,7 +45,7 @@ class LibraryFacts(FileFacts):
 
 
 def manifest_record(
-    plan: Mapping[str, Any],
+    plan: Plan,
     libraries: Mapping[str, LibraryFacts],
     *,
     archs: Sequence[str],
@@ -64,25 +66,25 @@ def manifest_record(
         static: the archive of the same modules, None for none.
     """
     modules = [
-        _module(plan, module, libraries[module["library"]], frozenset(archs))
-        for module in plan["modules"]
-        if module["library"] in libraries
+        _module(plan, module, libraries[module.library], frozenset(archs))
+        for module in plan.modules
+        if module.library in libraries
     ]
     return {
         "schema": SCHEMA_VERSION,
-        "qola": plan["qola"],
-        "name": plan["name"],
-        "namespace": plan["namespace"],
+        "qola": plan.qola,
+        "name": plan.name,
+        "namespace": plan.namespace,
         "archs": list(archs),
         "lazy": lazy,
         "static": asdict(static) if static else None,
         "inputs": {
             "aiter": {
-                **plan["aiter"],
+                **vars(plan.aiter),
                 "source": _source(origin),
                 "patches": list(origin.get("patches", [])),
             },
-            "manifest": {"sha256": canonical_sha256(plan["manifest"])},
+            "manifest": {"sha256": canonical_sha256(plan.manifest)},
             "plan": {"sha256": plan_sha256},
             "toolchain": dict(toolchain),
         },
@@ -114,20 +116,16 @@ def public_url(url: str) -> str:
 
 
 def _module(
-    plan: Mapping[str, Any],
-    module: Mapping[str, Any],
-    library: LibraryFacts,
-    archs: frozenset[str],
+    plan: Plan, module: PlannedModule, library: LibraryFacts, archs: frozenset[str]
 ) -> dict[str, Any]:
     kernels: dict[str, list[str]] = {}
-    for index in module["kernels"]:
-        kernel = plan["kernels"][index]
-        if not archs.isdisjoint(kernel["archs"]):
-            kernels.setdefault(kernel["direction"], []).append(kernel["name"])
-    namespace = plan["namespace"]
+    for kernel in plan.kernels_of(module):
+        if not archs.isdisjoint(kernel.archs):
+            kernels.setdefault(kernel.direction, []).append(kernel.name)
+    namespace = plan.namespace
     scope = f"qola::{namespace}::" if namespace else "qola::"
-    record = {
-        "name": module["name"],
+    return {
+        "name": module.name,
         "success": True,
         "error": "",
         "library": library.path,
@@ -144,11 +142,12 @@ def _module(
         "md_name": PurePosixPath(library.path).stem,
         "so_path": library.path,
         "duration_s": None,
+        "code_objects": [
+            dict(sorted(vars(found).items()))
+            for found in module.code_objects
+            if found.arch in archs
+        ],
     }
-    record["code_objects"] = [
-        dict(entry) for entry in module["code_objects"] if entry["arch"] in archs
-    ]
-    return record
 
 
 def canonical_sha256(value: Any) -> str:

@@ -26,8 +26,8 @@ from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
-from qola.plan.model import Plan, to_json
-from qola.plan.request import manifest_patches
+from qola.plan.model import Plan
+from qola.plan.request import Request, manifest_patches, resolve
 
 _QUERY = """\
 A query is any number of
@@ -89,7 +89,7 @@ def _add_command(
     return parser
 
 
-def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
+def _request(args: argparse.Namespace, around: Surroundings) -> Request:
     """Return what to plan; the manifest is taken from the words unless an option names it.
 
     Raises:
@@ -113,7 +113,7 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
     loaded = replace(loaded, modules=choose_modules(loaded, groups_of(args, around)))
     aiter = None if args.aiter_root is None else around.directory / args.aiter_root
     tree = find_tree(aiter, around.environ)
-    return planner.Request(
+    return Request(
         name=args.name or manifest.stem,
         manifest=loaded,
         tree=read_tree(tree),
@@ -128,13 +128,13 @@ def _request(args: argparse.Namespace, around: Surroundings) -> planner.Request:
     )
 
 
-def _make_plan(request: planner.Request, console: Console) -> Plan:
+def _make_plan(request: Request, console: Console) -> Plan:
     """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
     with (
         tempfile.TemporaryDirectory(prefix="qola-") as directory,
         console.working() as progress,
     ):
-        return planner.build_plan(request, Path(directory), progress=progress)
+        return planner.build_plan(resolve(request), Path(directory), progress=progress)
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -152,7 +152,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
         for warning in plan.warnings:
             console.note(warning.render())
         more = {"estimate": expected.to_dict()} if expected else {}
-        console.out.write(to_json(plan, **more))
+        console.out.write(plan.to_json(**more))
         return
     _print_plan(plan, console)
     if expected:
@@ -180,7 +180,7 @@ def _no_more_words(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: Plan, console: Console) -> None:
-    versions = dict.fromkeys(filter(None, (plan.aiter["version"], plan.aiter["id"])))
+    versions = dict.fromkeys(filter(None, (plan.aiter.version, plan.aiter.id)))
     aiter = " ".join(versions) or "of unknown version"
     scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
     console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
@@ -223,7 +223,7 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:
-        kernels = [vars(plan.kernels[i]) | {"module": items[i].show("module")} for i in found]
+        kernels = [vars(plan.kernels[i]) for i in found]
         _print_json(console, kernels)
     elif args.long:
         head = [(*_LONG, "name")]
@@ -246,7 +246,7 @@ def _explain(args: argparse.Namespace, around: Surroundings) -> None:
     console = around.console
     request = _request(args, around)
     with tempfile.TemporaryDirectory(prefix="qola-") as folder, console.working() as progress:
-        explained = planner.explain(request, Path(folder), progress=progress)
+        explained = planner.explain(resolve(request), Path(folder), progress=progress)
     found = verdicts(request.manifest, explained)
     if not args.words:
         _print_summary(found, args.json, console)

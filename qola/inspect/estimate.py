@@ -116,8 +116,7 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     found: list[Compile] = []
     for module in plan.modules:
         groups: dict[tuple[str, str], list[PlannedKernel]] = {}
-        for index in module.kernels:
-            kernel = plan.kernels[index]
+        for kernel in plan.kernels_of(module):
             groups.setdefault((kernel.direction, kernel.role), []).append(kernel)
         for (direction, role), kernels in groups.items():
             measured = (direction, role) in costs.kernels

@@ -71,10 +71,9 @@ def make_item(
 
 def items_of(plan: Plan) -> list[Item]:
     """Return the kernel instances of a plan, in its order."""
-    module = {index: m.name for m in plan.modules for index in m.kernels}
     return [
-        make_item(k.name, module[i], k.direction, k.role, k.archs, k.fields.items())
-        for i, k in enumerate(plan.kernels)
+        make_item(k.name, k.module, k.direction, k.role, k.archs, k.fields.items())
+        for k in plan.kernels
     ]
 
 

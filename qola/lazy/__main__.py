@@ -13,7 +13,7 @@ from typing import Any
 from qola.errors import Finding, PlanError
 from qola.files import sha256_of
 from qola.lazy.index import FILE, Headers, Index, Kernel, render_index, render_table
-from qola.plan.model import from_json
+from qola.plan.model import Plan
 from qola.rule_main import run_main
 
 _INCLUDE = "include"
@@ -38,53 +38,52 @@ def identity_line(text: str) -> str:
     raise PlanError(Finding("the compiler's answer", text[-200:], "a line of qola_identity"))
 
 
-def make_index(settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Index:
+def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
     """Return the index of a module's kernels.
 
     Args:
         settings: what rules/private/link/lazy_sources.bzl writes.
-        plan: plan.json as data.
 
     Raises:
         PlanError: a header of the plan is no input, or the compiler has not said who it is.
         OSError: a file cannot be read.
     """
-    (module,) = (m for m in plan["modules"] if m["name"] == settings["module"])
-    kernels = [plan["kernels"][index] for index in module["kernels"]]
+    module = plan.module(settings["module"])
+    kernels = plan.kernels_of(module)
     tree = Path(settings["tree"])
     abi = Path(settings["abi_header"])
     digests: dict[str, str] = {}
     sets = {}
-    for found in plan["header_sets"]:
-        if not any(kernel["headers"] == found["name"] for kernel in kernels):
+    for found in plan.header_sets:
+        if not any(kernel.headers == found.name for kernel in kernels):
             continue
-        for file in found["files"]:
+        for file in found.files:
             if file not in digests:
                 digests[file] = _digest(tree, file)
-        sets[found["name"]] = Headers(
-            (*(f"{_INCLUDE}/{d}" for d in found["include_dirs"]), _ABI_DIR),
-            {f"{_INCLUDE}/{file}": digests[file] for file in found["files"]}
+        sets[found.name] = Headers(
+            (*(f"{_INCLUDE}/{d}" for d in found.include_dirs), _ABI_DIR),
+            {f"{_INCLUDE}/{file}": digests[file] for file in found.files}
             | {f"{_ABI_DIR}/{abi.name}": sha256_of(abi)},
         )
-    packages = {kernel["package"] for kernel in kernels}
+    packages = {kernel.package for kernel in kernels}
     return Index(
-        module=module["name"],
+        module=module.name,
         root=f"../{settings['place']}",
         identity=identity_line(Path(settings["identity"]).read_text(encoding="utf-8")),
         flags=tuple(settings["flags"]),
         arch_flags={
             arch: tuple(settings["arch_flags"].get(arch, ()))
-            for arch in sorted({arch for kernel in kernels for arch in kernel["archs"]})
+            for arch in sorted({arch for kernel in kernels for arch in kernel.archs})
         },
-        package_flags={name: tuple(plan["packages"][name]["copts"]) for name in sorted(packages)},
+        package_flags={name: plan.packages[name].copts for name in sorted(packages)},
         headers=sets,
         link_flags=tuple(settings["link_flags"]),
         link_script=sha256_of(Path(settings["link_script"])),
-        entries={source["name"]: source["sha256"] for source in module["entry_sources"]},
+        entries={source.name: source.sha256 for source in module.entry_sources},
         kernels=tuple(
-            Kernel(k["name"], arch, k["package"], k["headers"], k["entry"], k["sha256"])
+            Kernel(k.name, arch, k.package, k.headers, k.entry, k.sha256)
             for k in kernels
-            for arch in k["archs"]
+            for arch in k.archs
         ),
     )
 
@@ -146,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _index(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
-    made = make_index(settings, from_json(Path(settings["plan"]).read_text(encoding="utf-8")))
+    made = make_index(settings, Plan.from_json(Path(settings["plan"]).read_text("utf-8")))
     args.index.write_text(render_index(made), encoding="utf-8")
     args.table.write_text(render_table(made), encoding="utf-8")
 

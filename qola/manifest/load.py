@@ -8,6 +8,7 @@ for users in docs/reference/manifest.md.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from qola.errors import Finding, ManifestError
@@ -62,7 +63,7 @@ def loads(text: str, *, file: str) -> Manifest:
         document, lines = parse(text)
     except TomlSyntaxError as error:
         raise ManifestError(_syntax_finding(error, file), f"{file} is not TOML") from None
-    return build_manifest(document, lines, file)
+    return replace(build_manifest(document, lines, file), text=text)
 
 
 def _syntax_finding(error: TomlSyntaxError, file: str) -> Finding:

@@ -150,6 +150,7 @@ class Manifest:
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
     prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
+    text: str = field(default="", compare=False, repr=False)
 
     def place(self, *path: str | int) -> str:
         """Return the place of a key, as findings name it.

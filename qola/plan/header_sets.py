@@ -8,12 +8,12 @@ from pathlib import Path
 from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding
-from qola.files import sha256_of_text, write_if_changed
+from qola.files import write_if_changed
 from qola.plan import pch_workaround as class_scope
-from qola.plan.model import HeaderSet, OverlayHeader
+from qola.plan.model import HeaderSet, PlannedFile
 
 
-def _header_sets(
+def header_sets(
     tree: AiterTree,
     config: ModuleConfig,
     group: str,
@@ -28,19 +28,24 @@ def _header_sets(
     Returns:
         The name of the header set for what a kernel instance includes.
     """
-    found[group] = _header_set(tree, config, group, {name for some in roots for name in some})
+    found[group] = header_set(tree, config, group, {name for some in roots for name in some})
     distinct = sorted(set(roots))
     if len(distinct) == 1:
         return {distinct[0]: group}
     names = {some: f"{group}_{number}" for number, some in enumerate(distinct)}
     for some, name in names.items():
-        found[name] = _header_set(tree, config, name, some)
+        found[name] = header_set(tree, config, name, some)
     return names
 
 
-def _header_set(
+def header_set(
     tree: AiterTree, config: ModuleConfig, name: str, includes_of: Iterable[str]
 ) -> HeaderSet:
+    """Return the header set of what is included, and of all that this includes.
+
+    Raises:
+        AiterError: the tree has none of it.
+    """
     dirs = include_dirs(tree, config)
     roots = set(includes_of)
     headers = closure(tree.root, dirs, sorted(roots))
@@ -58,9 +63,9 @@ def _header_set(
     return HeaderSet(name, used, headers)
 
 
-def _overlay(
+def overlay(
     tree: AiterTree, headers: HeaderSet, output: Path, module: str
-) -> tuple[OverlayHeader, ...] | None:
+) -> tuple[PlannedFile, ...] | None:
     """Writes the headers that have to be changed to be precompiled.
 
     Returns:
@@ -77,7 +82,5 @@ def _overlay(
         if copy is None:
             return None
         place = f"{module}/overlay/{name}"
-        (output / place).parent.mkdir(parents=True, exist_ok=True)
-        write_if_changed(output / place, copy)
-        changed.append(OverlayHeader(name, place, sha256_of_text(copy)))
+        changed.append(PlannedFile(name, place, write_if_changed(output / place, copy)))
     return tuple(changed)

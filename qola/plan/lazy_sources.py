@@ -8,11 +8,11 @@ from pathlib import Path
 
 from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text, write_if_changed
-from qola.plan.model import LazySource
+from qola.plan.model import PlannedFile
 from qola.plan.stubs import Interface, Stub, entry_source, interface, stubs_source
 
 
-class _Lazy:
+class LazySources:
     """Writes the sources of a module's lazy library, group by group.
 
     Attributes:
@@ -20,14 +20,14 @@ class _Lazy:
     """
 
     def __init__(self, output: Path, module: str) -> None:
-        self.stubs: list[LazySource] = []
+        self.stubs: list[PlannedFile] = []
         self._output = output
         self._module = module
         self._rows = 0
-        self._entries: dict[str, LazySource] = {}
+        self._entries: dict[str, PlannedFile] = {}
 
     @property
-    def entry_sources(self) -> tuple[LazySource, ...]:
+    def entry_sources(self) -> tuple[PlannedFile, ...]:
         """The entry sources written, by name."""
         return tuple(sorted(self._entries.values(), key=lambda source: source.name))
 
@@ -75,6 +75,6 @@ class _Lazy:
             self._entries[text] = self._write(name, f"entries/{name}.cpp", text)
         return self._entries[text].name
 
-    def _write(self, name: str, file: str, text: str) -> LazySource:
+    def _write(self, name: str, file: str, text: str) -> PlannedFile:
         place = f"{self._module}/{file}"
-        return LazySource(name, place, write_if_changed(self._output / place, text))
+        return PlannedFile(name, place, write_if_changed(self._output / place, text))

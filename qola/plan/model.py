@@ -1,18 +1,20 @@
 """The plan: what one manifest builds from one AITER tree, down to the last file and flag.
 
-plan.json is the only thing that crosses from Python to Bazel; docs/reference/plan.md documents it.
+plan.json is the only thing that crosses from Python to Bazel. Attributes of these classes are its
+keys, and docs/reference/plan.md says what each of them holds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
-from qola.codegen.types import CodeObject
+from qola.codegen.types import CodeObject, FieldValue
 from qola.errors import Finding
-from qola.plan.python_module import PythonModule
+from qola.fetch.pins import PatchPin
 from qola.version import __version__
 
 SCHEMA_VERSION = 2
@@ -20,16 +22,27 @@ SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
-class HeaderSet:
-    """The headers a group of compiles may read.
+class PlannedFile:
+    """A file of the manifest's repository."""
 
-    Attributes:
-        name: the direction, or bwd_asm for helpers of assembly kernels; the module for its sources.
-            Where kernel instances of a direction include different headers, the union has this
-            name, and what some of them include a name with a number.
-        include_dirs: include directories in search order, relative to the tree.
-        files: header files, relative to the tree, sorted.
-    """
+    name: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PlannedAiter:
+    """The AITER tree."""
+
+    generation: str
+    id: str
+    version: str
+    patches: tuple[PatchPin, ...]
+
+
+@dataclass(frozen=True)
+class HeaderSet:
+    """The headers that a group of compiles may read."""
 
     name: str
     include_dirs: tuple[str, ...]
@@ -38,47 +51,30 @@ class HeaderSet:
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """One kernel instance.
-
-    Attributes:
-        name: CK's file name without its suffix; also the target's name.
-        package: package of the kernel repository: direction (or bwd_asm), archs where one source
-            serves several, and flag configuration.
-        direction: fwd, fwd_splitkv, batch_prefill or bwd.
-        role: which kernel of the direction, for example dq_dk_dv.
-        archs: archs it is compiled for; more than one only for arch-neutral instances.
-        sha256: digest of the source file.
-        fields: what CK knows of it (dtype, hdim_q, mode, mask, ...).
-        variants: indices of the variants that ask for it; empty when the receipt alone does.
-        family: name of the family whose warm precompiled header it is compiled with; "" for none.
-        headers: name of the header set with what it includes, and nothing else.
-        entry: name of the entry source that makes a kernel library of it.
-    """
+    """A kernel instance."""
 
     name: str
+    module: str
     package: str
     direction: str
     role: str
     archs: tuple[str, ...]
     sha256: str
-    fields: Mapping[str, str | int | bool | None]
+    fields: Mapping[str, FieldValue]
     variants: tuple[int, ...]
-    family: str = ""
-    headers: str = ""
-    entry: str = ""
+    family: str
+    headers: str
+    entry: str
+
+    @property
+    def source(self) -> str:
+        """Path of its source in the manifest's repository."""
+        return f"{self.module}/kernels/{self.name}.cpp"
 
 
 @dataclass(frozen=True)
 class PlannedFamily:
-    """Kernel instances of a package that share a warm precompiled header.
-
-    Attributes:
-        name: what they have in common.
-        package: package of the kernel repository.
-        sister: the kernel instance that the header is made of, planned or not.
-        file: path of the header in the manifest's repository.
-        sha256: digest of that file.
-    """
+    """Kernel instances of a package that share a warm precompiled header."""
 
     name: str
     package: str
@@ -89,16 +85,7 @@ class PlannedFamily:
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """A source that is not a kernel instance: dispatch or AITER's entry source.
-
-    Attributes:
-        name: target name without the module.
-        file: path in the manifest's repository.
-        direction: the direction it serves.
-        role: dispatch, entry or asm.
-        sha256: digest of the file.
-        archs: the libraries it belongs to, those built for exactly these archs; () for any.
-    """
+    """A source that is not a kernel instance: dispatch or AITER's entry source."""
 
     name: str
     file: str
@@ -109,29 +96,8 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
-class LazySource:
-    """A source of the lazy library or of kernel libraries; see `qola.plan.stubs`.
-
-    Attributes:
-        name: name of the stubs, which is that of their package without archs and flags, or of the
-            entry source.
-        file: path in the manifest's repository.
-        sha256: digest of the file.
-    """
-
-    name: str
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
 class EntryPoint:
-    """A function that leaves a library.
-
-    Attributes:
-        name: its name in the manifest's namespace, as AITER's (mha_fwd).
-        parameters: number of its parameters in this tree, which is its signature's name.
-    """
+    """A function that leaves a library."""
 
     name: str
     parameters: int
@@ -139,22 +105,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """One library.
-
-    Attributes:
-        name: the module, for example libmha_fwd.
-        library: file name of the library.
-        entries: the entry points, one for each direction the library serves.
-        entry_source: C++ file of qola that defines them, without suffix.
-        receipt: receipt the manifest names for it; None: the one AITER uses.
-        copts: compiler flags of the module's optCompilerConfig.json entry.
-        kernels: indices into Plan.kernels.
-        sources: dispatch and entry sources.
-        headers: name of the header set for the sources and for users.
-        code_objects: embedded assembly (v3) kernels, by key; without any, the v3 path is off.
-        stubs: sources that take the place of the kernel instances in the lazy library.
-        entry_sources: sources that make kernel libraries of the kernel instances.
-    """
+    """A library of kernel instances."""
 
     name: str
     library: str
@@ -166,37 +117,46 @@ class PlannedModule:
     sources: tuple[PlannedSource, ...]
     headers: str
     code_objects: tuple[CodeObject, ...]
-    stubs: tuple[LazySource, ...] = ()
-    entry_sources: tuple[LazySource, ...] = ()
+    stubs: tuple[PlannedFile, ...]
+    entry_sources: tuple[PlannedFile, ...]
+
+
+@dataclass(frozen=True)
+class KernelPackage:
+    """A package of the kernel repository: kernel instances that share flags and headers.
+
+    They are of one direction, or bwd_asm: helpers that run before and after an assembly kernel.
+    """
+
+    copts: tuple[str, ...]
+    headers: str
+    precompile: bool
+    overlay: tuple[PlannedFile, ...]
+
+
+@dataclass(frozen=True)
+class PythonModule:
+    """A module that Python imports."""
+
+    name: str
+    library: str
+    symbol: str
+    copts: tuple[str, ...]
+    sources: tuple[PlannedFile, ...]
+    include_dirs: tuple[str, ...]
+    headers: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything Bazel needs to know about one manifest.
-
-    Attributes:
-        name: name of the manifest.
-        namespace: C++ namespace below qola, "" for none.
-        archs: archs the libraries are built for.
-        manifest: the manifest in canonical form.
-        aiter: generation, version, pin and patches of the tree.
-        packages: compiler flags and header set of each package of kernels.
-        header_sets: the header sets, by name.
-        kernels: kernel instances of all modules, sorted by package, in dispatch order.
-        modules: the attention libraries.
-        warnings: what a user should know although it builds.
-        inputs: files of the tree the plan depends on, relative, sorted.
-        configs: tuning data for a bundle, files of the tree, relative, sorted.
-        licenses: license texts for a bundle, files of the tree, relative, sorted.
-        python_modules: the modules that Python imports.
-        families: kernel instances that share a warm precompiled header, by package and name.
-    """
+    """Everything Bazel needs to know about one manifest."""
 
     name: str
     namespace: str
     archs: tuple[str, ...]
     manifest: Mapping[str, Any]
-    aiter: Mapping[str, Any]
+    aiter: PlannedAiter
     packages: Mapping[str, KernelPackage]
     header_sets: tuple[HeaderSet, ...]
     kernels: tuple[PlannedKernel, ...]
@@ -205,57 +165,67 @@ class Plan:
     inputs: tuple[str, ...]
     configs: tuple[str, ...]
     licenses: tuple[str, ...]
-    python_modules: tuple[PythonModule, ...] = ()
-    families: tuple[PlannedFamily, ...] = ()
+    python_modules: tuple[PythonModule, ...]
+    families: tuple[PlannedFamily, ...]
+    qola: str = __version__
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Read plan.json; keys that this qola does not know are passed over.
+
+        Raises:
+            ValueError: another schema version.
+        """
+        data = json.loads(text)
+        if data.get("schema") != SCHEMA_VERSION:
+            raise ValueError(
+                f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}"
+            )
+        plan: Plan = _reader(Plan)(data)
+        return plan
+
+    def to_json(self, **more: Any) -> str:
+        """Return the text of plan.json: sorted keys, one kernel, header or warning a line.
+
+        A difference between two plans reads as a list of kernels in `diff`.
+
+        Args:
+            more: further keys, for output that is a plan and something else.
+        """
+        data = {**vars(self), "schema": SCHEMA_VERSION, **more}
+        lines = [f"  {json.dumps(key)}: {_value(data[key])}" for key in sorted(data)]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def module(self, name: str) -> PlannedModule:
+        """Return the module of that name."""
+        return next(module for module in self.modules if module.name == name)
+
+    def header_set(self, name: str) -> HeaderSet:
+        """Return the header set of that name."""
+        return next(headers for headers in self.header_sets if headers.name == name)
+
+    def kernels_of(self, module: PlannedModule) -> list[PlannedKernel]:
+        """Return the kernel instances of a module, in its order."""
+        return [self.kernels[index] for index in module.kernels]
 
 
-@dataclass(frozen=True)
-class OverlayHeader:
-    """A changed copy of one of the tree's headers.
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that makes of JSON's values those of a type of the plan.
 
-    Attributes:
-        name: the header as sources include it.
-        file: path of the copy in the manifest's repository.
-        sha256: digest of the copy.
+    Made once for each type: a plan has 20,000 kernel instances.
     """
-
-    name: str
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class KernelPackage:
-    """A package of the kernel repository: kernel instances that share flags and headers.
-
-    They are of one direction, or bwd_asm: helpers that run before and after an assembly kernel.
-
-    Attributes:
-        copts: compiler flags.
-        headers: name of the header set.
-        precompile: its headers may be precompiled.
-        overlay: headers that compiles with precompiled headers read in place of the tree's: path
-            as sources include it, and digest; see `qola.plan.pch_workaround`.
-    """
-
-    copts: tuple[str, ...]
-    headers: str
-    precompile: bool = True
-    overlay: tuple[OverlayHeader, ...] = ()
-
-
-def to_json(plan: Plan, **more: Any) -> str:
-    """The text of plan.json: sorted keys, one kernel, header or warning a line.
-
-    A difference between two plans reads as a list of kernels in `diff`.
-
-    Args:
-        plan: the plan.
-        more: further keys, for output that is a plan and something else.
-    """
-    data = {**vars(plan), "schema": SCHEMA_VERSION, "qola": __version__, **more}
-    lines = [f"  {json.dumps(key)}: {_value(data[key])}" for key in sorted(data)]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    parts = get_args(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        readers = {name: _reader(part) for name, part in get_type_hints(hint).items()}
+        return lambda data: hint(**{name: read(data[name]) for name, read in readers.items()})
+    if get_origin(hint) is tuple:
+        read = _reader(parts[0])
+        return lambda items: tuple(map(read, items))
+    if get_origin(hint) is Mapping and isinstance(parts[1], type):
+        read = _reader(parts[1])
+        return lambda items: {key: read(item) for key, item in items.items()}
+    return lambda value: value
 
 
 def _value(value: Any) -> str:
@@ -267,17 +237,3 @@ def _value(value: Any) -> str:
 def _compact(value: Any) -> str:
     # vars, not asdict: a copy of 20,000 kernel instances takes seconds.
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=vars)
-
-
-def from_json(text: str) -> dict[str, Any]:
-    """Reads plan.json as plain data, for readers such as the kernel repository.
-
-    Raises:
-        ValueError: another schema version.
-    """
-    data: dict[str, Any] = json.loads(text)
-    if data.get("schema") != SCHEMA_VERSION:
-        raise ValueError(
-            f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}"
-        )
-    return data

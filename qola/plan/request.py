@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.tree import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
+from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.ck.receipts import known_receipts
-from qola.errors import AiterError, Finding, ManifestError, PlanError
+from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
 from qola.manifest.fields import SUPPORTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode
+from qola.plan.configure import ADDED, configure
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
-
-ADDED = {
-    "add_flags_extra_cc": "flags_cc",
-    "add_flags_extra_hip": "flags_hip",
-    "add_includes": "include_dirs",
-}
-"""Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
 
 WITHOUT_EFFECT = ("verbose", "is_experimental")
 """Keys that change nothing in a library."""
@@ -66,27 +61,74 @@ class Request:
     patches: tuple[PatchPin, ...] = ()
 
 
-def resolve_archs(request: Request) -> tuple[str, ...]:
-    """Returns the archs to plan for, sorted: see `qola.manifest.archs.resolve`.
+@dataclass(frozen=True)
+class Module:
+    """A module of the manifest.
 
-    Raises:
-        PlanError, ToolchainError: as there.
+    Attributes:
+        spec: its table in the manifest.
+        config: its entry of optCompilerConfig.json, as the manifest changes it.
     """
-    return archs.resolve(request.archs, request.manifest, request.default_archs, request.native)
+
+    spec: ModuleSpec
+    config: ModuleConfig
 
 
-def check(request: Request) -> list[Finding]:
-    """Compares the manifest with tree and toolchain.
+@dataclass(frozen=True)
+class ResolvedRequest:
+    """A request whose parts go together. Make one with `resolve`.
 
-    Returns:
-        Warnings.
+    Attributes:
+        request: what was asked for.
+        archs: the archs to plan for, sorted.
+        modules: in the manifest's order.
+        warnings: what a user should know although it can be planned.
+    """
+
+    request: Request
+    archs: tuple[str, ...]
+    modules: tuple[Module, ...]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def attention(self) -> tuple[Module, ...]:
+        """The modules that have kernel instances."""
+        return tuple(module for module in self.modules if module.spec.name in ATTENTION)
+
+    def place(self, spec: ModuleSpec, key: str) -> str:
+        """Return where the manifest has a key of a module."""
+        return self.request.manifest.place("modules", spec.index, key)
+
+
+def resolve(request: Request) -> ResolvedRequest:
+    """Compare the manifest with tree and toolchain, and evaluate what it asks for, once.
 
     Raises:
         ManifestError: the manifest does not fit tree or toolchain.
         PlanError: it fits, but cannot be planned yet.
+        AiterError: the tree cannot be read.
+        ToolchainError: this machine is asked for its archs, and has no GPU.
+    """
+    manifest = request.manifest
+    specs = {spec.name: spec for spec in manifest.modules}
+    config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
+    warnings = _check(request, config_of)
+    return ResolvedRequest(
+        request,
+        archs.resolve(request.archs, manifest, request.default_archs, request.native),
+        tuple(Module(spec, config_of(spec.name)) for spec in manifest.modules),
+        (*manifest.warnings, *warnings),
+    )
+
+
+def _check(request: Request, config_of: Callable[[str], ModuleConfig]) -> list[Finding]:
+    """Compare the manifest with tree and toolchain; return warnings.
+
+    Args:
+        config_of: evaluates a module's entry; called only where the comparison needs it.
     """
     tree, manifest = request.tree, request.manifest
-    specs = {spec.name: spec for spec in manifest.modules}
+    overrides = {spec.name: spec.overrides for spec in manifest.modules}
     findings = check_against(
         manifest,
         modules=tree.module_names(),
@@ -95,9 +137,9 @@ def check(request: Request) -> list[Finding]:
         # Of modules that need PyTorch, not every key can be evaluated.
         srcs_of=lambda module: (
             (
-                configure(request, specs[module])
+                config_of(module)
                 if module in ATTENTION
-                else module_kinds.deciding_config(tree, module, specs[module].overrides)
+                else module_kinds.deciding_config(tree, module, overrides[module])
             ).srcs
         ),
         rocm_version=request.rocm_version or None,
@@ -105,7 +147,7 @@ def check(request: Request) -> list[Finding]:
         mode=request.mode,
         # Archs asked for replace the manifest's, whatever these are.
         archs=manifest.architectures if request.archs else SUPPORTED_ARCHS,
-        judged_elsewhere=[name for name in specs if name not in ATTENTION],
+        judged_elsewhere=[name for name in overrides if name not in ATTENTION],
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
@@ -118,7 +160,7 @@ def check(request: Request) -> list[Finding]:
 
 
 def _unpatched(request: Request) -> Iterator[Finding]:
-    """Finds patches the manifest asks for that the tree does not have, just these in this order."""
+    """Find patches the manifest asks for that the tree does not have, just these in this order."""
     manifest = request.manifest
     if not manifest.patches_dir or request.overridden or request.patches == request.aiter_patches:
         return
@@ -147,7 +189,7 @@ def _unpatched(request: Request) -> Iterator[Finding]:
 
 
 def _unplannable(request: Request) -> Iterator[Finding]:
-    """Finds modules beside ATTENTION that cannot be built, and says why."""
+    """Find modules beside ATTENTION that cannot be built, and say why."""
     manifest, known = request.manifest, request.tree.module_names()
     for spec in manifest.modules:
         if spec.name in ATTENTION or spec.name not in known:
@@ -168,7 +210,7 @@ def _unplannable(request: Request) -> Iterator[Finding]:
 
 
 def _unserved(manifest: Manifest) -> Iterator[Finding]:
-    """Finds what a plan does not follow: an error where the library would be another one."""
+    """Find what a plan does not follow: an error where the library would be another one."""
     for spec in manifest.modules:
         own = ATTENTION[spec.name].asm_subdir if spec.name in ATTENTION else ""
         others = [subdir for subdir in spec.hsa_subdirs or () if subdir != own]
@@ -187,85 +229,6 @@ def _unserved(manifest: Manifest) -> Iterator[Finding]:
                     f"of the keys that change AITER's entry: {', '.join((*FOLLOWED, *ADDED))}",
                     f"remove {key}",
                 )
-
-
-def configure(request: Request, spec: ModuleSpec) -> ModuleConfig:
-    """Evaluates a module's entry of optCompilerConfig.json, as the manifest changes it.
-
-    Raises:
-        AiterError: the tree's own entry cannot be used.
-        ManifestError: what the manifest puts in its place cannot.
-        PlanError: a flag depends on where the tree is.
-    """
-    replacing = {key: value for key, value in spec.overrides if key not in ADDED}
-    try:
-        config = request.tree.module(spec.name, overrides=replacing.items())
-    except AiterError as error:
-        # A place ends with the entry's key; one that the manifest wrote is the manifest's.
-        own = [f for f in error.findings if f.place.rpartition(".")[2] in replacing]
-        if not own:
-            raise
-        raise ManifestError(
-            replace(
-                f,
-                place=request.manifest.place("modules", spec.index, f.place.rpartition(".")[2]),
-            )
-            for f in own
-        ) from None
-    ignored = {
-        "extra_ldflags": config.ldflags,
-        "flags_extra_hip_per_source": config.flags_hip_per_source,
-        "hip_clang_path": config.hip_clang_path,
-        "third_party": config.third_party,
-    }
-    if any(ignored.values()):
-        raise PlanError(
-            Finding(
-                f"optCompilerConfig.json {spec.name}.{key}",
-                str(value),
-                "an entry without it: a plan does not follow this key yet",
-                "use an AITER whose entry has none (the 0.1.7 wheels)",
-            )
-            for key, value in ignored.items()
-            if value
-        )
-    added: dict[str, tuple[str, ...]] = dict.fromkeys(ADDED.values(), ())
-    for key, value in spec.overrides:
-        if key in ADDED and isinstance(value, tuple):
-            added[ADDED[key]] = tuple(str(item) for item in value if item)
-    missing = [d for d in added["include_dirs"] if not (request.tree.root / d).is_dir()]
-    if missing:
-        raise ManifestError(
-            Finding(
-                request.manifest.place("modules", spec.index, "add_includes"),
-                f"{', '.join(missing)}: no such directory in the tree",
-                "directories relative to the AITER tree",
-            )
-        )
-    # AITER gives flags for C++ to HIP sources too, and first (_write_ninja_file_to_build_library in
-    # its cpp_extension.py); everything qola compiles of a module is a HIP source.
-    flags_cc = config.flags_cc + added["flags_cc"]
-    flags = flags_cc + config.flags_hip + added["flags_hip"]
-    rooted = [flag for flag in flags if TREE_TOKEN in flag]
-    if rooted:
-        key = "flags_extra_cc" if rooted[0] in flags_cc else "flags_extra_hip"
-        place = f"{CONFIG_FILE} {spec.name}.{key}"
-        if key in replacing:
-            place = request.manifest.place("modules", spec.index, key)
-        raise PlanError(
-            Finding(
-                place,
-                ", ".join(rooted),
-                f"flags without the tree's path ({TREE_TOKEN}): objects must not depend on it",
-            )
-        )
-    return replace(
-        config,
-        flags_cc=(),
-        flags_hip=flags,
-        # First, so that their headers are found before AITER's.
-        include_dirs=added["include_dirs"] + config.include_dirs,
-    )
 
 
 def manifest_patches(manifest: Manifest, file: Path) -> tuple[PatchPin, ...]:

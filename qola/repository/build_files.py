@@ -6,10 +6,18 @@ A BUILD file holds calls of the macros of @qola//rules:defs.bzl and nothing else
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from qola.codegen.types import arch_sets
 from qola.layout import lazy_place
+from qola.plan.model import (
+    HeaderSet,
+    Plan,
+    PlannedKernel,
+    PlannedModule,
+    PlannedSource,
+    PythonModule,
+)
+from qola.repository.merge import MergedPackage
 from qola.starlark import call as _call
 from qola.starlark import inline_list as _inline
 from qola.starlark import string as _string
@@ -32,175 +40,169 @@ def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
     return "\n\n".join([header, f'load("@qola//rules:defs.bzl", {loads})', *calls]) + "\n"
 
 
-def _header_set(plan: Mapping[str, Any], headers: str, name: str, aiter: str, **more: str) -> str:
-    found = next(h for h in plan["header_sets"] if h["name"] == headers)
+def _header_set(name: str, found: HeaderSet, aiter: str, **more: str) -> str:
     return _call(
         "header_set",
         {
             "name": _string(name),
-            "headers": _list((f"@{aiter}//:{file}" for file in found["files"]), 4),
-            "include_dirs": _list(found["include_dirs"], 4),
+            "headers": _of_tree(found.files, aiter),
+            "include_dirs": _list(found.include_dirs, 4),
             "tree": _string(_TREE_LABEL.format(repository=aiter)),
             **more,
         },
     )
 
 
-def _bundle_files(plan: Mapping[str, Any], aiter: str) -> str:
+def _of_tree(files: Iterable[str], aiter: str) -> str:
+    """Labels of files of the tree."""
+    return _list((f"@{aiter}//:{file}" for file in files), 4)
+
+
+def _bundle_files(plan: Plan, aiter: str) -> str:
     return _call(
         "bundle_files",
         {
             "name": _string("bundle_files"),
-            "configs": _list((f"@{aiter}//:{file}" for file in plan["configs"]), 4),
-            "license_files": _list((f"@{aiter}//:{file}" for file in plan["licenses"]), 4),
+            "configs": _of_tree(plan.configs, aiter),
+            "license_files": _of_tree(plan.licenses, aiter),
             "tree": _string(_TREE_LABEL.format(repository=aiter)),
         },
     )
 
 
-def manifest_build_file(plan: Mapping[str, Any], *, source: str, aiter: str) -> str:
+def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     """BUILD file of a manifest's repository.
 
     Args:
-        plan: plan.json as data.
         source: the manifest's path, for the first line.
         aiter: repository of the AITER tree; that of the kernels is named after it.
     """
     calls = [_bundle_files(plan, aiter)]
-    for module in plan["modules"]:
-        name = module["name"]
-        kernels = [plan["kernels"][index] for index in module["kernels"]]
-        calls.append(_header_set(plan, module["headers"], f"{name}.headers", aiter))
-        calls.append(
-            _call(
-                "public_headers",
-                {
-                    "name": _string(f"{name}.public_headers"),
-                    "config": _string("include/qola_config.h"),
-                    "headers": _string(f":{name}.headers"),
-                },
-            )
-        )
-        calls.append(
-            _call(
-                "module_library",
-                {
-                    "name": _string(name),
-                    "archs": _inline(plan["archs"]),
-                    **_asm_domain(module),
-                    "bundle_files": _string(":bundle_files"),
-                    **_code_objects(plan["archs"], module, aiter),
-                    "copts": _list(module["copts"], 4),
-                    "dispatch": _inline(
-                        sorted({s["name"] for s in module["sources"] if s["role"] == "dispatch"})
-                    ),
-                    "entry_source": _string(_ENTRY_LABEL.format(entry=module["entry_source"])),
-                    "export_list": _string(f"{name}.exports"),
-                    "file": _string(module["library"]),
-                    "headers": _string(f":{name}.headers"),
-                    "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
-                    "kernels": _dict_of_lists(_by_arch(plan["archs"], kernels, aiter)),
-                    "namespace": _string(plan["namespace"]),
-                    "place": _string(lazy_place(plan["namespace"], name)),
-                    "plan": _string("plan.json"),
-                    "public_headers": _string(f":{name}.public_headers"),
-                    "sources": _dict_of_dicts(_by_arch_set(plan["archs"], module["sources"])),
-                    "stubs": _list((stub["file"] for stub in module["stubs"]), 4),
-                    "tree": _string(_TREE_LABEL.format(repository=aiter)),
-                },
-            )
-        )
-    python_modules = plan.get("python_modules", ())
-    calls += [call for module in python_modules for call in _python_module(plan, module, aiter)]
+    for module in plan.modules:
+        calls += _module(plan, module, aiter)
+    for python in plan.python_modules:
+        calls += _python_module(plan, python, aiter)
     symbols = ["bundle_files", "header_set"]
-    if names := sorted(module["name"] for module in plan["modules"]):
+    if names := sorted(module.name for module in plan.modules):
         calls.append(
             _call(
                 "manifest_targets",
                 {
-                    "name": _string(plan["name"]),
+                    "name": _string(plan.name),
                     "modules": _inline(names),
                     "version": _string(__version__),
                 },
             )
         )
         symbols += ["manifest_targets", "module_library", "public_headers"]
-    symbols += ["python_module"] if python_modules else []
+    symbols += ["python_module"] if plan.python_modules else []
     return _file(source, symbols, calls)
 
 
-def _python_module(plan: Mapping[str, Any], module: Mapping[str, Any], aiter: str) -> list[str]:
-    name = module["name"]
+def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
+    name = module.name
+    kernels = plan.kernels_of(module)
+    dispatch = {source.name for source in module.sources if source.role == "dispatch"}
     return [
+        _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
-            "header_set",
+            "public_headers",
             {
-                "name": _string(f"{name}.headers"),
-                "headers": _list((f"@{aiter}//:{file}" for file in module["headers"]), 4),
-                "include_dirs": _list(module["include_dirs"], 4),
+                "name": _string(f"{name}.public_headers"),
+                "config": _string("include/qola_config.h"),
+                "headers": _string(f":{name}.headers"),
+            },
+        ),
+        _call(
+            "module_library",
+            {
+                "name": _string(name),
+                "archs": _inline(plan.archs),
+                **_asm_domain(module),
+                "bundle_files": _string(":bundle_files"),
+                **_code_objects(plan.archs, module, aiter),
+                "copts": _list(module.copts, 4),
+                "dispatch": _inline(sorted(dispatch)),
+                "entry_source": _string(_ENTRY_LABEL.format(entry=module.entry_source)),
+                "export_list": _string(f"{name}.exports"),
+                "file": _string(module.library),
+                "headers": _string(f":{name}.headers"),
+                "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
+                "kernels": _dict_of_lists(_by_arch(plan.archs, kernels, aiter)),
+                "namespace": _string(plan.namespace),
+                "place": _string(lazy_place(plan.namespace, name)),
+                "plan": _string("plan.json"),
+                "public_headers": _string(f":{name}.public_headers"),
+                "sources": _dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
+                "stubs": _list((stub.file for stub in module.stubs), 4),
                 "tree": _string(_TREE_LABEL.format(repository=aiter)),
             },
         ),
+    ]
+
+
+def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
+    name = module.name
+    headers = HeaderSet(name, module.include_dirs, module.headers)
+    return [
+        _header_set(f"{name}.headers", headers, aiter),
         _call(
             "python_module",
             {
                 "name": _string(name),
-                "archs": _inline(plan["archs"]),
+                "archs": _inline(plan.archs),
                 "bundle_files": _string(":bundle_files"),
-                "copts": _list(module["copts"], 4),
+                "copts": _list(module.copts, 4),
                 "export_list": _string(f"{name}.exports"),
-                "file": _string(module["library"]),
+                "file": _string(module.library),
                 "headers": _string(f":{name}.headers"),
                 "plan": _string("plan.json"),
-                "sources": _string_dict({s["name"]: s["file"] for s in module["sources"]}),
+                "sources": _string_dict({s.name: s.file for s in module.sources}),
                 "deps": _list(_PYTHON_HEADERS, 4),
             },
         ),
     ]
 
 
-def _asm_domain(module: Mapping[str, Any]) -> dict[str, str]:
-    if not module["code_objects"]:
+def _asm_domain(module: PlannedModule) -> dict[str, str]:
+    if not module.code_objects:
         return {}
-    return {"asm_domain": _string(f"{module['name']}/include/qola_asm_domain.h")}
+    return {"asm_domain": _string(f"{module.name}/include/qola_asm_domain.h")}
 
 
-def _code_objects(archs: Sequence[str], module: Mapping[str, Any], aiter: str) -> dict[str, str]:
-    if not module["code_objects"]:
+def _code_objects(archs: Sequence[str], module: PlannedModule, aiter: str) -> dict[str, str]:
+    if not module.code_objects:
         return {}
     found: dict[str, dict[str, str]] = {arch: {} for arch in archs}
-    for code_object in module["code_objects"]:
-        found[code_object["arch"]][f"@{aiter}//:{code_object['file']}"] = code_object["key"]
+    for code_object in module.code_objects:
+        found[code_object.arch][f"@{aiter}//:{code_object.file}"] = code_object.key
     return {"code_objects": _dict_of_dicts(found)}
 
 
-def _kernel_headers(kernels: Iterable[Mapping[str, Any]], aiter: str) -> list[str]:
+def _kernel_headers(kernels: Iterable[PlannedKernel], aiter: str) -> list[str]:
     """Labels of the header sets of the packages that have the kernel instances."""
-    packages = sorted({kernel["package"] for kernel in kernels})
+    packages = sorted({kernel.package for kernel in kernels})
     return [f"@qola_kernels_{aiter}//{package}:headers" for package in packages]
 
 
 def _by_arch(
-    archs: Sequence[str], kernels: Iterable[Mapping[str, Any]], aiter: str
+    archs: Sequence[str], kernels: Iterable[PlannedKernel], aiter: str
 ) -> dict[str, list[str]]:
     """Labels of kernel instances by their arch; those of several archs by all of these."""
     found: dict[str, list[str]] = {}
     for kernel in kernels:
-        label = f"@qola_kernels_{aiter}//{kernel['package']}:{kernel['name']}"
-        found.setdefault(" ".join(kernel["archs"]), []).append(label)
+        label = f"@qola_kernels_{aiter}//{kernel.package}:{kernel.name}"
+        found.setdefault(" ".join(kernel.archs), []).append(label)
     order = [" ".join(chosen) for chosen in arch_sets(archs)]
     return {key: found[key] for key in order if key in found}
 
 
 def _by_arch_set(
-    archs: Sequence[str], sources: Iterable[Mapping[str, Any]]
+    archs: Sequence[str], sources: Sequence[PlannedSource]
 ) -> dict[str, dict[str, str]]:
     """Files of sources by name, for each set of archs that a library may be restricted to."""
-    listed = list(sources)
     return {
-        " ".join(chosen): {
-            s["name"]: s["file"] for s in listed if tuple(s["archs"]) in ((), chosen)
-        }
+        " ".join(chosen): {s.name: s.file for s in sources if s.archs in ((), chosen)}
         for chosen in arch_sets(archs)
     }
 
@@ -218,53 +220,40 @@ def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(["{", *lines, "    }"])
 
 
-def kernel_build_file(
-    plan: Mapping[str, Any],
-    package: str,
-    archs: Mapping[str, tuple[str, ...]],
-    families: Mapping[str, Sequence[str]],
-    entries: Mapping[str, Sequence[str]],
-    *,
-    sources: str,
-    aiter: str,
-) -> str:
+def kernel_build_file(package: MergedPackage, *, source: str, aiter: str) -> str:
     """BUILD file of one package of the kernel repository.
 
     Args:
-        plan: plan.json, as data, of a manifest that uses the package: flags and headers are
-            those of all that do.
-        package: its name.
-        archs: archs of each kernel instance, in the order to write.
-        families: the kernel instances of each family that has a warm precompiled header.
-        entries: the kernel instances of each entry source.
-        sources: where it came from, for the first line.
+        source: where it came from, for the first line.
         aiter: repository of the AITER tree.
     """
-    settings = plan["packages"][package]
-    lines = [f"        {_string(name)}: {_inline(a)}," for name, a in archs.items()]
-    names = [header["name"] for header in settings["overlay"]]
+    lines = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in package.kernels]
+    families: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
+    for kernel in package.kernels:
+        entries.setdefault(kernel.entry, []).append(kernel.name)
+        if kernel.family:
+            families.setdefault(kernel.family, []).append(kernel.name)
+    overlay = [copy.path for copy in package.overlay]
+    public = _inline(["//visibility:public"])
     calls = [
-        _header_set(
-            plan,
-            settings["headers"],
-            "headers",
-            aiter,
-            visibility=_inline(["//visibility:public"]),
-        ),
+        _header_set("headers", package.headers, aiter, visibility=public),
         _call(
             "kernel_instances",
             {
-                "copts": _list(settings["copts"], 4),
-                "entries": _dict_of_lists(entries),
-                **({"families": _dict_of_lists(families)} if families else {}),
+                "copts": _list(package.copts, 4),
+                "entries": _dict_of_lists(dict(sorted(entries.items()))),
+                **(
+                    {"families": _dict_of_lists(dict(sorted(families.items())))} if families else {}
+                ),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),
-                **({"overlay": _list(names, 4)} if names else {}),
-                **({} if settings["precompile"] else {"precompile": "False"}),
+                **({"overlay": _list(overlay, 4)} if overlay else {}),
+                **({} if package.precompile else {"precompile": "False"}),
             },
         ),
     ]
-    return _file(sources, ["header_set", "kernel_instances"], calls)
+    return _file(source, ["header_set", "kernel_instances"], calls)
 
 
 def export_list(namespace: str) -> str:
@@ -279,9 +268,9 @@ def export_list(namespace: str) -> str:
     )
 
 
-def config_header(plan: Mapping[str, Any], *, source: str) -> str:
+def config_header(plan: Plan, *, source: str) -> str:
     """Text of qola_config.h: the namespace and the signatures of one manifest's libraries."""
-    namespace = plan["namespace"]
+    namespace = plan.namespace
     nested = f" namespace {namespace} {{" if namespace else ""
     lines = [
         f"// Written by qola {__version__} from {source}.",
@@ -296,8 +285,8 @@ def config_header(plan: Mapping[str, Any], *, source: str) -> str:
         "// which tells their forms apart.",
     ]
     lines += [
-        f"#define QOLA_{entry['name'].upper()}_PARAMETERS {entry['parameters']}"
-        for module in plan["modules"]
-        for entry in module["entries"]
+        f"#define QOLA_{entry.name.upper()}_PARAMETERS {entry.parameters}"
+        for module in plan.modules
+        for entry in module.entries
     ]
     return "\n".join(lines) + "\n"

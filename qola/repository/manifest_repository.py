@@ -11,19 +11,18 @@ from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import write_if_changed
 from qola.manifest.archs import split
 from qola.manifest.load import load
-from qola.plan.model import from_json, to_json
-from qola.plan.planner import Request, build_plan
+from qola.plan.inputs import watched_dirs
+from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
-from qola.plan.request import manifest_patches
-from qola.plan.watched import watched_dirs
+from qola.plan.request import Request, manifest_patches, resolve
 from qola.repository import build_files as emit
 
 
 def manifest_repository(args: argparse.Namespace) -> None:
-    """Plans a manifest and writes its repository.
+    """Plan a manifest and write its repository.
 
     Raises:
-        QolaError: as build_plan.
+        QolaError: as `resolve` and `build_plan`.
     """
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
@@ -47,19 +46,17 @@ def manifest_repository(args: argparse.Namespace) -> None:
         default_archs=split([args.gpu_archs]),
         mode=args.mode,
     )
-    plan = build_plan(request, output)
-    text = to_json(plan)
-    data = from_json(text)
-    write_if_changed(output / "plan.json", text)
+    resolved = resolve(request)
+    plan = build_plan(resolved, output)
+    write_if_changed(output / "plan.json", plan.to_json())
     write_if_changed(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
-    watched = watched_dirs(request, plan.archs)
-    write_if_changed(output / "watched_dirs.txt", "\n".join(watched) + "\n")
+    write_if_changed(output / "watched_dirs.txt", "\n".join(watched_dirs(resolved)) + "\n")
     write_if_changed(
         output / "BUILD.bazel",
-        emit.manifest_build_file(data, source=args.display, aiter=args.aiter_repository),
+        emit.manifest_build_file(plan, source=args.display, aiter=args.aiter_repository),
     )
     write_if_changed(
-        output / "include" / "qola_config.h", emit.config_header(data, source=args.display)
+        output / "include" / "qola_config.h", emit.config_header(plan, source=args.display)
     )
     for module in plan.modules:
         write_if_changed(output / f"{module.name}.exports", emit.export_list(plan.namespace))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.cli import command_line as cli
-from qola.plan.model import SCHEMA_VERSION
+from tests.python import plans
 
 MANIFEST = """\
 [qola]
@@ -59,11 +59,10 @@ Path(stream).write_text("".join(json.dumps(event) + "\\n" for event in events))
 sys.exit(1)
 """
 WORDS = "the bundle cannot be made (1 error)\nerror: licenses/aiter\n  found     no license"
-PLAN = {
-    "schema": SCHEMA_VERSION,
-    "modules": [{"name": "libmha_fwd", "library": "te_libmha_fwd.so"}],
-    "python_modules": [{"name": "module_deepgemm", "library": "deepgemm.so"}],
-}
+PLAN = plans.plan(
+    modules=(plans.module(library="te_libmha_fwd.so"),),
+    python_modules=(plans.python_module("module_deepgemm", "deepgemm.so"),),
+)
 
 
 def test_libraries_outlive_a_bundle_that_fails(
@@ -76,7 +75,7 @@ def test_libraries_outlive_a_bundle_that_fails(
         ("te_libmha_fwd.so", "library"),
         ("bundle.txt", WORDS),
         ("module.txt", "m.cpp:1: error: no such thing\n"),
-        ("plan.json", json.dumps(PLAN)),
+        ("plan.json", PLAN.to_json()),
         ("out/sbom.spdx.json", "of an earlier build"),
         ("out/lib/deepgemm.so", "of an earlier build"),
     ):

@@ -7,11 +7,14 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qola.cli import command_line as cli
-from qola.plan.model import SCHEMA_VERSION
+from qola.manifest import load, toml_lines
+from qola.manifest.toml_lines import Lines
+from tests.python import plans
 
 MANIFEST = """\
 [qola]
@@ -80,11 +83,10 @@ Path(stream).write_text("".join(json.dumps(event) + "\\n" for event in events))
 sys.exit(code)
 """
 
-PLAN = {
-    "schema": SCHEMA_VERSION,
-    "modules": [{"name": "libmha_fwd", "library": "te_libmha_fwd.so"}],
-    "python_modules": [{"name": "module_deepgemm", "library": "deepgemm.so"}],
-}
+PLAN = plans.plan(
+    modules=(plans.module(library="te_libmha_fwd.so"),),
+    python_modules=(plans.python_module("module_deepgemm", "deepgemm.so"),),
+)
 
 LAZY = {
     "bin/qola-kernels": "program",
@@ -104,7 +106,7 @@ Qola = Callable[..., int]
 @pytest.fixture
 def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
     """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
-    files = {"bazel": BAZEL, "te.toml": MANIFEST, "plan.json": json.dumps(PLAN)}
+    files = {"bazel": BAZEL, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
     files |= {"pack.qpack": "pack", "words.txt": "broken.cpp:1:1: error: no such thing\n"}
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
@@ -130,6 +132,22 @@ def asked() -> list[str]:
 
 def installed() -> set[str]:
     return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
+
+
+def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a build that reads its manifest again while somebody edits it."""
+    parsed: list[str] = []
+
+    def parse(text: str) -> tuple[dict[str, Any], Lines]:
+        parsed.append(text)
+        Path("te.toml").write_text("edited = true\n")
+        return toml_lines.parse(text)
+
+    monkeypatch.setattr(load, "parse", parse)
+    assert qola("build", "-m", "te.toml", "-o", "out") == 0
+    assert parsed == [MANIFEST]
+    (written,) = Path("cache").rglob("te.toml")
+    assert written.read_text() == MANIFEST
 
 
 def test_lazy_and_full_in_one_directory(qola: Qola) -> None:

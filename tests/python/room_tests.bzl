@@ -19,6 +19,7 @@ def room_tests(name, deps, data = {}, medium = []):
             srcs = [
                 file,
                 "//tests/python:conftest.py",
+                "//tests/python:plans.py",
                 "//tests/python:pytest_main.py",
             ],
             data = data.get(test, []) + [

@@ -9,8 +9,8 @@ import pytest
 from bench.workers import Network, Task, bound, precompiled, simulate, tasks_of
 from qola.inspect.costs import Cost, Costs
 from qola.inspect.estimate import Compile
-from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.plan.warm_headers import PrecompileCost
+from tests.python import plans
 
 INSTANT = Network(float("inf"), float("inf"))
 
@@ -129,11 +129,10 @@ def test_links_come_last() -> None:
 def test_kernels_wait_for_the_warm_header_of_their_family() -> None:
     """Prevents: a simulation that makes no headers, or one for each kernel."""
     kernels = tuple(
-        PlannedKernel(name, "fwd", "fwd", "fwd", ("gfx950",), "", {"hdim_q": 64}, (), family)
+        plans.kernel(name, fields={"hdim_q": 64}, family=family)
         for name, family in (("a", "warm"), ("b", "warm"), ("c", ""))
     )
-    module = PlannedModule("libmha_fwd", "x.so", (), "", None, (), (0, 1, 2), (), "libmha_fwd", ())
-    plan = Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), (), (), ())
+    plan = plans.plan(kernels=kernels, modules=(plans.module(kernels=(0, 1, 2)),))
     points = {("fwd", "fwd"): [(64, Cost(24, 4, 100, 80))]}
     saves = {("fwd", "fwd"): PrecompileCost(30, 40, 10)}
     found = precompiled(plan, Costs(points, {}, "", saves), shared=["sdk"], header_bytes=7)

@@ -21,8 +21,9 @@ from qola.bundle.build import BundleInputs, LibraryInput, build
 from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
 from qola.bundle.record import LibraryFacts, canonical_sha256, manifest_record
+from qola.codegen.types import CodeObject
 from qola.errors import BundleError
-from qola.plan.model import SCHEMA_VERSION
+from tests.python import plans
 
 MIT = (Path(__file__).resolve().parents[3] / "LICENSE").read_text(encoding="utf-8")
 
@@ -182,37 +183,26 @@ def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
         exported(tmp_path / "x.so")
 
 
-KERNELS = [
-    {"name": "k2", "direction": "fwd", "archs": ["gfx942"]},
-    {"name": "s1", "direction": "fwd_splitkv", "archs": ["gfx942", "gfx950"]},
-    {"name": "k1", "direction": "fwd", "archs": ["gfx950"]},
-    {"name": "other", "direction": "bwd", "archs": ["gfx950"]},
-]
-CODE_OBJECT = {"key": "a", "file": "hsa/a.co", "arch": "gfx942", "sha256": "0" * 64, "size": 1}
-PLAN: dict[str, Any] = {
-    "qola": "1.0",
-    "name": "small",
-    "namespace": "ns",
-    "archs": ["gfx942", "gfx950"],
-    "aiter": {"generation": "wheel", "id": "", "version": ""},
-    "manifest": {"b": 1, "a": 2},
-    "kernels": KERNELS,
-    "modules": [
-        {
-            "name": "libmha_fwd",
-            "library": "ns_libmha_fwd.so",
-            "entry_source": "mha_fwd",
-            "kernels": [0, 1, 2],
-            "code_objects": [CODE_OBJECT],
-        },
-        {
-            "name": "libmha_bwd",
-            "library": "ns_libmha_bwd.so",
-            "entry_source": "mha_bwd",
-            "kernels": [3],
-        },
-    ],
-}
+BOTH = ("gfx942", "gfx950")
+CODE_OBJECT = {"arch": "gfx942", "file": "hsa/a.co", "key": "a", "sha256": "0" * 64, "size": 1}
+PLAN = plans.plan(
+    qola="1.0",
+    archs=BOTH,
+    manifest={"b": 1, "a": 2},
+    kernels=(
+        plans.kernel("k2", archs=("gfx942",)),
+        plans.kernel("s1", direction="fwd_splitkv", archs=BOTH),
+        plans.kernel("k1"),
+        plans.kernel("other", module="libmha_bwd", direction="bwd"),
+    ),
+    modules=(
+        plans.module(
+            kernels=(0, 1, 2), code_objects=(CodeObject("a", "hsa/a.co", "gfx942", "0" * 64, 1),)
+        ),
+        plans.module("libmha_bwd", kernels=(3,)),
+    ),
+    python_modules=(plans.python_module("module_aiter_enum", "module_aiter_enum.so"),),
+)
 SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
 VERSIONS = {"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"}
 
@@ -239,7 +229,7 @@ def test_manifest_json_tells_libraries_apart() -> None:
     }
     assert module["entry_points"] == ["qola::ns::mha_fwd"]
     assert (module["name"], module["md_name"]) == ("libmha_fwd", "ns_libmha_fwd")
-    assert module["code_objects"] == [CODE_OBJECT]
+    assert [[*found.items()] for found in module["code_objects"]] == [[*CODE_OBJECT.items()]]
     assert found["summary"] == {"total": 1, "success": 1, "failed": 0}
     assert "/home" not in json.dumps(found)
     source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
@@ -376,8 +366,7 @@ def test_a_tar_file_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
 def test_inputs_that_do_not_fit_are_errors(tmp_path: Path) -> None:
     """Prevents: a library of another manifest, or a nonsensical time, in a bundle."""
     plan = tmp_path / "plan.json"
-    python = [{"name": "module_aiter_enum", "library": "module_aiter_enum.so"}]
-    plan.write_text(json.dumps({**PLAN, "python_modules": python, "schema": SCHEMA_VERSION}))
+    plan.write_text(PLAN.to_json())
 
     def make(library: str, generated_at: str) -> None:
         inputs = BundleInputs(

@@ -21,7 +21,7 @@ import pytest
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
 from qola.errors import AiterError, ExitCode
-from qola.plan.model import from_json
+from qola.plan.model import Plan
 from qola.version import __version__
 
 MANIFEST = """\
@@ -103,12 +103,12 @@ def test_plan_counts_kernels(run: Run) -> None:
 def test_plan_as_json_is_the_plan(run: Run) -> None:
     """Prevents: JSON that is mixed with words, or is no plan.json."""
     found = run("plan", "--json", "--manifest", "manifests/mine.toml", "--name", "other")
-    plan = from_json(found.out)
+    plan = Plan.from_json(found.out)
     assert found.code == 0
-    assert plan["name"] == "other"
-    assert len(plan["kernels"]) == 18
+    assert plan.name == "other"
+    assert len(plan.kernels) == 18
     assert "warning: manifests/mine.toml:7" in found.err
-    assert "estimate" not in plan
+    assert "estimate" not in json.loads(found.out)
 
 
 def test_plan_estimates(run: Run, here: Path) -> None:
@@ -118,7 +118,7 @@ def test_plan_estimates(run: Run, here: Path) -> None:
     assert "Estimated cost\n" in text
     assert re.search(r"^about \d+ (s|min) on 3 cores, from an empty cache", text, re.MULTILINE)
     assert re.search(r"^an estimate, from costs measured on: .*measure_costs", text, re.MULTILINE)
-    data = from_json(run(*words, "--json", "--jobs", "2").out)["estimate"]
+    data = json.loads(run(*words, "--json", "--jobs", "2").out)["estimate"]
     assert data["cores"] == 2
     assert data["cpu_seconds"] > 100
     assert data["wall_seconds"] == pytest.approx(data["cpu_seconds"] / 2, abs=1)

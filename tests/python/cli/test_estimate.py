@@ -15,8 +15,9 @@ from qola.cli.tables import to_text
 from qola.errors import PlanError
 from qola.inspect.costs import Cost, load_costs
 from qola.inspect.estimate import available_cores, estimate
-from qola.plan.model import EntryPoint, Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.plan.model import Plan, PlannedKernel, PlannedSource
 from qola.plan.warm_headers import PrecompileCost
+from tests.python import plans
 
 COSTS: dict[str, Any] = {
     "schema": 1,
@@ -53,24 +54,13 @@ COSTS: dict[str, Any] = {
 def kernel(
     hdim: int, archs: tuple[str, ...] = ("gfx950",), direction: str = "fwd", role: str = "fwd"
 ) -> PlannedKernel:
-    fields: dict[str, str | int | bool | None] = {"hdim_q": hdim, "hdim_v": hdim}
-    return PlannedKernel(f"k{hdim}", direction, direction, role, archs, "", fields, ())
+    fields = {"hdim_q": hdim, "hdim_v": hdim}
+    return plans.kernel(f"k{hdim}", direction=direction, role=role, archs=archs, fields=fields)
 
 
 def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) -> Plan:
-    module = PlannedModule(
-        "libmha_fwd",
-        "x.so",
-        (EntryPoint("mha_fwd", 12),),
-        "mha_fwd",
-        None,
-        (),
-        tuple(range(len(kernels))),
-        tuple(sources),
-        "libmha_fwd",
-        (),
-    )
-    return Plan("m", "", ("gfx950",), {}, {}, {}, (), kernels, (module,), (), (), (), ())
+    module = plans.module(kernels=tuple(range(len(kernels))), sources=tuple(sources))
+    return plans.plan(kernels=kernels, modules=(module,))
 
 
 @pytest.fixture

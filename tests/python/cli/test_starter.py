@@ -15,7 +15,8 @@ from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import to_json
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest
-from qola.plan.planner import Request, build_plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 
 Init = Callable[..., tuple[int, str, str]]
 
@@ -49,7 +50,7 @@ def test_it_loads_without_warnings() -> None:
 def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: a first build that fails, or that takes hours."""
     manifest = loads(starter_manifest(), file="qola.toml")
-    plan = build_plan(Request("qola", manifest, read_tree(aiter_tree)), tmp_path)
+    plan = build_plan(resolve(Request("qola", manifest, read_tree(aiter_tree))), tmp_path)
     assert plan.warnings == ()
     assert [module.library for module in plan.modules] == ["mine_libmha_fwd.so"]
     assert 0 < len(plan.kernels) < 30

@@ -14,7 +14,8 @@ from qola.errors import PlanError
 from qola.files import sha256_of_text
 from qola.lazy.__main__ import identity_line, layout, main, make_index
 from qola.lazy.index import Headers, Index, Kernel, code_digests, render_index, render_table
-from qola.plan.model import SCHEMA_VERSION
+from qola.plan.model import HeaderSet, PlannedFile
+from tests.python import plans
 
 INDEX = Index(
     module="libmha_fwd",
@@ -170,37 +171,34 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-PLAN: dict[str, Any] = {
-    "schema": SCHEMA_VERSION,
-    "modules": [
-        {
-            "name": "libmha_fwd",
-            "kernels": [0],
-            "entry_sources": [{"name": "fwd_gfx950", "sha256": sha256_of_text("fwd.cpp")}],
-        }
-    ],
-    "kernels": [
-        {
-            "name": "k1",
-            "archs": ["gfx942", "gfx950"],
-            "package": "fwd",
-            "headers": "fwd",
-            "entry": "fwd_gfx950",
-            "sha256": sha256_of_text("k1.cpp"),
-        }
-    ],
-    "packages": {"fwd": {"copts": ["-DP"]}},
-    "header_sets": [
-        {"name": "fwd", "include_dirs": ["ck"], "files": ["ck/one.h", "ck/two.h"]},
-        {"name": "libmha_fwd", "include_dirs": ["ck"], "files": ["ck/unused.h"]},
-    ],
-}
+PLAN = plans.plan(
+    modules=(
+        plans.module(
+            kernels=(0,),
+            entry_sources=(PlannedFile("fwd_gfx950", "", sha256_of_text("fwd.cpp")),),
+        ),
+    ),
+    kernels=(
+        plans.kernel(
+            "k1",
+            archs=("gfx942", "gfx950"),
+            headers="fwd",
+            entry="fwd_gfx950",
+            sha256=sha256_of_text("k1.cpp"),
+        ),
+    ),
+    packages={"fwd": plans.package("-DP")},
+    header_sets=(
+        HeaderSet("fwd", ("ck",), ("ck/one.h", "ck/two.h")),
+        HeaderSet("libmha_fwd", ("ck",), ("ck/unused.h",)),
+    ),
+)
 
 
 def test_index_and_layout_go_together(settings: dict[str, Any], tmp_path: Path) -> None:
     """Prevents: an index with a file that the compile does not find, or that is another."""
     (tmp_path / "settings.json").write_text(json.dumps(settings))
-    Path(settings["plan"]).write_text(json.dumps(PLAN))
+    Path(settings["plan"]).write_text(PLAN.to_json())
     index, root = tmp_path / "kernels.index", tmp_path / "root"
     common = ["--settings", str(tmp_path / "settings.json"), "--index", str(index)]
     assert main(["index", *common, "--table", str(tmp_path / "table.cpp")]) == 0

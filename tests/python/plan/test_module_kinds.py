@@ -14,7 +14,7 @@ from qola.aiter.module_kinds import Include, ModuleKind, classify
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import PlanError
 from qola.manifest.load import loads
-from qola.plan.planner import Request, build_plan
+from qola.plan.request import Request, resolve
 
 CONFIG = "aiter/jit/optCompilerConfig.json"
 
@@ -140,7 +140,7 @@ name = "module_norm"
 mode = "cpp_itfs"
 """
     with pytest.raises(PlanError) as caught:
-        build_plan(Request("m", loads(text, file="m.toml"), tree), tmp_path)
+        resolve(Request("m", loads(text, file="m.toml"), tree))
     findings = caught.value.findings
     assert [finding.place for finding in findings] == [
         "m.toml:7 [[modules]].name",

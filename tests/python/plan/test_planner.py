@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.includes import include_dirs
+from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.fetch.pins import PatchPin
-from qola.manifest.load import loads
-from qola.plan.model import Plan, from_json, to_json
-from qola.plan.planner import Request, build_plan, explain, include_dirs
-from qola.plan.request import resolve_archs
+from qola.manifest.load import Manifest, ModuleSpec, loads
+from qola.plan import request as request_module
+from qola.plan.configure import configure as configured
+from qola.plan.inputs import watched_dirs
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan, explain
+from qola.plan.request import Request, resolve
 
 HEAD = """\
 [qola]
@@ -52,7 +56,7 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
 
     def run(text: str = TEXT, **changes: object) -> Plan:
         request = Request("m", loads(text, file="m.toml"), tree)
-        return build_plan(replace(request, **changes), tmp_path)  # type: ignore[arg-type]
+        return build_plan(resolve(replace(request, **changes)), tmp_path)  # type: ignore[arg-type]
 
     return run
 
@@ -161,17 +165,37 @@ def test_sources_of_the_module_are_compiled(
 def test_progress_is_told(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a command that is silent while it works."""
     lines: list[str] = []
-    request = Request("m", loads(TEXT, file="m.toml"), tree)
-    build_plan(request, tmp_path, progress=lines.append)
-    explain(request, tmp_path, progress=lines.append)
+    resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree))
+    build_plan(resolved, tmp_path, progress=lines.append)
+    explain(resolved, tmp_path, progress=lines.append)
     assert lines[0] == "m: generating kernel instances for gfx950"
     assert lines[1].startswith("m: comparing")
+
+
+def test_a_module_is_evaluated_once(
+    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a plan, its watched directories and its check with different ideas of a module."""
+    asked: list[str] = []
+
+    def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
+        asked.append(spec.name)
+        return configured(tree, manifest, spec)
+
+    monkeypatch.setattr(request_module, "configure", configure)
+    text = TEXT.replace("receipt = 700", 'receipt = 700\ndrop_srcs = ["gone.cu"]')
+    resolved = resolve(Request("m", loads(text, file="m.toml"), tree))
+    build_plan(resolved, tmp_path)
+    explain(resolved, tmp_path)
+    watched_dirs(resolved)
+    assert asked == ["libmha_fwd"]
 
 
 def test_explain_agrees_with_the_plan(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: an explanation that says "in" of a kernel the library lacks."""
     made = plan()
-    ((spec, explanations),) = explain(Request("m", loads(TEXT, file="m.toml"), tree), tmp_path)
+    request = Request("m", loads(TEXT, file="m.toml"), tree)
+    ((spec, explanations),) = explain(resolve(request), tmp_path)
     assert spec.name == "libmha_fwd"
     kept = {e.name: e for e in explanations if not e.dropped_by}
     assert {k.name for k in made.kernels} == set(kept)
@@ -186,10 +210,8 @@ def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
     """Prevents: a plan refused, or equal to an unpatched one, although the tree has the patches."""
     text = TEXT.replace("[qola]", '[qola]\npatches_dir = "patches"')
     made = plan(text, patches=PINS, aiter_patches=PINS)
-    data = from_json(to_json(made))
-    expected = [{"name": "1.patch", "sha256": "aa"}, {"name": "2.patch", "sha256": "bb"}]
-    assert data["aiter"]["patches"] == expected
-    assert plan(aiter_patches=PINS[:1]).aiter["patches"] == PINS[:1]
+    assert made.aiter.patches == PINS
+    assert plan(aiter_patches=PINS[:1]).aiter.patches == PINS[:1]
 
 
 def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
@@ -458,7 +480,7 @@ def test_whose_archs_win(
     """Prevents: --arch, [build].architectures, GPU_ARCHS and native in another order."""
     text = HEAD.replace('architectures = ["gfx950"]', f"architectures = {named}" if named else "")
     request = Request("m", loads(text, file="m.toml"), tree, native=lambda: ("gfx950",))
-    assert resolve_archs(replace(request, **changes)) == expected  # type: ignore[arg-type]
+    assert resolve(replace(request, **changes)).archs == expected  # type: ignore[arg-type]
 
 
 def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> None:
@@ -468,7 +490,7 @@ def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> Non
         raise AssertionError
 
     request = Request("m", loads(HEAD, file="m.toml"), tree, native=asked)
-    assert resolve_archs(request) == ("gfx950",)
+    assert resolve(request).archs == ("gfx950",)
 
 
 def test_all_findings_come_at_once(plan: Planning) -> None:

@@ -16,7 +16,8 @@ from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import ManifestError, PlanError
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
-from qola.plan.planner import Request, build_plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 
 NAMES = ("te_example", "te_f4gemm", "te_groups", "te_gfx1250", "te_two_archs")
 
@@ -34,7 +35,7 @@ def manifest_of(name: str) -> Manifest:
 
 def plan_of(name: str, manifest: Manifest, tree: AiterTree, output: Path) -> Plan:
     """Plan against a tree that is not the one the manifest names."""
-    return build_plan(Request(name, manifest, tree, overridden=True), output)
+    return build_plan(resolve(Request(name, manifest, tree, overridden=True)), output)
 
 
 def directions(plan: Plan) -> dict[str, int]:

@@ -4,76 +4,70 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from qola.codegen.types import CodeObject
 from qola.manifest.fields import SUPPORTED_ARCHS
+from qola.plan.model import EntryPoint, HeaderSet, PlannedFile, PlannedSource
 from qola.repository import build_files as emit
+from qola.repository.merge import Copy, MergedPackage
 from qola.version import __version__
+from tests.python import plans
 
-BOTH = ["gfx942", "gfx950"]
+BOTH = ("gfx942", "gfx950")
 
-PLAN: dict[str, Any] = {
-    "name": "small",
-    "namespace": "ns",
-    "archs": ["gfx942", "gfx950"],
-    "configs": ["aiter/configs/a.csv"],
-    "licenses": ["LICENSE", "ck/LICENSE"],
-    "header_sets": [
-        {"name": "fwd", "include_dirs": ["inc"], "files": ["inc/a.h", "inc/b.h"]},
-        {"name": "libmha_fwd", "include_dirs": ["inc", "csrc"], "files": ["inc/a.h"]},
-    ],
-    "packages": {
-        "fwd": {
-            "copts": ['-DTEXT="a\\b"'],
-            "headers": "fwd",
-            "overlay": [{"name": "inc/b.h", "file": "m/overlay/inc/b.h"}],
-            "precompile": True,
-        }
-    },
-    "kernels": [
-        {"name": "k2", "package": "fwd", "archs": ["gfx950"]},
-        {"name": "other", "package": "bwd", "archs": ["gfx950"]},
-        {"name": "k1", "package": "fwd", "archs": ["gfx942", "gfx950"]},
-    ],
-    "modules": [
-        {
-            "name": "libmha_fwd",
-            "library": "ns_libmha_fwd.so",
-            "entries": [
-                {"name": "mha_fwd", "parameters": 12},
-                {"name": "mha_fwd_splitkv", "parameters": 7},
-            ],
-            "entry_source": "mha_fwd",
-            "copts": [],
-            "kernels": [2, 0],
-            "headers": "libmha_fwd",
-            "code_objects": [
-                {"key": "hsa/gfx942/b.co", "file": "csrc/b.co", "arch": "gfx942"},
-                {"key": "hsa/gfx950/a.co", "file": "csrc/a.co", "arch": "gfx950"},
-            ],
-            "sources": [
-                {"name": "api", "role": "dispatch", "file": "m/dispatch/api.cpp", "archs": BOTH},
-                {
-                    "name": "api",
-                    "role": "dispatch",
-                    "file": "m/dispatch_gfx942/api.cpp",
-                    "archs": ["gfx942"],
-                },
-                {
-                    "name": "api",
-                    "role": "dispatch",
-                    "file": "m/dispatch_gfx950/api.cpp",
-                    "archs": ["gfx950"],
-                },
-                {"name": "own", "role": "entry", "file": "m/sources/own.cpp", "archs": []},
-            ],
-            "stubs": [{"name": "fwd", "file": "m/stubs/fwd.cpp"}],
-        }
-    ],
-}
+
+def source(name: str, role: str, folder: str, archs: tuple[str, ...]) -> PlannedSource:
+    return PlannedSource(name, f"m/{folder}/{name}.cpp", "fwd", role, "", archs)
+
+
+HEADERS = HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h"))
+PLAN = plans.plan(
+    archs=BOTH,
+    configs=("aiter/configs/a.csv",),
+    licenses=("LICENSE", "ck/LICENSE"),
+    header_sets=(HEADERS, HeaderSet("libmha_fwd", ("inc", "csrc"), ("inc/a.h",))),
+    packages={"fwd": plans.package()},
+    kernels=(
+        plans.kernel("k2"),
+        plans.kernel("other", direction="bwd"),
+        plans.kernel("k1", archs=BOTH),
+    ),
+    modules=(
+        plans.module(
+            entries=(EntryPoint("mha_fwd", 12), EntryPoint("mha_fwd_splitkv", 7)),
+            kernels=(2, 0),
+            code_objects=(
+                CodeObject("hsa/gfx942/b.co", "csrc/b.co", "gfx942", "", 1),
+                CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "", 1),
+            ),
+            sources=(
+                source("api", "dispatch", "dispatch", BOTH),
+                source("api", "dispatch", "dispatch_gfx942", ("gfx942",)),
+                source("api", "dispatch", "dispatch_gfx950", ("gfx950",)),
+                source("own", "entry", "sources", ()),
+            ),
+            stubs=(PlannedFile("fwd", "m/stubs/fwd.cpp", ""),),
+        ),
+    ),
+)
+PACKAGE = MergedPackage(
+    "fwd",
+    ('-DTEXT="a\\b"',),
+    True,
+    HEADERS,
+    (
+        plans.kernel("k1", entry="fwd_gfx950", family="warm"),
+        plans.kernel("k2", entry="fwd_gfx9", archs=BOTH),
+    ),
+    (),
+    (Copy("inc/b.h", Path(), ""),),
+    (),
+    (),
+)
 
 CALLED = '"bundle_files", "header_set", "manifest_targets", "module_library", "public_headers"'
 
@@ -198,11 +192,11 @@ kernel_instances(
         "-DTEXT=\\"a\\\\b\\"",
     ],
     entries = {{
-        "fwd_gfx950": [
-            "k1",
-        ],
         "fwd_gfx9": [
             "k2",
+        ],
+        "fwd_gfx950": [
+            "k1",
         ],
     }},
     families = {{
@@ -230,22 +224,14 @@ def test_the_manifests_build_file() -> None:
 
 def test_a_packages_build_file() -> None:
     """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
-    archs = {"k1": ("gfx950",), "k2": ("gfx942", "gfx950")}
-    families = {"warm": ["k1"]}
-    entries = {"fwd_gfx950": ["k1"], "fwd_gfx9": ["k2"]}
-    text = emit.kernel_build_file(
-        PLAN, "fwd", archs, families, entries, sources="the plans of a, b", aiter="tree"
-    )
+    text = emit.kernel_build_file(PACKAGE, source="the plans of a, b", aiter="tree")
     assert text == KERNEL_BUILD
 
 
 def test_headers_that_cannot_be_precompiled_are_not() -> None:
     """Prevents: kernels that are compiled wrongly because clang gets a header's class wrong."""
-    settings = {**PLAN["packages"]["fwd"], "overlay": [], "precompile": False}
-    plan = {**PLAN, "packages": {"fwd": settings}}
-    text = emit.kernel_build_file(
-        plan, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
-    )
+    package = replace(PACKAGE, overlay=(), precompile=False)
+    text = emit.kernel_build_file(package, source="m", aiter="tree")
     assert "    precompile = False,\n" in text
     assert "overlay" not in text
 
@@ -254,9 +240,7 @@ def test_build_files_hold_calls_alone() -> None:
     """Prevents: logic in generated files, and strings that are not what they were."""
     files = (
         emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
-        emit.kernel_build_file(
-            PLAN, "fwd", {"k1": ("gfx950",)}, {}, {"e": ["k1"]}, sources="m", aiter="tree"
-        ),
+        emit.kernel_build_file(PACKAGE, source="m", aiter="tree"),
     )
     for text in files:
         # Starlark of this simple kind is Python.
@@ -273,7 +257,7 @@ def test_build_files_hold_calls_alone() -> None:
         and getattr(s.value.func, "id", "") == "kernel_instances"
     )
     copts = next(k.value for k in call.keywords if k.arg == "copts")
-    assert ast.literal_eval(copts) == PLAN["packages"]["fwd"]["copts"]
+    assert tuple(ast.literal_eval(copts)) == PACKAGE.copts
 
 
 def test_bazel_knows_the_archs_that_can_be_planned(repo_root: Path) -> None:
@@ -292,7 +276,7 @@ def test_the_export_list(namespace: str, scope: str) -> None:
 
 
 def config_lines(namespace: str) -> list[str]:
-    text = emit.config_header({**PLAN, "namespace": namespace}, source="m.toml")
+    text = emit.config_header(replace(PLAN, namespace=namespace), source="m.toml")
     return [line for line in text.splitlines() if line.startswith("#")]
 
 

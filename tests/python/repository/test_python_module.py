@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from qola.aiter.module_config import GeneratorCall
-from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
+from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import PlanError
 from qola.files import sha256_of_text
 from qola.manifest.load import loads
-from qola.plan.model import Plan, from_json, to_json
-from qola.plan.planner import Request, build_plan
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan
 from qola.plan.python_module import plan_python_module
+from qola.plan.request import Module, Request, resolve
 from qola.repository import __main__ as repository
 from qola.repository import build_files as emit
 
@@ -37,7 +38,9 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
     """Return a function that plans a manifest's text."""
 
     def call(text: str, **changes: Any) -> Plan:
-        return build_plan(Request("m", loads(text, file="m.toml"), tree, **changes), tmp_path)
+        return build_plan(
+            resolve(Request("m", loads(text, file="m.toml"), tree, **changes)), tmp_path
+        )
 
     return call
 
@@ -84,9 +87,8 @@ def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> No
 
 def test_nothing_of_it_where_there_is_none(plan: Planning) -> None:
     """Prevents: a load of a macro that is not called, which buildifier refuses."""
-    whole = HEAD + ENUM
-    data = from_json(to_json(plan(whole)))
-    text = emit.manifest_build_file(data | {"python_modules": []}, source="m.toml", aiter="aiter")
+    without = replace(plan(HEAD + ENUM), python_modules=())
+    text = emit.manifest_build_file(without, source="m.toml", aiter="aiter")
     assert "python_module" not in text
 
 
@@ -119,8 +121,11 @@ def test_what_cannot_be_planned_is_refused(
     tmp_path: Path,
 ) -> None:
     """Prevents: a module of a later AITER built without what its entry asks for."""
-    config: ModuleConfig = replace(tree.module("module_aiter_enum"), **changes)
+    resolved = resolve(Request("m", loads(HEAD + ENUM, file="m.toml"), tree))
+    (module,) = resolved.modules
+    spec = replace(module.spec, drop_srcs=dropped)
+    odd = Module(spec, replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
-        plan_python_module(tree, config, dropped, tmp_path, "m.toml:6 [[modules]].name")
+        plan_python_module(resolved, odd, tmp_path)
     assert message in caught.value.findings[0].found
     assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ import pytest
 
 from qola.aiter.tree import read_tree
 from qola.manifest.load import loads
-from qola.plan.request import Request
-from qola.plan.watched import watched_dirs
+from qola.plan.inputs import watched_dirs
+from qola.plan.request import Request, resolve
 
 MODULES = """\
 [[modules]]
@@ -33,5 +33,6 @@ SOURCES = "aiter_meta/csrc/cpp_itfs"
 def test_directories_that_decide_a_plan(aiter_tree: Path, fwd: str, expected: list[str]) -> None:
     """Prevents: a code object, table or source added to a local tree that no plan takes up."""
     manifest = loads(MODULES.format(fwd=fwd), file="m.toml")
-    request = Request("m", manifest, read_tree(aiter_tree))
-    assert watched_dirs(request, ("gfx942", "gfx950")) == tuple(expected)
+    archs = ("gfx942", "gfx950")
+    request = Request("m", manifest, read_tree(aiter_tree), archs=archs, mode="cpp_itfs")
+    assert watched_dirs(resolve(request)) == tuple(expected)

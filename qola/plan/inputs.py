@@ -1,4 +1,4 @@
-"""Which directories of a local AITER tree a plan depends on, beside single files."""
+"""What of an AITER tree a plan depends on: files, and directories of a local tree."""
 
 from __future__ import annotations
 
@@ -7,41 +7,34 @@ from collections.abc import Iterable
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree
 from qola.plan.model import HeaderSet
-from qola.plan.request import Request, configure
+from qola.plan.request import ResolvedRequest
 
 
-def watched_dirs(request: Request, archs: Iterable[str]) -> tuple[str, ...]:
+def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
     """Return the directories whose listing decides a plan, relative to the tree, sorted.
 
     A file that comes or goes there changes the plan, as no file that was read can tell: code
     objects and their tables, sources, tuning data.
-
-    Args:
-        request: what was planned.
-        archs: the archs it was planned for.
-
-    Raises:
-        QolaError: as `qola.plan.request.configure`.
     """
-    tree = request.tree
+    tree = resolved.request.tree
     dirs = {"aiter/configs"}
-    for spec in request.manifest.modules:
+    for module in resolved.modules:
+        spec = module.spec
         if spec.name in ATTENTION and (spec.hsa_subdirs is None or spec.hsa_subdirs):
             subdir = ATTENTION[spec.name].asm_subdir
-            dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in archs)
-        srcs = configure(request, spec).srcs
-        dirs.update(src for src in srcs if (tree.root / src).is_dir())
+            dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in resolved.archs)
+        dirs.update(src for src in module.config.srcs if (tree.root / src).is_dir())
     return tuple(sorted(dirs))
 
 
-def _inputs(
+def input_files(
     tree: AiterTree, header_sets: Iterable[HeaderSet], sources: Iterable[str]
 ) -> tuple[str, ...]:
     """Files of the tree a plan depends on: configuration, generators, sources, every header."""
     files = {file for headers in header_sets for file in headers.files}
     files.add("aiter/jit/optCompilerConfig.json")
-    files.update(f for f in ("aiter/jit/core.py", "aiter/_version.py") if (tree.root / f).is_file())
-    files.update(sources)
+    optional = ("aiter/jit/core.py", "aiter/_version.py", *sources)
+    files.update(file for file in optional if (tree.root / file).is_file())
     for directory in (
         tree.fmha_dir,
         f"{tree.csrc_dir}/cpp_itfs",

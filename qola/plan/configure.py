@@ -1,0 +1,99 @@
+"""A module's entry of optCompilerConfig.json, as a manifest changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from qola.aiter.tree import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
+from qola.errors import AiterError, Finding, ManifestError, PlanError
+from qola.manifest.load import Manifest, ModuleSpec
+
+ADDED = {
+    "add_flags_extra_cc": "flags_cc",
+    "add_flags_extra_hip": "flags_hip",
+    "add_includes": "include_dirs",
+}
+"""Keys of a module that add to its entry of optCompilerConfig.json, and what they add to."""
+
+
+def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
+    """Evaluate a module's entry of optCompilerConfig.json, as the manifest changes it.
+
+    Raises:
+        AiterError: the tree's own entry cannot be used.
+        ManifestError: what the manifest puts in its place cannot.
+        PlanError: a flag depends on where the tree is.
+    """
+    replacing = {key: value for key, value in spec.overrides if key not in ADDED}
+    config = _evaluated(tree, manifest, spec, replacing)
+    added: dict[str, tuple[str, ...]] = dict.fromkeys(ADDED.values(), ())
+    for key, value in spec.overrides:
+        if key in ADDED and isinstance(value, tuple):
+            added[ADDED[key]] = tuple(str(item) for item in value if item)
+    missing = [d for d in added["include_dirs"] if not (tree.root / d).is_dir()]
+    if missing:
+        raise ManifestError(
+            Finding(
+                manifest.place("modules", spec.index, "add_includes"),
+                f"{', '.join(missing)}: no such directory in the tree",
+                "directories relative to the AITER tree",
+            )
+        )
+    # AITER gives flags for C++ to HIP sources too, and first (_write_ninja_file_to_build_library in
+    # its cpp_extension.py); everything qola compiles of a module is a HIP source.
+    flags_cc = config.flags_cc + added["flags_cc"]
+    flags = flags_cc + config.flags_hip + added["flags_hip"]
+    rooted = [flag for flag in flags if TREE_TOKEN in flag]
+    if rooted:
+        key = "flags_extra_cc" if rooted[0] in flags_cc else "flags_extra_hip"
+        place = f"{CONFIG_FILE} {spec.name}.{key}"
+        if key in replacing:
+            place = manifest.place("modules", spec.index, key)
+        raise PlanError(
+            Finding(
+                place,
+                ", ".join(rooted),
+                f"flags without the tree's path ({TREE_TOKEN}): objects must not depend on it",
+            )
+        )
+    # Directories of the manifest come first, so that their headers are found before AITER's.
+    dirs = added["include_dirs"] + config.include_dirs
+    return replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
+
+
+def _evaluated(
+    tree: AiterTree, manifest: Manifest, spec: ModuleSpec, replacing: Mapping[str, object]
+) -> ModuleConfig:
+    """Return the entry with some of its values replaced; refuse one that a plan does not follow."""
+    try:
+        config = tree.module(spec.name, overrides=replacing.items())
+    except AiterError as error:
+        # A place ends with the entry's key; one that the manifest wrote is the manifest's.
+        keys = [f.place.rpartition(".")[2] for f in error.findings]
+        own = [
+            replace(f, place=manifest.place("modules", spec.index, key))
+            for f, key in zip(error.findings, keys, strict=True)
+            if key in replacing
+        ]
+        if not own:
+            raise
+        raise ManifestError(own) from None
+    ignored = {
+        "extra_ldflags": config.ldflags,
+        "flags_extra_hip_per_source": config.flags_hip_per_source,
+        "hip_clang_path": config.hip_clang_path,
+        "third_party": config.third_party,
+    }
+    if any(ignored.values()):
+        raise PlanError(
+            Finding(
+                f"optCompilerConfig.json {spec.name}.{key}",
+                str(value),
+                "an entry without it: a plan does not follow this key yet",
+                "use an AITER whose entry has none (the 0.1.7 wheels)",
+            )
+            for key, value in ignored.items()
+            if value
+        )
+    return config

@@ -1,0 +1,114 @@
+"""What a module's generators produce, and the sources that AITER's own entry names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qola.aiter import module_kinds
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree
+from qola.codegen.asm.domain import domain_header
+from qola.codegen.generate import generate
+from qola.codegen.types import GeneratedSource, KernelSet, Selection
+from qola.errors import CodegenError, Finding, PlanError
+from qola.files import write_if_changed
+from qola.plan.request import Module, ResolvedRequest
+
+ASM_DOMAIN = "qola_asm_domain.h"
+"""Generated header that tells which problems the manifest gives to assembly kernels."""
+
+
+@dataclass(frozen=True)
+class GeneratedModule(Module):
+    """A module with what its generators produced.
+
+    Attributes:
+        kernels: that, and the sources of AITER's own entry.
+    """
+
+    kernels: KernelSet
+
+    @property
+    def tree_files(self) -> tuple[str, ...]:
+        """Files of the tree that it is made of, beside headers and generators."""
+        return (*self.config.srcs, *(c.file for c in self.kernels.code_objects))
+
+
+def generate_module(
+    resolved: ResolvedRequest, module: Module, output: Path, *, explain: bool = False
+) -> GeneratedModule:
+    """Run a module's generators.
+
+    Args:
+        output: gets <module>/kernels, <module>/dispatch, <module>/sources and <module>/include.
+        explain: say of every kernel of the receipts in use why it is in or not.
+
+    Raises:
+        CodegenError: a generator failed, or the variants leave a hole in the dispatch.
+        PlanError: two sources have one name, or one is outside of the tree.
+    """
+    request, spec = resolved.request, module.spec
+    forward = ATTENTION[spec.name].direction == "fwd"
+    selection = Selection(
+        receipt=spec.receipt,
+        variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
+        drop_directions=frozenset(spec.drop_directions),
+        asm=spec.hsa_subdirs is None or bool(spec.hsa_subdirs),
+    )
+    folder = output / spec.name
+    try:
+        kernels = generate(
+            request.tree, module.config, selection, resolved.archs, folder, explain=explain
+        )
+    except CodegenError as error:
+        raise CodegenError(
+            [replace(f, place=_place(resolved, module, f.place)) for f in error.findings],
+            error.title,
+        ) from None
+    own = _own_sources(request.tree, module, folder)
+    names = [source.name for source in own]
+    twice = {source.name for source in kernels.sources}.intersection(names)
+    if twice or len(set(names)) < len(names):
+        raise PlanError(
+            Finding(
+                f"{spec.name}.srcs",
+                f"{', '.join(sorted(twice or set(names)))}: two sources of one name",
+                "sources whose names, without suffix, differ from each other and from those "
+                "that generators write",
+                "drop_srcs leaves one out",
+            )
+        )
+    if kernels.code_objects:
+        header = domain_header(spec.name, selection.variants)
+        write_if_changed(folder / "include" / ASM_DOMAIN, header)
+    return GeneratedModule(spec, module.config, replace(kernels, sources=kernels.sources + own))
+
+
+def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
+    """The place of a generator's finding, with the manifest's file where it means the manifest."""
+    if place == "drop_directions":
+        return resolved.place(module.spec, place)
+    return f"{resolved.request.manifest.file} {place}" if place.startswith("[[") else place
+
+
+def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[GeneratedSource, ...]:
+    """Copy the sources AITER's entry names, since cc_library takes no .cu file.
+
+    Raises:
+        PlanError: a source outside of the tree.
+    """
+    spec = module.spec
+    for src in module.config.srcs:
+        if not (tree.root / src).resolve().is_relative_to(tree.root.resolve()):
+            raise PlanError(
+                Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
+            )
+    direction = ATTENTION[spec.name].direction
+    sources = []
+    for file in module_kinds.sources(tree, module.config, spec.drop_srcs):
+        name = f"{Path(file).stem}.cpp"
+        text = (tree.root / file).read_text(encoding="utf-8")
+        digest = write_if_changed(folder / "sources" / name, text)
+        sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
+    return tuple(sources)

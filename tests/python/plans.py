@@ -1,0 +1,51 @@
+"""Small plans, for tests of what reads plans: a test names what it is about, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qola.plan.model import (
+    EntryPoint,
+    KernelPackage,
+    Plan,
+    PlannedAiter,
+    PlannedKernel,
+    PlannedModule,
+    PythonModule,
+)
+
+
+def kernel(name: str, **changes: Any) -> PlannedKernel:
+    """Return a kernel instance of direction fwd for gfx950."""
+    of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
+    of |= {"package": changes.get("direction", "fwd"), "archs": ("gfx950",), "sha256": "0" * 64}
+    of |= {"fields": {}, "variants": (), "family": "", "headers": "", "entry": ""}
+    return PlannedKernel(name, **of | changes)
+
+
+def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
+    """Return a module without kernel instances."""
+    of: dict[str, Any] = {"library": f"ns_{name}.so", "entries": (EntryPoint("mha_fwd", 12),)}
+    of |= {"entry_source": name.removeprefix("lib"), "receipt": None, "headers": name}
+    empty = ("copts", "kernels", "sources", "code_objects", "stubs", "entry_sources")
+    return PlannedModule(name, **dict.fromkeys(empty, ()) | of | changes)
+
+
+def python_module(name: str, library: str) -> PythonModule:
+    """Return a Python module without sources."""
+    return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), ())
+
+
+def package(*copts: str, headers: str = "fwd", **changes: Any) -> KernelPackage:
+    """Return a package whose headers may be precompiled as they are."""
+    of: dict[str, Any] = {"precompile": True, "overlay": ()}
+    return KernelPackage(copts, headers, **of | changes)
+
+
+def plan(**changes: Any) -> Plan:
+    """Return a plan of nothing, in the namespace ns for gfx950."""
+    empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
+    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "families"), ())
+    of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
+    of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
+    return Plan(**of | changes)
