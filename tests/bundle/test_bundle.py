@@ -1,4 +1,4 @@
-"""The quickstart bundle: what is in it, that it suffices, that it is the same every time."""
+"""The forward bundle: what is in it, that it suffices, that it is the same every time."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_layout() -> None:
         "lib/cmake/qola/qola-mha_fwd.cmake",
         "lib/cmake/qola/qola-targets.cmake",
         "lib/pkgconfig/qola-mha-fwd.pc",
-        "lib/quickstart_libmha_fwd.so",
+        "lib/forward_libmha_fwd.so",
     ]
-    assert found["lib/quickstart_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
+    assert found["lib/forward_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
     assert {f"configs/{c.removeprefix('aiter/configs/')}" for c in PLAN["configs"]} == {
         name for name in found if name.startswith("configs/")
     }
@@ -93,7 +93,7 @@ def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
     shutil.copyfile(ROOT / "tests/bundle/consumer.cpp", work / "consumer.cpp")
     include = f"-I{moved / 'include'}"
     hipcc(*AS_HOST, include, "-c", "consumer.cpp", "-o", "consumer.o", cwd=work)
-    library = str(moved / "lib/quickstart_libmha_fwd.so")
+    library = str(moved / "lib/forward_libmha_fwd.so")
     rpath = f"-Wl,-rpath,{moved / 'lib'}"
     hipcc("consumer.o", library, rpath, "-o", "consumer", cwd=work)
     run = subprocess.run([work / "consumer"], capture_output=True, text=True, check=False)
@@ -161,7 +161,7 @@ def test_manifest_json_is_true() -> None:
     assert RECORD["inputs"]["plan"]["sha256"] == content(PLAN_FILE.parent)[PLAN_FILE.name]
     names = [PLAN["kernels"][index]["name"] for index in PLAN["modules"][0]["kernels"]]
     assert module["kernels"] == {"fwd": {"count": len(names), "names": sorted(names)}}
-    assert module["entry_points"] == ["qola::quickstart::mha_fwd"]
+    assert module["entry_points"] == ["qola::forward::mha_fwd"]
     listed = subprocess.run(
         [f"{LLVM}/llvm-nm", "--dynamic", "--defined-only", "--demangle", str(library)],
         capture_output=True,
@@ -207,7 +207,7 @@ def test_the_sbom_is_valid_and_complete() -> None:
     assert sha256 == {k: v for k, v in content(BUNDLE).items() if k not in not_listed}
     packages = {package.spdx_id: package for package in document.packages}
     assert {p.name for p in packages.values()} == {
-        "quickstart",
+        "forward",
         "qola",
         "AITER",
         "Composable Kernel",
@@ -236,8 +236,8 @@ def test_the_tar_holds_the_bundle_and_no_machine() -> None:
             assert member.mode == (0o755 if member.isdir() or library else 0o644)
             if file := archive.extractfile(member):
                 digests[member.name] = hashlib.sha256(file.read()).hexdigest()
-    assert digests == {f"quickstart/{name}": digest for name, digest in content(BUNDLE).items()}
-    assert all(m.name == "quickstart" or m.name.startswith("quickstart/") for m in members)
+    assert digests == {f"forward/{name}": digest for name, digest in content(BUNDLE).items()}
+    assert all(m.name == "forward" or m.name.startswith("forward/") for m in members)
 
 
 def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path]:
@@ -248,7 +248,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         "tree/3rdparty/composable_kernel/LICENSE": BUNDLE / "licenses/composable_kernel/LICENSE",
         "LICENSE": BUNDLE / "licenses/qola/LICENSE",
         "headers": BUNDLE / "include",
-        "quickstart_libmha_fwd.so": LIBRARY,
+        "forward_libmha_fwd.so": LIBRARY,
         "plan.json": PLAN_FILE,
         "rocm.json": ROCM_FILE,
     }
@@ -263,8 +263,8 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
         return sorted(p.relative_to(root).as_posix() for p in files)
 
     inputs = {
-        "name": "quickstart",
-        "libraries": [{"path": "quickstart_libmha_fwd.so", "include_dirs": ["headers"]}],
+        "name": "forward",
+        "libraries": [{"path": "forward_libmha_fwd.so", "include_dirs": ["headers"]}],
         "headers": below("headers"),
         "plan": "plan.json",
         "tree": "tree",
@@ -292,7 +292,7 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
     run("build", "--inputs", "inputs.json", "--output", "out")
     for path in (root / "out").rglob("*"):
         os.utime(path, (time, time))
-    run("archive", "--directory", "out", "--prefix", "quickstart", "--output", "out.tar")
+    run("archive", "--directory", "out", "--prefix", "forward", "--output", "out.tar")
     return root / "out", root / "out.tar"
 
 

@@ -1,4 +1,4 @@
-"""The quickstart bundle's wheel: what it needs of a system, said and checked; pip installs it."""
+"""The forward bundle's wheel: what it needs of a system, said and checked; pip installs it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BUNDLES = {
 BUNDLE = BUNDLES["BUNDLE"]
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 NM = Path(os.environ["QOLA_TEST_LLVM"]).resolve()
-LIBRARY = "lib/quickstart_libmha_fwd.so"
+LIBRARY = "lib/forward_libmha_fwd.so"
 HIP = "libamdhip64.so.7"
 
 
 def pack(directory: Path, platform: str, *external: str, bundle: Path = BUNDLE) -> int:
     """Pack the bundle as a wheel of a platform, as the rule does; the exit code."""
-    output = directory / f"qola_quickstart-0.1.0-py3-none-{platform}.whl"
+    output = directory / f"qola_forward-0.1.0-py3-none-{platform}.whl"
     command = ["wheel", "--directory", str(bundle), "--output", str(output)]
     code = main([*command, *(f"--external-library={name}" for name in external)])
     assert output.exists() == (code == 0)
@@ -57,7 +57,7 @@ def test_versions_are_those_of_nm(kind: str) -> None:
 def test_the_wheel_states_what_it_needs() -> None:
     """Prevents: a wheel that says it is for any Linux and fails when its library is loaded."""
     with ZipFile(WHEEL) as wheel:
-        text = wheel.read("qola_quickstart-0.1.0.dist-info/METADATA")
+        text = wheel.read("qola_forward-0.1.0.dist-info/METADATA")
     external = Metadata.from_email(text).requires_external
     assert external is not None
     assert tuple(external) == system_floor(read_needs(BUNDLE))
@@ -81,7 +81,7 @@ def test_the_platform_that_is_declared_is_the_lowest(
     (fitting,) = set(re.findall(r'fix +platform = "(\w+)"', error))
     # What the rule was told for the wheel that Bazel built.
     assert fitting == "manylinux_2_34_x86_64"
-    assert WHEEL.name == f"qola_quickstart-0.1.0-py3-none-{fitting}.whl"
+    assert WHEEL.name == f"qola_forward-0.1.0-py3-none-{fitting}.whl"
     assert pack(tmp_path, fitting, HIP) == 0
     assert (tmp_path / WHEEL.name).read_bytes() == WHEEL.read_bytes()
     # An old name of a policy is that policy.
@@ -127,12 +127,12 @@ def test_pip_installs_it(tmp_path: Path) -> None:
     subprocess.run(pip, env=env, check=True)
 
     def ask(option: str) -> Path:
-        command = [sys.executable, "-m", "qola_quickstart", option]
+        command = [sys.executable, "-m", "qola_forward", option]
         env = {**os.environ, "PYTHONPATH": str(site)}
         return Path(subprocess.check_output(command, env=env, text=True).strip())
 
-    assert ask("--path") == site / "qola_quickstart"
+    assert ask("--path") == site / "qola_forward"
     assert (ask("--include") / "qola_mha_fwd.h").is_file()
-    installed = ask("--lib") / "quickstart_libmha_fwd.so"
+    installed = ask("--lib") / "forward_libmha_fwd.so"
     assert installed.read_bytes() == (BUNDLE / LIBRARY).read_bytes()
     assert os.access(installed, os.X_OK)

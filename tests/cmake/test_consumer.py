@@ -167,8 +167,8 @@ def test_the_package_says_what_the_bundle_is(tmp_path: Path) -> None:
     """Prevents: variables that are empty or another bundle's, and targets without a library."""
     said = succeeds(finder(tmp_path, FORWARD, "CONFIG REQUIRED COMPONENTS mha_fwd").configure())
     line = next(line for line in said.splitlines() if line.startswith("-- found"))
-    assert line == "-- found 1: 0.1.0 quickstart gfx950 0.1.7.post2.dev18 7.2.4 FALSE "
-    assert f"-- qola::mha_fwd {FORWARD}/lib/quickstart_libmha_fwd.so" in said
+    assert line == "-- found 1: 0.1.0 forward gfx950 0.1.7.post2.dev18 7.2.4 FALSE "
+    assert f"-- qola::mha_fwd {FORWARD}/lib/forward_libmha_fwd.so" in said
     assert "qola::mha_bwd" not in said
     assert "qola::static" not in said
     said = succeeds(finder(tmp_path, LAZY, "CONFIG REQUIRED").configure("-Uqola_DIR"))
@@ -326,4 +326,4 @@ def test_two_bundles_in_one_directory_are_an_error(tmp_path: Path) -> None:
     with (tmp_path / "CMakeLists.txt").open("a", encoding="utf-8") as file:
         file.write(f"set(qola_DIR {FORWARD}/lib/cmake/qola)\nfind_package(qola CONFIG REQUIRED)\n")
     said = fails(project.configure())
-    assert f"{BUNDLE}/lib/ci_libmha_fwd.so, and {FORWARD}/lib/quickstart_libmha_fwd.so" in said
+    assert f"{BUNDLE}/lib/ci_libmha_fwd.so, and {FORWARD}/lib/forward_libmha_fwd.so" in said

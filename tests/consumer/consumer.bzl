@@ -19,7 +19,7 @@ _SOURCES = {
 def _unique(items):
     return {item: None for item in items}.keys()
 
-def consumer_program(name, bundle, namespace, directions, static = False):
+def consumer_program(name, bundle, namespace, directions, static = False, tags = []):
     """Declares a program that has nothing but a bundle and HIP, and <name>.file, its file.
 
     Args:
@@ -28,10 +28,12 @@ def consumer_program(name, bundle, namespace, directions, static = False):
       namespace: the manifest's, with which the names of its libraries begin.
       directions: directions whose entry points the program calls.
       static: whether the bundle's archive is linked, instead of its libraries.
+      tags: tags of all of it.
     """
     bundle_library(
         name = name + ".bundle",
         bundle = bundle,
+        tags = tags,
         libraries = ["libqola_{}.a".format(namespace)] if static else _unique([
             "{}_{}.so".format(namespace, _SOURCES[direction][0])
             for direction in directions
@@ -47,16 +49,18 @@ def consumer_program(name, bundle, namespace, directions, static = False):
         copts = _COPTS,
         linkopts = ["-lamdhip64"],
         local_defines = ["CONSUMER_" + direction.upper() for direction in directions],
+        tags = tags,
         target_compatible_with = _ROCM,
         deps = [name + ".bundle"],
     )
     rocm_files(
         name = name + ".file",
         srcs = [name],
+        tags = tags,
         visibility = ["//tests:__subpackages__"],
     )
 
-def consumer_test(name, bundle, library, directions, manifest = None, namespace = None, static = False, tests = [], restricted = []):
+def consumer_test(name, bundle, library, directions, manifest = None, namespace = None, static = False, tests = [], restricted = [], tags = []):
     """Tests which kernels the libraries of a bundle launch.
 
     Declares consumer_<name>, the program, and test_consumer_<name>.
@@ -73,6 +77,7 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
       tests: files of further tests that use the program.
       restricted: labels of the bundle's libraries as --@qola//:archs makes them,
         for tests that put them in place of the bundle's.
+      tags: tags of all of it.
     """
     program = "consumer_" + name
     consumer_program(
@@ -81,11 +86,13 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         directions = directions,
         namespace = namespace or manifest or name,
         static = static,
+        tags = tags,
     )
     native.filegroup(
         name = program + ".plan",
         srcs = [library],
         output_group = "plan",
+        tags = tags,
         visibility = ["//tests:__subpackages__"],
     )
     files = ["test_consumer_table.py"] + tests
@@ -118,6 +125,6 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         },
         imports = ["../.."],
         main = "pytest_main.py",
-        tags = ["no-remote"],
+        tags = ["no-remote"] + tags,
         deps = ["@qola_pip_dev//:packages"],
     )

@@ -122,24 +122,24 @@ def _beyond_assembly(asked: Problem) -> Iterator[Problem]:
 
 
 def _asm() -> Iterator[Row]:
-    """Forward bf16, head dimension 128; backward bf16, 64; batch, no mask: assembly kernels."""
+    """Forward bf16, 128, group; backward bf16, 64, batch; no mask: assembly kernels."""
+    usual = Problem("fwd", "bf16", 128, 128, mode="group")
     for v3_api_check, device in product((False, True), (GFX950, GFX942, *MI308)):
-        asked = Problem("fwd", "bf16", 128, 128, use_ext_asm=True, v3_api_check=v3_api_check)
+        asked = replace(usual, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, lse in product((0, 1, 2), (True, False)):
             yield Row(replace(asked, bf16_cvt=bf16_cvt, lse=lse), device)
         yield Row(replace(asked, seqlen_q=1, seqlen_k=77), device)
         yield Row(replace(asked, nhead_k=1), device)
         # What the variant leaves out, though AITER has kernels for it.
         yield Row(replace(asked, mask="bottom_right"), device)
-        yield Row(replace(asked, mode="group"), device)
+        yield Row(replace(asked, mode="batch"), device)
         yield from (Row(problem, device) for problem in _beyond_assembly(asked))
     for device in (GFX950, GFX942, *MI308, OTHER_GFX942):
         for seqlen_q, seqlen_k in ((256, 256), (16, 300)):
-            forward = Problem("fwd", "bf16", 128, 128, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
-            yield Row(forward, device)
+            yield Row(replace(usual, seqlen_q=seqlen_q, seqlen_k=seqlen_k), device)
     # No code objects are made for its size: Composable Kernel serves.
-    yield Row(Problem("fwd", "bf16", 128, 128, use_ext_asm=True), OTHER_GFX942)
-    yield Row(Problem("fwd", "bf16", 128, 128, use_ext_asm=True, lse=False), OTHER_GFX942)
+    yield Row(replace(usual, use_ext_asm=True), OTHER_GFX942)
+    yield Row(replace(usual, use_ext_asm=True, lse=False), OTHER_GFX942)
     for v3_api_check, device in product((False, True), (GFX950, GFX942, OTHER_GFX942)):
         asked = Problem("bwd", "bf16", 64, 64, use_ext_asm=True, v3_api_check=v3_api_check)
         for bf16_cvt, atomic_fp32 in product((0, 1, 2), (True, False)):

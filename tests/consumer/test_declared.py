@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-BUNDLES = {Path(path).name: Path(path) for path in os.environ["QOLA_TEST_BUNDLES"].split()}
+BUNDLES = {
+    Path(path).name.removesuffix("_lazy"): Path(path)
+    for path in os.environ["QOLA_TEST_BUNDLES"].split()
+}
 ENTRY_POINTS = {
     "ci": {"QOLA_MHA_FWD", "QOLA_MHA_BWD"},
     "prefill": {"QOLA_MHA_BATCH_PREFILL"},

@@ -10,7 +10,7 @@ from tests.consumer.problem import Problem
 from tests.consumer.run_consumer import Outcome, expected, run
 from tests.consumer.table import GFX942, GFX950, Device, Row
 
-FORWARD = Problem("fwd", "bf16", 128, 128, use_ext_asm=True)
+FORWARD = Problem("fwd", "bf16", 128, 128, mode="group", use_ext_asm=True)
 BACKWARD = Problem("bwd", "bf16", 64, 64, use_ext_asm=True)
 CK = replace(FORWARD, use_ext_asm=False)
 

@@ -1,4 +1,7 @@
-"""A Bazel of its own for a consumer module: its own output base, a copy of its workspace."""
+"""Bazels for consumer modules: a copy of a workspace, in a place that the tests have in common.
+
+There is one server, and what it fetched and analysed for one test serves the next.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +23,7 @@ from typing import Any
 from tools.execution_log.log import Spawn, read_spawns
 
 QOLA = Path(__file__).resolve().parents[2]
+IDLE = "--max_idle_secs=60"
 
 
 def user_disk_cache() -> Path:
@@ -32,6 +37,29 @@ def find_bazel() -> str:
     found = os.environ.get("QOLA_TEST_BAZEL") or shutil.which("bazel") or shutil.which("bazelisk")
     assert found, "no bazel on PATH; name one in QOLA_TEST_BAZEL"
     return found
+
+
+def shared_place(name: str = "one") -> Path:
+    """A directory for a workspace and an output base that outlive a test.
+
+    It goes with the output base of the Bazel around the tests (bazel clean --expunge).
+    """
+    runfiles = Path(os.environ.get("TEST_SRCDIR", ""))
+    around = [path.parent for path in runfiles.parents if path.name == "execroot"]
+    root = around[0] if around else Path(tempfile.gettempdir())
+    return root / f"qola-e2e-{os.getuid()}" / name
+
+
+def shared_program() -> Path:
+    """A Bazel to be called by qola build, with the output base of shared_place()."""
+    place = shared_place()
+    place.mkdir(parents=True, exist_ok=True)
+    script = place / "bazel"
+    script.write_text(f"""#!/bin/sh
+exec "{find_bazel()}" "--output_base={place / "output_base"}" {IDLE} "$@"
+""")
+    script.chmod(0o755)
+    return script
 
 
 def module_file(qola: Path) -> str:
@@ -81,7 +109,7 @@ class Bazel:
             *self.run_as,
             find_bazel(),
             f"--output_base={self.output_base}",
-            "--max_idle_secs=30",
+            IDLE,
             command,
         ]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
@@ -126,11 +154,14 @@ def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
 
 @contextmanager
 def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterator[Bazel]:
-    """A copy of a consumer's workspace below `directory`, with a Bazel that is shut down after.
+    """A copy of a consumer's workspace below `directory`, with a Bazel.
 
-    The copy depends on qola by its absolute path, so that nothing is written into the checkout.
+    It is shut down after, unless `directory` is a shared_place(). The copy depends on qola by its
+    absolute path, so that nothing is written into the checkout.
     """
     workspace = directory / "workspace"
+    assert workspace not in _in_use, "a test has two workspaces in one place"
+    shutil.rmtree(workspace, ignore_errors=True)
     shutil.copytree(source, workspace, ignore=shutil.ignore_patterns("bazel-*"))
     module = workspace / "MODULE.bazel"
     text = module.read_text(encoding="utf-8")
@@ -140,10 +171,16 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("build --sandbox_add_mount_pair=/tmp\n")
     instance = Bazel(workspace, directory / "output_base", disk_cache)
+    _in_use.add(workspace)
     try:
         yield instance
     finally:
-        instance.run("shutdown", check=False)
+        _in_use.remove(workspace)
+        if directory.parent != shared_place().parent:
+            instance.run("shutdown", check=False)
+
+
+_in_use: set[Path] = set()
 
 
 def release(*args: str, cwd: Path) -> None:

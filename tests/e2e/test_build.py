@@ -8,14 +8,13 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cmake.project import Project, succeeds
-from tests.e2e.nested_bazel import find_bazel, user_disk_cache
+from tests.e2e.nested_bazel import shared_program, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -57,7 +56,7 @@ class User:
             **kept,
             "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
             "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
-            "QOLA_BAZEL": find_bazel(),
+            "QOLA_BAZEL": str(shared_program()),
             "XDG_CACHE_HOME": str(self.directory / "cache"),
         }
 
@@ -80,16 +79,11 @@ class User:
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A directory with a manifest of a good module and one that does not compile."""
     directory = tmp_path_factory.mktemp("user")
     (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
-    someone = User(directory)
-    yield someone
-    # Outputs are not in the workspace: left there, they would outlive the test.
-    for workspace in (directory / "cache/qola/workspaces").glob("*"):
-        env = someone.environment()
-        subprocess.run([find_bazel(), "clean", "--expunge"], cwd=workspace, env=env, check=False)
+    return User(directory)
 
 
 def test_one_broken_module(user: User) -> None:

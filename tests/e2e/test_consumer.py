@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, find_bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, shared_place, shared_program, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[1] / "examples/bazel"
@@ -20,10 +20,11 @@ HIT = "disk cache hit"
 
 
 @pytest.fixture(scope="module")
-def consumer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+def consumer() -> Iterator[Bazel]:
     """The consumer, built once for all tests."""
-    directory = tmp_path_factory.mktemp("first")
-    with bazel(EXAMPLE, HERE.parents[1], directory, user_disk_cache()) as instance:
+    with bazel(EXAMPLE, HERE.parents[1], shared_place(), user_disk_cache()) as instance:
+        # What an earlier run of the tests has built may be in no cache by now.
+        instance.run("clean")
         instance.run("build", "//...")
         yield instance
 
@@ -86,14 +87,9 @@ def test_a_consumer_has_lazy_libraries(consumer: Bazel) -> None:
     assert "external/" not in (root / "kernels.index").read_text()
 
 
-def test_editors_know_how_files_are_compiled(consumer: Bazel, tmp_path: Path) -> None:
+def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
     """Prevents: a compile_commands.json with paths or flags that only Bazel's sandbox has."""
-    bazel_here = tmp_path / "bazel"
-    bazel_here.write_text(
-        f'#!/bin/sh\nexec "{find_bazel()}" "--output_base={consumer.output_base}" "$@"\n'
-    )
-    bazel_here.chmod(0o755)
-    asking = replace(consumer, environment={"QOLA_BAZEL": str(bazel_here)})
+    asking = replace(consumer, environment={"QOLA_BAZEL": str(shared_program())})
     asking.run("run", "@qola//tools/compile_commands", "--", "//...")
     text = (consumer.workspace / "compile_commands.json").read_text(encoding="utf-8")
     entries = json.loads(text)
@@ -117,17 +113,16 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel, tmp_path: Path) ->
         assert run.returncode == 0, run.stderr
 
 
-def test_another_repository_compiles_nothing(
-    consumer: Bazel, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
     """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
-    directory = tmp_path_factory.mktemp("elsewhere")
-    with bazel(EXAMPLE, HERE.parents[1], directory, consumer.disk_cache) as elsewhere:
+    place = shared_place("elsewhere")
+    with bazel(EXAMPLE, HERE.parents[1], place, consumer.disk_cache) as elsewhere:
         module = elsewhere.workspace / "MODULE.bazel"
         named = 'module(name = "qola_consumer")'
         text = module.read_text(encoding="utf-8")
         assert named in text
         module.write_text(text.replace(named, 'module(name = "another", version = "2.0")'))
+        elsewhere.run("clean")
         runners = elsewhere.runners("//...")
         assert {runner for _, runner in runners} == {HIT}, runners
         assert runners["CppCompile", HIT] >= 8

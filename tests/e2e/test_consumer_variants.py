@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from qola.version import __version__
-from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, user_disk_cache
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, shared_place, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 PIN = json.loads((QOLA / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
@@ -54,8 +54,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def variant(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
-    with bazel(HERE / name, QOLA, tmp_path_factory.mktemp(name), user_disk_cache()) as instance:
+def variant(name: str, place: str) -> Iterator[Bazel]:
+    with bazel(HERE / name, QOLA, shared_place(place), user_disk_cache()) as instance:
         yield instance
 
 
@@ -78,15 +78,15 @@ def analyse_with(instance: Bazel, archive: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def two_pins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
-    with variant("two_pins", tmp_path_factory) as instance:
+def two_pins() -> Iterator[Bazel]:
+    with variant("two_pins", "one") as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
 
 
 @pytest.fixture(scope="module")
-def own_rocm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
-    with variant("own_rocm", tmp_path_factory) as instance:
+def own_rocm() -> Iterator[Bazel]:
+    with variant("own_rocm", "elsewhere") as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -18,10 +18,9 @@ GOOD = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+def workspace() -> Iterator[Bazel]:
     """A consumer whose MODULE.bazel each test writes anew; one output base for all."""
-    directory = tmp_path_factory.mktemp("errors")
-    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as instance:
+    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as instance:
         build = 'load("@qola//rules:defs.bzl", "qola_library")\n'
         build += 'qola_library(name = "it", library = "@qola_it//:libmha_fwd")\n'
         (instance.workspace / "BUILD.bazel").write_text(build, encoding="utf-8")

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from qola.prebuilt import identity
 from qola.version import __version__
-from tests.e2e.nested_bazel import find_bazel
+from tests.e2e.nested_bazel import shared_program
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -53,7 +52,7 @@ def environment(directory: Path) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     cache = str(directory / "cache")
-    return {**kept, "HOME": home, "QOLA_BAZEL": find_bazel(), "XDG_CACHE_HOME": cache}
+    return {**kept, "HOME": home, "QOLA_BAZEL": str(shared_program()), "XDG_CACHE_HOME": cache}
 
 
 def pip(*args: str | Path) -> None:
@@ -65,7 +64,7 @@ def pip(*args: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build the wheel from a copy of the checkout, and install it into a fresh environment."""
     directory = tmp_path_factory.mktemp("installed")
     ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "build", "*.egg-info")
@@ -76,10 +75,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory / "venv"], check=True)
     pip("--python", directory / "venv/bin/python", "install", wheel)
     (directory / "elsewhere").mkdir()
-    yield Installed(directory, wheel)
-    for workspace in (directory / "cache/qola/workspaces").glob("*"):
-        command = [find_bazel(), "clean", "--expunge"]
-        subprocess.run(command, cwd=workspace, env=environment(directory), check=False)
+    return Installed(directory, wheel)
 
 
 def test_commands(installed: Installed) -> None:
@@ -137,7 +133,7 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     (config,) = installed.directory.glob("cache/qola/workspaces/left-*/MODULE.bazel")
     assert str(installed.root) in config.read_text()
     info = subprocess.run(
-        [find_bazel(), "info", "output_base"],
+        [shared_program(), "info", "output_base"],
         cwd=config.parent,
         env=environment(installed.directory),
         text=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, find_bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, shared_program, user_disk_cache
 from tools.remote.loopback import free_port, listening
 from tools.remote.programs import Programs
 
@@ -86,7 +86,7 @@ def qola(directory: Path, *args: str, **variables: str) -> subprocess.CompletedP
         **kept,
         "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
         "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
-        "QOLA_BAZEL": find_bazel(),
+        "QOLA_BAZEL": str(shared_program()),
         "XDG_CACHE_HOME": str(directory / "cache"),
         **variables,
     }
@@ -137,9 +137,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert again.returncode == 0, again.stderr
         assert again.stdout.startswith(f"{key}: there already, ")
         yield Server(directory, url, builder / "k", key)
-        for workspace in (builder / "cache/qola/workspaces").glob("*"):
-            expunge = [find_bazel(), "clean", "--expunge"]
-            subprocess.run(expunge, cwd=workspace, check=False)
 
 
 def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
@@ -175,6 +172,7 @@ def test_the_rocm_of_this_machine(server: Server) -> None:
 @pytest.fixture(scope="module")
 def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """The consumer's program with left's library, which is published, and right's, which is not."""
+    # A place of its own, in which one sees what was fetched.
     directory = tmp_path_factory.mktemp("consumer")
     with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qola.version import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, release, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, release, shared_place, user_disk_cache
 
 OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
 
@@ -40,11 +40,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 @pytest.fixture(scope="module")
-def consumer(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
+def consumer(released: Release) -> Iterator[Bazel]:
     """The consumer of the archive, with nothing but bazel_dep to name qola."""
     source = released.unpacked / "examples/bazel"
-    directory = tmp_path_factory.mktemp("consumer")
-    with bazel(source, released.unpacked, directory, user_disk_cache()) as instance:
+    with bazel(source, released.unpacked, shared_place(), user_disk_cache()) as instance:
         module = instance.workspace / "MODULE.bazel"
         text = module.read_text(encoding="utf-8")
         override = OVERRIDE.format(released.unpacked)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, count_spawns
+from tests.e2e.nested_bazel import Bazel, count_spawns, shared_place
 from tools.execution_log.log import read_spawns
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
@@ -119,26 +119,24 @@ class User:
         header.write_text(f"#define SCALE {factor}f\n", encoding="utf-8")
 
 
-def make_user(directory: Path) -> User:
-    """A workspace below a directory."""
-    write_workspace(directory / "workspace")
-    return User(Bazel(directory / "workspace", directory / "output_base", directory / "disk"))
+def make_user(place: Path, disk_cache: Path) -> User:
+    """A workspace in a place that tests have in common, with an empty cache."""
+    workspace = place / "workspace"
+    shutil.rmtree(workspace, ignore_errors=True)
+    write_workspace(workspace)
+    return User(Bazel(workspace, place / "output_base", disk_cache))
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+def writer(tmp_path_factory: pytest.TempPathFactory) -> User:
     """CI."""
-    user = make_user(tmp_path_factory.mktemp("writer"))
-    yield user
-    user.bazel.run("shutdown", check=False)
+    return make_user(shared_place(), tmp_path_factory.mktemp("writer"))
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> User:
     """A developer with another path and output base."""
-    user = make_user(tmp_path_factory.mktemp("a-reader-elsewhere"))
-    yield user
-    user.bazel.run("shutdown", check=False)
+    return make_user(shared_place("elsewhere"), tmp_path_factory.mktemp("reader"))
 
 
 @dataclass(frozen=True)

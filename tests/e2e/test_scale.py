@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import BUILD_FILE, Bazel, bazel, module_file, user_disk_cache
+from tests.e2e.nested_bazel import (
+    BUILD_FILE,
+    Bazel,
+    bazel,
+    module_file,
+    shared_place,
+    user_disk_cache,
+)
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -75,11 +82,9 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bazel, Graph, Graph]]:
+def graphs() -> Iterator[tuple[Bazel, Graph, Graph]]:
     """The graphs of a small and of a large manifest, the latter analysed last."""
-    with bazel(
-        QOLA / "examples/bazel", QOLA, tmp_path_factory.mktemp("scale"), user_disk_cache()
-    ) as it:
+    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as it:
         (it.workspace / "MODULE.bazel").write_text(module_file(QOLA), encoding="utf-8")
         (it.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
         yield it, analyse(it, SMALL), analyse(it, LARGE)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
 QOLA = HERE.parents[1]
@@ -121,7 +121,7 @@ def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
-    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as nested:
+    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as nested:
         (nested.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
         declare(nested, WHEEL.format(more=""))
         plan = plan_of(nested)

@@ -3,7 +3,7 @@
 load("@rules_python//python:defs.bzl", "py_test")
 load(":restricted.bzl", "restricted")
 
-def library_test(name, library, module, archs = []):
+def library_test(name, library, module, archs = [], tags = []):
     """Tests a built library.
 
     Args:
@@ -11,18 +11,21 @@ def library_test(name, library, module, archs = []):
       library: label of a qola_library.
       module: its module (libmha_fwd).
       archs: build it restricted to these; by default as the manifest says.
+      tags: tags of all of it.
     """
     if archs:
         restricted(
             name = name + ".restricted",
             archs = archs,
             library = library,
+            tags = tags,
         )
         library = name + ".restricted"
     native.filegroup(
         name = name + ".plan",
         srcs = [library],
         output_group = "plan",
+        tags = tags,
     )
     py_test(
         name = name,
@@ -51,5 +54,6 @@ def library_test(name, library, module, archs = []):
         },
         imports = ["../.."],
         main = "pytest_main.py",
+        tags = tags,
         deps = ["@qola_pip_dev//:packages"],
     )

@@ -2,6 +2,7 @@
 #include "mha_fwd.h"
 
 #include <cstdio>
+#include <string>
 
 float ask(const aiter::mha_fwd_args& args, const char* dtype);
 
@@ -25,7 +26,7 @@ float ask_other(const aiter::mha_fwd_args& args, const char* dtype)
     return aiter::mha_fwd(args,
                           ck_tile::stream_config{},
                           dtype,
-                          /*is_group_mode=*/false,
+                          /*is_group_mode=*/std::string(dtype) == "bf16",
                           mask_enum::no_mask,
                           bias_enum::no_bias,
                           /*has_lse=*/true,

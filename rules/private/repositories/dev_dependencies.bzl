@@ -48,6 +48,7 @@ def _dev_dependencies_impl(mctx):
     for name in ["cmake", "dev", "npm"]:
         pip_repository(
             name = "qola_pip_" + name,
+            directory = name == "dev",
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
     for name in ["actionlint", "buildifier"]:

@@ -9,7 +9,9 @@ load("@rules_python//python:defs.bzl", "py_library")
 package(default_visibility = ["//visibility:public"])
 
 exports_files(["requirements.txt"])
+'''
 
+_FILES = '''
 py_library(
     name = "packages",
     srcs = glob(["site/**/*.py"], allow_empty = True),
@@ -18,6 +20,15 @@ py_library(
         exclude = ["site/**/*.py", "site/**/__pycache__/**"],
         allow_empty = True,
     ),
+    imports = ["site"],
+)
+'''
+
+# Of whose thousands of files each program would otherwise get a link, and another in its sandbox.
+_DIRECTORY = '''
+py_library(
+    name = "packages",
+    data = ["site"],
     imports = ["site"],
 )
 '''
@@ -48,12 +59,11 @@ def _pip_repository_impl(rctx):
             "--require-hashes",
             "--only-binary=:all:",
             "--no-deps",
-            "--no-compile",
             "--no-warn-script-location",
             "--target=site",
             "--requirement",
             requirements,
-        ],
+        ] + ([] if rctx.attr.directory else ["--no-compile"]),
         environment = PIP_ENVIRONMENT,
         timeout = 1800,
     )
@@ -70,11 +80,13 @@ qola: ToolchainError: pip could not install qola's Python packages
         ))
     rctx.symlink(requirements, "requirements.txt")
     headers = _HEADERS.format(headers = rctx.attr.headers) if rctx.attr.headers else ""
-    rctx.file("BUILD.bazel", _BUILD + headers, executable = False)
+    packages = _DIRECTORY if rctx.attr.directory else _FILES
+    rctx.file("BUILD.bazel", _BUILD + packages + headers, executable = False)
 
 pip_repository = repository_rule(
     implementation = _pip_repository_impl,
     attrs = {
+        "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for tests, whose results stay on this machine."),
         "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
         "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
     },
