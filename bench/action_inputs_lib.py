@@ -30,8 +30,6 @@ class Group:
     """What the actions of one kind read of one group.
 
     Attributes:
-        mnemonic: the kind of action.
-        name: the group.
         files: files per action, on average.
         bytes: bytes per action, on average.
         distinct_bytes: bytes over all actions, what several read counted once: what a client

@@ -65,9 +65,7 @@ class Module:
     """A library in build.ninja.
 
     Attributes:
-        name: AITER's name of the module.
         sources: its sources, absolute.
-        flags: its own flags.
     """
 
     name: str

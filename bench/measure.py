@@ -36,9 +36,6 @@ class Measurements:
     Attributes:
         values: measurements by side and name, in seconds or bytes as the name says.
         kernels: number of kernel instances by direction.
-        more: the same with the further variant.
-        versions: versions of the programs.
-        notes: what a reader has to know besides.
     """
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -83,12 +80,8 @@ class Bench:
     Attributes:
         work: directory for everything, empty.
         packages: directory of the pinned CMake and ninja.
-        workload: what is built.
         steps: steps to take by side, see bench.rows.steps.
         jobs: compiles at a time.
-        environ: the environment of this process.
-        progress: told what is going on.
-        results: what came out.
     """
 
     work: Path

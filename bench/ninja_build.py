@@ -19,8 +19,6 @@ class NinjaBuild(ABC):
     """A build directory.
 
     Attributes:
-        setting: where things are.
-        workload: what to build.
         optional_flags: flags that the compiler accepts, see sdk_facts.
     """
 

@@ -29,12 +29,7 @@ class Ours:
 
     Attributes:
         directory: what is below: workspace/ and output_base/.
-        modules: modules of the manifest.
-        disk_cache: directory of the action cache.
         jobs: actions at a time.
-        log: file for what Bazel says.
-        environ: the environment of this process.
-        options: further options of bazel build.
     """
 
     directory: Path

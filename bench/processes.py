@@ -28,7 +28,6 @@ class Run:
         seconds: wall time.
         compiler_peak_bytes: largest resident set of one compiler process, 0 where none was seen.
         build_peak_bytes: largest sum of resident sets at one time.
-        output: what it wrote to standard output.
     """
 
     seconds: float
@@ -44,8 +43,6 @@ class Process:
     Attributes:
         pid: its id.
         parent: its parent's id.
-        compiler: it is a clang.
-        resident_bytes: its resident set.
         peak_bytes: the largest its resident set ever was.
     """
 

@@ -30,12 +30,9 @@ def report(
     """Return the JSON object.
 
     Args:
-        measured: measurements by contender and name.
         command: what was run, without names of files.
         workload: name of the manifest, archs, and counts of its kernels by direction.
-        versions: versions of the programs, by name.
         jobs: compiles at a time, on every side.
-        notes: what a reader has to know besides.
     """
     return {
         "schema": SCHEMA_VERSION,

@@ -23,10 +23,7 @@ class Kind:
 
     Attributes:
         name: the row's name, without the contender.
-        ours: our measurement.
-        theirs: theirs.
         unit: s (seconds) or bytes.
-        meaning: one line for people.
     """
 
     name: str
@@ -132,11 +129,7 @@ class Row:
     """A line of the table.
 
     Attributes:
-        name: its name.
-        kind: what is compared.
-        contender: with whom.
         ours: our measurement, in the kind's unit.
-        theirs: theirs.
     """
 
     name: str
@@ -198,9 +191,6 @@ def rows(
     chosen: Iterable[tuple[Kind, str]], measured: Mapping[str, Mapping[str, float]]
 ) -> list[Row]:
     """Return the rows of which both sides were measured, in the table's order.
-
-    Args:
-        measured: measurements by contender and name.
 
     Raises:
         BenchError: a measurement is not above zero.

@@ -41,8 +41,6 @@ class Row:
     """One figure.
 
     Attributes:
-        name: what was measured.
-        value: the figure.
         unit: s, MB or nothing.
         limit: what it may be at most; None without a limit.
         cpu_seconds: CPU time of the planner or of the server; None where it was not taken.

@@ -18,12 +18,8 @@ class Setting:
     """Where things are.
 
     Attributes:
-        work: directory of this run.
-        sdk: the pinned ROCm SDK.
-        aiter: the AITER tree.
         tools: directory with the programs ninja and cmake.
         jobs: compiles at a time.
-        environ: the environment of this process.
     """
 
     work: Path

@@ -3,8 +3,8 @@
     bench/python bench/simulate_workers.py --aiter TREE
 
 Plans the manifest (by default everything: receipt 600 of both directions for both archs), takes the
-cost of each compile from qola/costs.json and hands them to workers as Bazel would
-(qola/workers.py). A worker is one core. Where defaults come from: docs/internals/scaling.md.
+cost of each compile from qola/inspect/costs.json and hands them to workers as Bazel would
+(bench/workers.py). A worker is one core. Where defaults come from: docs/internals/scaling.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
     parser.add_argument("--manifest", type=Path, help="what to build (default: everything)")
-    parser.add_argument("--costs", type=Path, help="costs (default: qola/costs.json)")
+    parser.add_argument("--costs", type=Path, help="costs (default: qola/inspect/costs.json)")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, help="how many")
     parser.add_argument(
         "--worker-rate", type=float, default=125e6, help="bytes/s of a worker (default: 1 Gbit/s)"

@@ -24,13 +24,10 @@ class Task:
     """One action.
 
     Attributes:
-        name: unique among the tasks.
         seconds: of one core.
         after: names of tasks whose results it reads.
         shared: names of inputs that a worker fetches once, for all tasks that read them; one that
             a task makes is waited for.
-        input_bytes: inputs that no other task reads.
-        output_bytes: its results.
     """
 
     name: str
@@ -61,7 +58,6 @@ class Outcome:
     """What a simulation gives.
 
     Attributes:
-        workers: how many there were.
         wall_seconds: from the client's first byte to its last.
         busy_seconds: seconds of one core spent on tasks.
         fetch_seconds: seconds that workers waited for bytes.
@@ -232,8 +228,6 @@ class Precompiled:
     """A plan's compiles with warm precompiled headers.
 
     Attributes:
-        compiles: at what they cost with the headers.
-        headers: the tasks that make them.
         headers_of: the headers of a compile, one for each arch, by the compile's name.
     """
 
@@ -249,7 +243,6 @@ def precompiled(
 
     Args:
         costs: measured costs; they say what a header costs and saves.
-        shared: names of what every compile reads.
     """
     found, headers_of = with_headers(plan, costs)
     headers = tuple(

@@ -80,8 +80,6 @@ class Source:
     """A source that theirs compile too.
 
     Attributes:
-        module: module it belongs to.
-        file: path below the plan's directory.
         generated: generate.py makes it, from the pattern.
     """
 
@@ -95,8 +93,6 @@ class Planned:
     """A workload's plan.
 
     Attributes:
-        plan: the plan.
-        directory: directory of its sources.
         kernels: names of the kernel instances by direction.
     """
 

@@ -20,7 +20,6 @@ class Finding:
 
     Attributes:
         place: where it stands, as editors can follow it: ``file:line [[table]].key``.
-        found: what stands there.
         expected: what may stand there.
         fix: the line to write or the command to run; empty when `expected` says it all.
         severity: an ``error`` stops the work, a ``warning`` is only reported.

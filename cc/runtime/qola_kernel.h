@@ -1,7 +1,7 @@
 // What a kernel library gives the lazy library that loads it.
 //
 // A kernel library is one kernel instance's unchanged source, with one of the entry sources that
-// qola/lazy/stubs.py writes: it names the host functions that the kernel's source defines.
+// qola/plan/stubs.py writes: it names the host functions that the kernel's source defines.
 #ifndef QOLA_KERNEL_H
 #define QOLA_KERNEL_H
 

@@ -1,6 +1,6 @@
 // Kernel instances that are loaded when they are first called; private to a lazy library.
 //
-// The stubs (qola/lazy/stubs.py) define the functions that Composable Kernel's dispatch calls, and
+// The stubs (qola/plan/stubs.py) define the functions that Composable Kernel's dispatch calls, and
 // ask here for the ones to call in their place. What can be asked for is the library's `module`, a
 // table that qola/lazy/index.py writes.
 #ifndef QOLA_LAZY_H

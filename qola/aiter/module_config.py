@@ -74,15 +74,11 @@ class ModuleConfig:
     Attributes:
         name: the entry's name, such as ``libmha_fwd``.
         srcs: tree-relative sources; a directory stands for the sources in it, as AITER has it.
-        flags_cc: flags for C++ sources.
         flags_hip: flags for HIP sources; `TREE_TOKEN` stands for the tree's root.
         flags_hip_per_source: (source pattern, flags) pairs.
         ldflags: flags for the link.
         include_dirs: tree-relative directories, in AITER's order.
         generators: generators in AITER's order.
-        torch_exclude: the module does without PyTorch.
-        is_python_module: the module is imported by Python.
-        is_standalone: the module is a program of its own.
         hipify: the sources go through hipify first.
         is_experimental: AITER does not build it by default.
         md_name: the module's own idea of its name; may be empty.

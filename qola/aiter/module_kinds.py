@@ -34,7 +34,6 @@ class Include:
 
     Attributes:
         file: the file, relative to the tree.
-        name: what it includes, as it is written.
     """
 
     file: str
@@ -134,7 +133,6 @@ def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:
     """Return what to tell somebody whose manifest asks for a module that needs PyTorch.
 
     Args:
-        place: the module's name in the manifest.
         kind: of kind ``needs_torch``.
     """
     assert kind.torch is not None

@@ -53,7 +53,6 @@ class AiterTree:
     """An AITER source tree. Make one with `read_tree`.
 
     Attributes:
-        root: where the tree is.
         generation: which generation of the configuration it has.
         version: AITER's version, empty when the tree does not say.
         meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.

@@ -31,9 +31,6 @@ class BuildOptions:
     Attributes:
         keep_going: go on with what does not depend on a failed action.
         jobs: actions at a time, None for as many as Bazel thinks fit.
-        subcommands: show every command.
-        more: further arguments, last.
-        quiet: show errors and warnings alone.
     """
 
     keep_going: bool = True
@@ -53,10 +50,6 @@ class BuildOptions:
 
 def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
     """Return how to start Bazel: QOLA_BAZEL, else qola's bazelw, else what PATH has.
-
-    Args:
-        environ: the environment.
-        ruleset: directory with bazelw.
 
     Raises:
         ToolchainError: there is none.
@@ -108,14 +101,6 @@ def build(
     note: Callable[[str], None] = lambda _: None,
 ) -> EventReader:
     """Run bazel build, whose own output goes where this process's standard error goes.
-
-    Args:
-        bazel: how to start it.
-        workspace: directory of the workspace.
-        targets: labels.
-        options: how to build.
-        environ: its environment.
-        note: told when Bazel is being stopped.
 
     Returns:
         What the events said. Its exit_code is Bazel's.
@@ -184,7 +169,7 @@ class _EventFile:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupts Bazel, as Ctrl-C would, and waits until it has stopped."""
+    """Interrupt Bazel, as Ctrl-C would, and waits until it has stopped."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         os.killpg(process.pid, signal.SIGINT)

@@ -38,9 +38,6 @@ def build_all(
     Args:
         setup: what to build; its workspace is locked by the caller until the results are read.
         forms: which kinds of libraries.
-        options: how Bazel builds.
-        environ: its environment.
-        progress: called with a line when a long step begins.
 
     Raises:
         QolaError: nothing could be built.
@@ -84,14 +81,7 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class Built:
-    """What Bazel has built.
-
-    Attributes:
-        events: what it said.
-        results: what became of each module.
-        errors: of those that failed, why.
-        bundle: the bundle of the others.
-    """
+    """What Bazel has built."""
 
     events: EventReader
     results: Mapping[str, TargetResult]
@@ -100,7 +90,7 @@ class Built:
 
 
 def _bundle(events: EventReader) -> _Bundle:
-    """Returns the bundle, or why there is none."""
+    """Return the bundle, or why there is none."""
     result = events.targets.get(workspace.BUNDLE)
     outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
     # Bazel names a directory, or the files in it.
@@ -116,7 +106,7 @@ def _bundle(events: EventReader) -> _Bundle:
 
 
 def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResult:
-    events, results, bundle = built.events, built.results, built.bundle
+    results, bundle = built.results, built.bundle
     files: dict[str, Path] = {}
     failed: list[str] = []
     records: list[ModuleRecord] = []
@@ -131,30 +121,14 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
     library_files = _library_files(setup, results)
     archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
     for module in setup.modules:
-        result = results[module.name]
-        name = f"lib/{library_files[module.name]}"
-        libraries = [f for f in result.outputs.get(DEFAULT_OUTPUTS, ()) if f.suffix == ".so"]
-        success = result.success and bool(libraries)
-        if success:
-            name = f"lib/{libraries[0].name}"
-            files.setdefault(name, libraries[0])
+        library = _library_of(results[module.name])
+        name = f"lib/{library.name if library else library_files[module.name]}"
+        if library:
+            files.setdefault(name, library)
         else:
             failed.append(name)
-        records.append(
-            _module_record(
-                known.get(module.name, {}),
-                name=module.name,
-                md_name=Path(name).stem,
-                success=success,
-                error=""
-                if success
-                else built.errors.get(module.name, "no library among the outputs"),
-                so_path=str(output / name) if success else None,
-                duration_s=round(result.seconds, 2),
-                size=libraries[0].stat().st_size if success else None,
-                failed=sorted(events.failed[f].name for f in result.failures if f in events.failed),
-            )
-        )
+        about = known.get(module.name, {})
+        records.append(_module_record(about, module.name, built, library, output / name))
     record = BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),
         aiter=setup.aiter.describe(),
@@ -176,7 +150,7 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
 
 
 def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:
-    """Returns the file name of each module's library, whether it was built or not."""
+    """Return the file name of each module's library, whether it was built or not."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
     planned: list[PlannedModule | PythonModule] = []
     if plans:
@@ -192,6 +166,25 @@ def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[st
     return {**assumed, **{module.name: module.library for module in planned}}
 
 
-def _module_record(bundled: Mapping[str, Any], **own: Any) -> ModuleRecord:
-    """Returns what the bundle and the build know of a module; of both, the build knows better."""
+def _library_of(result: TargetResult) -> Path | None:
+    """Return the library that a module's target made, None for none."""
+    made = [file for file in result.outputs.get(DEFAULT_OUTPUTS, ()) if file.suffix == ".so"]
+    return made[0] if result.success and made else None
+
+
+def _module_record(
+    bundled: Mapping[str, Any], name: str, built: Built, library: Path | None, place: Path
+) -> ModuleRecord:
+    """Return what the bundle and the build know of a module; of both, the build knows better."""
+    result, failed = built.results[name], built.events.failed
+    own: dict[str, Any] = {
+        "name": name,
+        "md_name": place.stem,
+        "success": library is not None,
+        "error": "" if library else built.errors.get(name, "no library among the outputs"),
+        "so_path": str(place) if library else None,
+        "duration_s": round(result.seconds, 2),
+        "size": library.stat().st_size if library else None,
+        "failed": sorted(failed[label].name for label in result.failures if label in failed),
+    }
     return cast(ModuleRecord, {**bundled, **own})

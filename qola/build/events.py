@@ -30,9 +30,7 @@ class FailedAction:
     """An action that failed.
 
     Attributes:
-        label: its target, as Bazel writes it.
         mnemonic: kind of action: CppCompile, CppLink.
-        exit_code: that of the tool.
         stderr: file with what the tool said, None where it said nothing.
     """
 
@@ -52,9 +50,7 @@ class TargetResult:
     """A target that was asked for, when Bazel was done with it.
 
     Attributes:
-        success: it was built.
         seconds: from the start of the build to the arrival of the event.
-        outputs: files by output group.
         failures: labels of what failed below it.
         reason: why it was not even tried, in Bazel's words; "" if it was.
     """
@@ -72,7 +68,6 @@ class EventReader:
 
     Attributes:
         targets: results by label (//:libmha_fwd), in the order of completion.
-        failed: failed actions by label.
         exit_code: Bazel's, None while it runs.
     """
 

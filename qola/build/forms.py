@@ -38,7 +38,6 @@ def choose_lazy(
 
     Args:
         asked: what the command line says, None for nothing.
-        environ: the environment.
         note: told when the variable decides, which is TransformerEngine's and old.
 
     Raises:
@@ -75,10 +74,7 @@ def check_static(
     """Check that an archive can be made, where one is asked for.
 
     Args:
-        static: whether it is asked for.
         lazy: whether the libraries are lazy ones.
-        modules: the modules to build.
-        environ: the environment.
         note: told of a variable of AITER's that says nothing to qola.
 
     Raises:

@@ -104,7 +104,6 @@ def install(
         output: the output directory; made if it is not there.
         files: by path below it: a file to copy, or a text.
         failed: paths, below it, of libraries and other files that were not made.
-        record: content of manifest.json.
         own: paths, below it, of directories and files that keep nothing but `files`.
 
     Raises:
@@ -135,9 +134,7 @@ def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> l
     """Return files that an earlier build may have left, and that speak of other libraries.
 
     Args:
-        namespace: the manifest's.
         modules: the modules whose libraries are installed, or failed.
-        files: what is installed now.
     """
     named = [SBOM]
     attention = [module for module in modules if module in ATTENTION]
@@ -154,10 +151,7 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
     Where a module's lazy library was, its sources are those of another library now.
 
     Args:
-        namespace: the manifest's.
         modules: the modules whose libraries are installed.
-        lazy: whether those are lazy ones.
-        output: the output directory.
     """
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
     # Modules of other groups may be lazy still, and want the program.
@@ -170,7 +164,7 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
 
 
 def _remove_others(output: Path, path: Path, kept: Mapping[str, object]) -> None:
-    """Removes what is at or below a path and is none of the files; and directories left empty."""
+    """Remove what is at or below a path and is none of the files; and directories left empty."""
     # What is deepest comes first, so that a directory is empty when its turn comes.
     for found in (*sorted(path.rglob("*"), reverse=True), path):
         if found.is_dir() and not found.is_symlink():

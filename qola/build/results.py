@@ -32,10 +32,6 @@ _CLASSES = {
 def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, TargetResult]:
     """Return what became of targets.
 
-    Args:
-        events: what Bazel said.
-        labels: the targets by name.
-
     Raises:
         QolaError: not one was tried: Bazel could not make the plan or load the targets, or
             there is no compiler.
@@ -56,7 +52,7 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
 
 
 def _as_error(messages: Sequence[str]) -> QolaError:
-    """Returns the error for what a repository rule or a BUILD file failed with.
+    """Return the error for what a repository rule or a BUILD file failed with.
 
     Both write `qola: <class>: `, which says whose fault it is; Bazel has shown the text itself.
     """
@@ -111,8 +107,6 @@ def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]
     """Return a compiler's or linker's first errors, each with the source lines it points to.
 
     Args:
-        output: what the tool wrote.
-        count: how many errors.
         tail: how many last lines to return where none is marked as an error.
     """
     lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()]

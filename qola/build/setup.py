@@ -46,15 +46,7 @@ class Setup:
     """What a request comes to.
 
     Attributes:
-        bazel: how to start Bazel.
-        manifest: the manifest.
-        file: its absolute path.
-        modules: the modules to build.
         archs: archs instead of the manifest's, () for those.
-        aiter: the AITER source.
-        made: the workspace.
-        directory: where the workspace is.
-        bazel_version: content of .bazelversion.
     """
 
     bazel: list[str]
@@ -77,12 +69,8 @@ class Chosen:
     """What a request means, before there is anything of Bazel's.
 
     Attributes:
-        manifest: the manifest.
-        file: its absolute path.
-        modules: the modules to build.
         archs: archs instead of the manifest's, () for those.
         mode: build mode instead of the manifest's, None for that.
-        aiter: the AITER source.
         other_aiter: the source wins over what the manifest says of AITER.
     """
 
@@ -99,9 +87,7 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
     """Return what a request means; nothing is written but a tree of AITER that is asked for.
 
     Args:
-        request: what is asked for.
         environ: the environment: GPU_ARCHS, QOLA_CACHE_HOME.
-        progress: called with a line when a long step begins.
 
     Raises:
         QolaError: the manifest, the AITER tree or this machine is at fault.
@@ -137,7 +123,6 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
     """Return what a request comes to; nothing is written yet.
 
     Args:
-        chosen: what the request means.
         environ: the environment: QOLA_BAZEL, QOLA_CACHE_HOME.
 
     Raises:

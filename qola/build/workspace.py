@@ -40,14 +40,10 @@ class Workspace:
 
     Attributes:
         name: name of the manifest; its repository is @qola_<name>.
-        manifest: text of the manifest.
         modules: the modules to declare a target for.
-        ruleset: directory of qola's MODULE.bazel.
-        aiter: the AITER source.
         archs: archs instead of the manifest's, () for those.
         mode: build mode instead of the manifest's, None for that.
         override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
-        disk_cache: directory of Bazel's action cache.
     """
 
     name: str
@@ -65,7 +61,6 @@ class Workspace:
 
         Args:
             version: content of .bazelversion, which Bazelisk reads.
-            directory: where they will be.
         """
         paths = [directory, self.ruleset, *filter(None, [self.aiter.root])]
         return {
@@ -129,7 +124,6 @@ class Workspace:
         """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones.
 
         Args:
-            modules: names of modules.
             lazy: whether the libraries are the lazy ones.
             static: whether there is an archive of the modules besides.
         """
@@ -153,7 +147,6 @@ class Workspace:
         """Return PACK_FILE: the pack of these kernels of these modules.
 
         Args:
-            modules: names of modules.
             kernels: the kernels as kernel_pack takes them; none: all of the modules.
         """
         labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
@@ -203,8 +196,6 @@ def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
     """Return where a manifest's workspace is, the same for every build of it.
 
     Args:
-        cache: qola's cache directory.
-        manifest: absolute path of the manifest.
         ruleset: absolute path of the ruleset: two versions of qola do not share a workspace.
     """
     digest = sha256_of_text(f"{manifest}\n{ruleset}")

@@ -1,5 +1,5 @@
-"""Makes bundles: libraries with all that their users need, as one directory or archive.
+"""Bundles: libraries with all that their users need, as one directory, archive or wheel.
 
-Runs in build actions (rules/private/package/qola_bundle.bzl). Its imports are those of
+in: built libraries and a plan; out: files. It runs in build actions, and imports what is in
 third_party/python/bundle.in, which nothing else of qola needs.
 """

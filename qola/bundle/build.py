@@ -29,7 +29,6 @@ class LibraryInput:
     """A built library with the include directories of its users.
 
     Attributes:
-        path: the file.
         include_dirs: in the compiler's order, relative to the working directory.
     """
 
@@ -44,8 +43,6 @@ class LazyInput:
     Attributes:
         namespace_dir: directory in the bundle for the modules' sources and for packs.
         roots: directory of each module's sources, by the module's name.
-        packs: packs of kernels.
-        tool: the program qola-kernels.
     """
 
     namespace_dir: str
@@ -59,15 +56,8 @@ class BundleInputs:
     """Everything a bundle is made from; paths are relative to the working directory.
 
     Attributes:
-        name: the bundle's name.
         archs: what the libraries are built for: all of the plan's, or some.
-        libraries: libraries of one manifest.
         headers: the headers that may be read.
-        plan: plan.json of the manifest.
-        tree: the AITER tree.
-        configs: tuning data, files of the tree.
-        license_files: license texts, files of the tree.
-        qola_license: qola's own.
         rocm: JSON with the toolchain's versions.
         generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
         lazy: of lazy libraries; None: the libraries have their kernels inside.

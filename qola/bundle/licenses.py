@@ -32,8 +32,6 @@ class License:
     Attributes:
         spdx: identifier of the SPDX license list, or LicenseRef-<component> where the text is none
             that qola knows.
-        text: the text.
-        path: where the bundle has it.
     """
 
     spdx: str

@@ -23,7 +23,6 @@ class FileFacts:
     """What can be read off any file.
 
     Attributes:
-        path: below the bundle.
         size: in bytes.
         sha256: digest of the file.
     """

@@ -48,7 +48,6 @@ class BundleFile:
     """A file of the bundle.
 
     Attributes:
-        path: below the bundle.
         sha1, sha256: digests; SPDX asks for the first of every file.
         components: keys of licenses.COMPONENTS that it is made from.
     """

@@ -21,7 +21,6 @@ class AiterRequest:
         commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
             what `root` holds.
         commit_asked: the commit was asked for beside the manifest.
-        remote: what git fetches from.
         patches_dir: folder of patches, None for none.
         pin: package, version and sha256 of the pinned wheel.
     """

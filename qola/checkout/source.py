@@ -19,7 +19,6 @@ class AiterSource:
     """The source of a build.
 
     Attributes:
-        source: where AITER comes from.
         patches_dir: folder of patches to apply to a copy of it, None for none.
     """
 

@@ -16,9 +16,7 @@ class Console:
     """Standard output for results, standard error for everything else.
 
     Attributes:
-        out: where results go.
         err: where progress, warnings and errors go.
-        quiet: no progress.
     """
 
     out: TextIO

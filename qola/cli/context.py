@@ -14,9 +14,7 @@ class Surroundings:
     """What the command line gets from the process, besides its arguments.
 
     Attributes:
-        environ: the environment.
         directory: what relative paths are relative to.
-        console: where to print.
     """
 
     environ: Mapping[str, str]

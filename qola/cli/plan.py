@@ -330,12 +330,7 @@ def to_table(found: Estimate) -> Table:
 
 
 def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
-    """Return what the table does not say: time on the cores at hand, sizes, and their origin.
-
-    Args:
-        found: the estimate.
-        libraries: module to file name.
-    """
+    """Return what the table does not say: time on the cores at hand, sizes, and their origin."""
     sizes = ", ".join(f"{libraries[m]} {size(n)}" for m, n in found.library_bytes().items())
     cores = f"{found.cores} core{'s' if found.cores > 1 else ''}"
     lines = [f"about {duration(found.wall_seconds)} on {cores}, from an empty cache; {sizes}"]

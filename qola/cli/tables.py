@@ -11,8 +11,6 @@ class Table:
     """A table to print.
 
     Attributes:
-        title: one line above it.
-        columns: the headers.
         rows: the cells, as many as there are columns.
         total: a last row set apart, () for none.
         numbers: how many columns, from the right, hold numbers.
@@ -40,7 +38,6 @@ def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:
     """Return rows of cells as lines with aligned columns, two blanks between them.
 
     Args:
-        lines: the cells.
         text_columns: how many columns, from the left, are aligned left; the others right.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

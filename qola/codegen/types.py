@@ -66,8 +66,6 @@ class KernelFamily:
     """Kernel instances that can share a warm precompiled header; see `qola.codegen.ck.families`.
 
     Attributes:
-        name: what they have in common.
-        direction, role: as for `KernelInstance`.
         sister: name of the kernel instance that the header is made of, wanted or not.
         size: number of kernel instances that the receipts in use have of it, wanted or not.
         file: the header's path below the output directory, ``warm/<name>.hpp``.
@@ -120,8 +118,6 @@ class CodeObject:
 
     Attributes:
         key: what the library looks it up by, ``hsa/gfx942/fmha_v3_fwd/MI300/<kernel>.co``.
-        file: tree-relative path.
-        arch: the architecture it is for.
         sha256: digest of the file.
         size: of the file, in bytes.
     """
@@ -138,9 +134,6 @@ class Explanation:
     """Why one kernel of the receipts in use is in or out.
 
     Attributes:
-        name, direction, role: as for `KernelInstance`.
-        archs, fields: as for `KernelInstance`.
-        kept_by: variants that keep it.
         dropped_by: the rule that drops it, empty when it is kept.
     """
 

@@ -43,7 +43,6 @@ def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
         remote: URL or path that git can fetch from.
         commit: full commit id; it covers the tree and, through it, the submodules' commits.
         directory: existing and empty.
-        place: where the pin stands, for messages.
 
     Raises:
         AiterError: no full id, no git, git failed (with its words), or another commit came.

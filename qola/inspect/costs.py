@@ -59,7 +59,6 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
-        source: what was measured where, in words.
         precompiled: what warm headers cost and save; plans are made with it.
     """
 

@@ -20,10 +20,7 @@ class Compile:
 
     Attributes:
         name: label of its target without the repository.
-        module: the library it is for.
         direction: the direction of a kernel instance; all for a source of the library.
-        role: the role of a kernel instance.
-        cost: what it costs.
         measured: costs of this role were measured, not borrowed from another one.
     """
 
@@ -40,9 +37,6 @@ class Row:
     """The cost of a group of compiles: all kernel instances of a role, or a module's sources.
 
     Attributes:
-        module, direction, role: the group.
-        compiles: number of sources.
-        cpu_seconds, object_bytes, linked_bytes: their sums.
         measured: costs of this role were measured, not borrowed from another one.
     """
 
@@ -61,10 +55,8 @@ class Estimate:
     """What a plan costs to build from an empty cache.
 
     Attributes:
-        rows: its parts.
         cores: cores that compile at the same time.
         longest_seconds: the longest single compile, which no number of cores makes shorter.
-        source: where the costs were measured.
     """
 
     rows: tuple[Row, ...]

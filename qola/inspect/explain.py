@@ -16,9 +16,7 @@ class Verdict:
     """What became of one kernel instance of the receipts in use.
 
     Attributes:
-        item: the kernel instance.
         fields: its fields, with the types of plan.json.
-        kept: it is in the plan.
         reasons: the variants that keep it (or the receipt), or the one rule that drops it.
     """
 

@@ -29,7 +29,6 @@ class Item:
     """A kernel instance as queries see it.
 
     Attributes:
-        name: the instance's name.
         values: its fields as text, each with all the values it answers to: hdim 128 is also
             128x128, an arch-neutral instance has several archs.
     """
@@ -176,14 +175,7 @@ def _natural(text: object) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class CountRow:
-    """Kernel instances of one module, direction, role, arch and head dimension.
-
-    Attributes:
-        key: these five, as text.
-        by_dtype: number by data type.
-        by_mode: number by mode (batch, group).
-        total: number of all.
-    """
+    """Kernel instances of one module, direction, role, arch and head dimension."""
 
     key: tuple[str, str, str, str, str]
     by_dtype: Mapping[str, int]

@@ -107,7 +107,6 @@ def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]
 
     Args:
         settings: what rules/private/link/lazy_sources.bzl writes.
-        index: text of the index.
     """
     rows = [line.split("\t") for line in index.splitlines()]
     abi = Path(settings["abi_header"])

@@ -48,11 +48,7 @@ class Kernel:
     """A kernel instance for one arch.
 
     Attributes:
-        name: the kernel instance.
-        arch: what it is compiled for.
         package: package of the kernel repository, whose flags it has.
-        headers: name of its headers.
-        entry: name of its entry source.
         source: digest of its source.
     """
 
@@ -72,10 +68,6 @@ class Index:
         module: the module, such as libmha_fwd.
         root: directory of the sources, relative to the library's directory.
         identity: the compiler that the library's own kernels are compiled with, one line.
-        flags: flags of every compile.
-        arch_flags: further flags by arch.
-        package_flags: further flags by package.
-        headers: headers by name.
         link_flags: flags of every link; HIP's runtime comes after them.
         link_script: digest of the linker script.
         entries: digest of each entry source, by name.

@@ -37,7 +37,6 @@ def check_against(
         rocm_version: of the toolchain, such as "7.2.4"; None without a toolchain.
         overridden: the AITER source was chosen knowing that the manifest names another.
         mode: the build mode the command line asks for.
-        archs: architectures that can be planned.
         judged_elsewhere: modules whose mode is not looked at here.
 
     Returns:

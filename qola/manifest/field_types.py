@@ -28,15 +28,11 @@ class Field:
     """One key of one table.
 
     Attributes:
-        key: its name.
-        kind: the type of its value.
         doc: what it means, one line for docs/reference/manifest.md.
         omitted: what leaving it out means, for the same table.
         allowed: the only values a string (or an element of a list) may have; () = any.
         pattern: a regular expression every string must match in full; "" = any non-empty one.
-        pattern_doc: the same in words.
         repair: a regular expression and its replacement that mend usual slips, for the suggestion.
-        minimum: smallest integer.
         required: it must be given.
         may_be_empty: an empty string or list means something.
         aliases: words people write instead of an allowed value, for the suggestion.
@@ -63,12 +59,8 @@ class Table:
     """A table of the manifest, or an array of tables (`repeated`).
 
     Attributes:
-        name: its name.
-        doc: what it is for, one line.
-        repeated: it is an array of tables.
         fields: its keys, in the order documentation has them.
         required: there must be one.
-        by_key: the fields by their names.
     """
 
     name: str

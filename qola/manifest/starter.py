@@ -101,7 +101,7 @@ def example_of(field: Field) -> str:
         return json.dumps(field.allowed[0])
     if field.kind in _EXAMPLES:
         return _EXAMPLES[field.kind]
-    raise ValueError(f"{field.key} has no example in qola/schema.py")
+    raise ValueError(f"{field.key} has no example in qola/manifest/fields.py")
 
 
 def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:

@@ -35,8 +35,6 @@ class TomlSyntaxError(ValueError):
     Attributes:
         line: 1-based line of the mistake.
         column: 1-based column, in characters.
-        source: the line itself.
-        reason: the parser's own words.
     """
 
     def __init__(self, line: int, column: int, source: str, reason: str) -> None:

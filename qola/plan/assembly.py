@@ -35,10 +35,6 @@ ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill", "bwd_asm"})
 class Assembly:
     """The attention part of a plan, to which modules are added one by one.
 
-    Args:
-        resolved: what is planned.
-        output: directory with what the generators wrote.
-
     Attributes:
         header_sets, packages: by name.
         kernels, modules: in the order added.

@@ -22,9 +22,6 @@ def header_sets(
 ) -> dict[tuple[str, ...], str]:
     """Add the header set of a group to `found`, and those of its parts that include different ones.
 
-    Args:
-        roots: what each kernel instance includes.
-
     Returns:
         The name of the header set for what a kernel instance includes.
     """
@@ -66,7 +63,7 @@ def header_set(
 def overlay(
     tree: AiterTree, headers: HeaderSet, output: Path, module: str
 ) -> tuple[PlannedFile, ...] | None:
-    """Writes the headers that have to be changed to be precompiled.
+    """Write the headers that have to be changed to be precompiled.
 
     Returns:
         Them; None where one has a form that cannot be changed, so that none may be precompiled.

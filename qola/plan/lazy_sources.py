@@ -13,11 +13,7 @@ from qola.plan.stubs import Interface, Stub, entry_source, interface, stubs_sour
 
 
 class LazySources:
-    """Writes the sources of a module's lazy library, group by group.
-
-    Attributes:
-        stubs: those written.
-    """
+    """Writes the sources of a module's lazy library, group by group."""
 
     def __init__(self, output: Path, module: str) -> None:
         self.stubs: list[PlannedFile] = []
@@ -41,10 +37,7 @@ class LazySources:
         """Write stubs and entry sources of a group; return the entry source of each instance.
 
         Args:
-            group: its name.
             instances: the group's kernel instances, each of which gets a row for each arch.
-            texts: their sources.
-            roots: what each of them includes.
 
         Raises:
             CodegenError: a source has a form that is not served.

@@ -35,12 +35,7 @@ _PRIMARY = (
 
 @dataclass(frozen=True)
 class Specialisation:
-    """An explicit specialisation of a function template, at class scope.
-
-    Attributes:
-        start: offset of its `template <>`.
-        end: offset behind that.
-    """
+    """An explicit specialisation of a function template, at class scope."""
 
     start: int
     end: int
@@ -89,9 +84,6 @@ def _is_function(text: str, start: int) -> bool:
 
 def with_constraints(text: str) -> str | None:
     """Return a header whose specialisations at class scope are constrained overloads instead.
-
-    Args:
-        text: a header that has some.
 
     Returns:
         The header, with as many lines; None where one of them has a form that is not known:

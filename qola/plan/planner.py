@@ -25,7 +25,6 @@ def build_plan(
 
     Args:
         output: existing directory; gets a directory for each module.
-        progress: called with a line when a long step begins.
 
     Raises:
         PlanError: the manifest leaves a module without kernels, or cannot be planned yet.
@@ -77,7 +76,6 @@ def explain(
 
     Args:
         output: existing directory; the sources are generated there, as for a plan.
-        progress: called with a line when a long step begins.
 
     Returns:
         Each attention module of the manifest with its explanations, in CK's order.

@@ -34,8 +34,6 @@ class Request:
 
     Attributes:
         name: name of the manifest: targets are named after it.
-        manifest: the manifest, valid in itself.
-        tree: the AITER source tree.
         archs: archs instead of the manifest's, () to take those.
         default_archs: archs where neither names any ($GPU_ARCHS); () for those of this machine.
         native: asks this machine for its archs; only called where `native` is meant.
@@ -43,7 +41,6 @@ class Request:
         rocm_version: HIP version of the toolchain, None where there is none.
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
         overridden: the tree was chosen knowing that the manifest names another.
-        aiter_patches: patches the tree was prepared with.
         patches: patches the manifest's patches_dir holds.
     """
 
@@ -66,7 +63,6 @@ class Module:
     """A module of the manifest.
 
     Attributes:
-        spec: its table in the manifest.
         config: its entry of optCompilerConfig.json, as the manifest changes it.
     """
 
@@ -79,7 +75,6 @@ class ResolvedRequest:
     """A request whose parts go together. Make one with `resolve`.
 
     Attributes:
-        request: what was asked for.
         archs: the archs to plan for, sorted.
         modules: in the manifest's order.
         warnings: what a user should know although it can be planned.
@@ -235,7 +230,6 @@ def manifest_patches(manifest: Manifest, file: Path) -> tuple[PatchPin, ...]:
     """Return the patches that a manifest asks for; () when it has no patches_dir.
 
     Args:
-        manifest: the manifest.
         file: where it is; its patches_dir is relative to the directory of this file.
 
     Raises:

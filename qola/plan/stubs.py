@@ -24,7 +24,7 @@ _FUNCTION = re.compile(
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 _STUBS = """\
-// Written by qola (qola/lazy/stubs.py): what the dispatch calls, as functions that find the kernel
+// Written by qola (qola/plan/stubs.py): what the dispatch calls, as functions that find the kernel
 // instance first. A kernel instance a line: its first row in the library's table, for how many
 // archs it has rows, and the template arguments of its functions.
 // Make it again: qola plan; do not edit.
@@ -42,7 +42,7 @@ _FUNCTION_STUB = """\
             qola_lazy::functions(row, count)[{position}])({arguments});{end}
     }}"""
 _ENTRY = """\
-// Written by qola (qola/lazy/stubs.py): the functions of a kernel library. The kernel instance's
+// Written by qola (qola/plan/stubs.py): the functions of a kernel library. The kernel instance's
 // source comes before it, by -include.
 // Make it again: qola plan; do not edit.
 #include "qola_kernel.h"
@@ -55,13 +55,7 @@ QOLA_KERNEL_END
 
 @dataclass(frozen=True)
 class Function:
-    """A host function that a kernel instance's source specialises.
-
-    Attributes:
-        result: its type.
-        name: the template's name.
-        parameters: with their names.
-    """
+    """A host function that a kernel instance's source specialises."""
 
     result: str
     name: str
@@ -69,7 +63,7 @@ class Function:
 
     @property
     def arguments(self) -> str:
-        """Names of the parameters, for a call."""
+        """Name of the parameters, for a call."""
         named = (parameter.split()[-1] for parameter in self.parameters.split(",") if parameter)
         return ", ".join(name.lstrip("&*") for name in named)
 
@@ -81,7 +75,6 @@ class Interface:
     Attributes:
         functions: in the source's order.
         written: template arguments of all of them, as the source writes them: with its aliases.
-        arguments: the same without the aliases.
     """
 
     functions: tuple[Function, ...]
@@ -96,7 +89,6 @@ class Stub:
     Attributes:
         row: its first row in the library's table.
         count: number of its rows, one for each arch.
-        interface: what it has for the dispatch.
     """
 
     row: int
@@ -108,7 +100,6 @@ def interface(name: str, source: str) -> Interface:
     """Read from a kernel instance's source which functions it has for the dispatch.
 
     Args:
-        name: the kernel instance, for the error.
         source: its text, as CK generates it.
 
     Raises:
@@ -168,7 +159,6 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
     """Return the C++ source of a group's stubs.
 
     Args:
-        stubs: the group's.
         sources: texts of kernel instances that include all that the group's do.
     """
     shapes = list(dict.fromkeys(stub.interface.functions for stub in stubs))

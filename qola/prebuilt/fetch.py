@@ -102,7 +102,7 @@ def key_of(
 def _ask_bazel(
     chosen: Chosen, bazel_args: Sequence[str], environ: Mapping[str, str], progress: Progress
 ) -> Path:
-    """Returns rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
+    """Return rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
     setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
@@ -150,13 +150,9 @@ def find(
     """Return a bundle, in the cache of downloads and verified, or why no source has it.
 
     Args:
-        chosen: what it is a bundle of.
-        key: its key.
         forms: which kinds of libraries.
         named: where to look, in order.
         options: whether to ask servers, and who has to have signed.
-        environ: the environment.
-        progress: called with a line when a long step begins.
 
     Raises:
         PrebuiltError: a source has one that must not be used.

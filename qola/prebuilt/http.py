@@ -57,7 +57,6 @@ class Transport:
     Attributes:
         note: called with a line about what takes long or is tried again.
         token: sent as a bearer token over https or within this machine; "" for nothing.
-        proxies: as `proxies_of` returns them.
         retry: how often and after how long a request is made again.
         timeout: until there is a connection, and without a byte of an answer.
     """

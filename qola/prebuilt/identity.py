@@ -43,9 +43,6 @@ def ruleset_digest(root: Path) -> str:
     """Return the digest of the files that plan and build.
 
     It is the same for a checkout and for what pip installed of it.
-
-    Args:
-        root: directory of qola's MODULE.bazel.
     """
     files = [root / name for name in _FILES]
     files += sources_of(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
@@ -136,8 +133,6 @@ def rocm_identity(
     """Return which ROCm compiles.
 
     Args:
-        root: directory of qola's MODULE.bazel.
-        environ: the environment: QOLA_ROCM.
         bazel_args: arguments of Bazel, which may set QOLA_ROCM.
         ask: has Bazel write rocm.json and returns it; called where it is not the pinned ROCm.
     """

@@ -87,7 +87,7 @@ def libraries_of(
 
 
 def _run_record(chosen: Chosen, key: Key, lazy: bool, modules: list[ModuleRecord]) -> BuildResult:
-    """Returns what manifest.json says of this run, in ROCm/QoLA's keys."""
+    """Return what manifest.json says of this run, in ROCm/QoLA's keys."""
     root = chosen.aiter.root
     return BuildResult(
         generated_at=datetime.now(timezone.utc).isoformat(),

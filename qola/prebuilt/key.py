@@ -41,16 +41,13 @@ class Key:
     """All that determines a bundle's bytes. The plan is a function of it, and not part of it.
 
     Attributes:
-        name: what the manifest is called in Bazel.
         ruleset: digest of the files that plan and build.
         manifest: what is asked for; where bundles come from is no part of it.
         modes: modules in the bundle, each with its build mode.
         archs: archs of the libraries, sorted.
         aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.
-        rocm: identity of the ROCm that compiles.
         forms: which kinds of libraries the bundle has, such as lazy ones.
         settings: arguments of Bazel, as `settings_of` returns them.
-        version: qola's.
     """
 
     name: str

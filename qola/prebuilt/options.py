@@ -30,7 +30,6 @@ class PrebuiltOptions:
     Attributes:
         urls: sources, instead of those of the manifest and the environment.
         enabled: whether prebuilt bundles are looked for at all.
-        offline: ask no server.
         public_key: who has to have signed them: a key of minisign or a file with one; "" for what
             the manifest says.
         directory: what directories and files of command line and environment are relative to.
@@ -86,7 +85,7 @@ def choose_sources(
 
 
 def _words(value: str) -> list[str]:
-    """Returns the sources that QOLA_PREBUILT_URL names."""
+    """Return the sources that QOLA_PREBUILT_URL names."""
     try:
         return shlex.split(value)
     except ValueError as error:
@@ -106,7 +105,6 @@ def parse_source(text: str, folder: Path, transport: Transport, place: str) -> S
     Args:
         text: http://, https:// or file:// URL, or a directory.
         folder: what a directory is relative to.
-        transport: how servers are asked.
         place: where the text stands; outside of `TOKEN_PLACES` the token is not sent.
     """
     parts = urllib.parse.urlsplit(text)

@@ -84,10 +84,6 @@ def publish(
     What is there already stays if it is the same bundle, whole, and signed as is asked for.
 
     Args:
-        key: the bundle's key.
-        archive: its archive.
-        packed: what is in it.
-        target: where to put it.
         secret_key: who signs, None for nobody.
         overwrite: replace another bundle with the same key.
 
@@ -165,7 +161,7 @@ def check_same(before: Key, after: Key) -> None:
 
 
 def _is_whole(target: Source, there: Record, archive: Path) -> bool:
-    """Returns whether the target has the archive that its record means: all of it is read."""
+    """Return whether the target has the archive that its record means: all of it is read."""
     copy = archive.with_name(f"{archive.name}.there")
     try:
         found = target.download(archive_name(there.key), copy, there.archive.size)

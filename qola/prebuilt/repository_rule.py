@@ -83,7 +83,7 @@ def _chosen(
     modules: Sequence[ModuleSpec],
     aiter: Mapping[str, str],
 ) -> Chosen:
-    """Returns what `qola publish` chooses for the same manifest."""
+    """Return what `qola publish` chooses for the same manifest."""
     pin = {name: value for name, value in aiter.items() if name != "kind"}
     # The remote is not part of a key.
     source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
@@ -102,7 +102,7 @@ def _chosen(
 def _find(
     args: argparse.Namespace, chosen: Chosen, key: Key, environ: Mapping[str, str]
 ) -> Found | list[Outcome]:
-    """Returns the bundle, or why no source has it."""
+    """Return the bundle, or why no source has it."""
     manifest = chosen.manifest
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:

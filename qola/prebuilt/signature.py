@@ -43,8 +43,6 @@ def verify(
     Args:
         data: the record's bytes.
         signature: its signature file, None where there is none.
-        key: the key that has to have made it.
-        place: where the record is from.
         trusted: the trusted comment: the signature of another file is wrong here.
 
     Raises:

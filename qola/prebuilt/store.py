@@ -25,10 +25,7 @@ class Found:
     """A bundle that was found and verified.
 
     Attributes:
-        archive: the file.
         unpacked_size: most bytes that its files have.
-        source: where it is from, in words.
-        layout: "qola", or "transformer-engine".
     """
 
     archive: Path
@@ -59,7 +56,6 @@ def find(
     Args:
         cache: directory of what was downloaded for this key; locked by the caller.
         public_key: who has to have signed it, None for anybody.
-        note: told what happens.
 
     Raises:
         PrebuiltError: a source has one whose digest or signature is wrong.
@@ -102,7 +98,7 @@ def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
 def _cached(
     key: Key, cache: Path, public_key: minisign.PublicKey | None, note: Note
 ) -> Found | PrebuiltError | None:
-    """Returns what an earlier fetch left, or what is wrong with it; None for nothing."""
+    """Return what an earlier fetch left, or what is wrong with it; None for nothing."""
     archive, source = cache / archive_name(key.text), DirectorySource(cache)
     try:
         # Verified as if nobody had done so before.
@@ -121,7 +117,7 @@ def _cached(
 def _take(
     key: Key, source: Source, cache: Path, public_key: minisign.PublicKey | None
 ) -> Record | None:
-    """Puts a source's archive and record into the cache, verified; None where it has none."""
+    """Put a source's archive and record into the cache, verified; None where it has none."""
     read = _verified_record(key, source, public_key)
     if read is None:
         return None
@@ -156,7 +152,7 @@ def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> b
 def _verified_record(
     key: Key, source: Source, public_key: minisign.PublicKey | None
 ) -> tuple[Record, bytes, bytes | None] | None:
-    """Returns a source's record, its bytes and its signature; None where it has none."""
+    """Return a source's record, its bytes and its signature; None where it has none."""
     name = record_name(key.text)
     data = source.read(name, MAX_SIZE)
     if data is None:

@@ -40,7 +40,7 @@ def commit_of(source: AiterSource) -> str:
 
 
 def _head(root: Path) -> str:
-    """Returns the commit that a directory is a checkout of, "" where it is none."""
+    """Return the commit that a directory is a checkout of, "" where it is none."""
     if not (root / ".git").exists():
         # The repository that it lies in may be somebody else's.
         return ""
@@ -96,7 +96,7 @@ def find(
 
 
 def _kept(file: str, cache: Path) -> Found | str:
-    """Returns what an earlier call left of an archive, or why it is not used."""
+    """Return what an earlier call left of an archive, or why it is not used."""
     sha256 = DirectorySource(cache).read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None or not (cache / file).is_file():
         return "not asked: offline"
@@ -105,7 +105,7 @@ def _kept(file: str, cache: Path) -> Found | str:
 
 
 def _asked(source: Source, file: str, cache: Path) -> Found | str:
-    """Returns an archive of a source, fetched unless it was before, or why there is none."""
+    """Return an archive of a source, fetched unless it was before, or why there is none."""
     sha256 = source.read(f"{file}{_CHECKSUM}", _MAX_SMALL)
     if sha256 is None:
         return f"no {_CHECKSUM} there"
@@ -118,7 +118,7 @@ def _asked(source: Source, file: str, cache: Path) -> Found | str:
 
 
 def _first_word(data: bytes) -> str:
-    """Returns the digest in a checksum file, whether or not a name follows."""
+    """Return the digest in a checksum file, whether or not a name follows."""
     words = data.decode("utf-8", "replace").split()
     return words[0].lower() if words else ""
 

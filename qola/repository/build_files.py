@@ -225,7 +225,6 @@ def kernel_build_file(package: MergedPackage, *, source: str, aiter: str) -> str
 
     Args:
         source: where it came from, for the first line.
-        aiter: repository of the AITER tree.
     """
     lines = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in package.kernels]
     families: dict[str, list[str]] = {}

@@ -18,8 +18,6 @@ class Copy:
     """A generated file that the kernel repository takes over.
 
     Attributes:
-        path: below its directory in the package.
-        source: the file.
         sha256: its digest as planned.
     """
 
@@ -33,14 +31,11 @@ class MergedPackage:
     """A package of the kernel repository, with the kernel instances of all plans.
 
     Attributes:
-        name: its name.
-        copts: compiler flags.
         precompile: its headers may be precompiled.
         headers: what the kernel instances of all plans include.
         kernels: the kernel instances, sorted by name.
         sources: of these, in the same order.
         overlay: changed headers, as sources include them.
-        entries: entry sources.
         warm: headers of families, to be precompiled.
     """
 

@@ -3,7 +3,7 @@
 load("@bazel_skylib//lib:selects.bzl", "selects")
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 
-# As SUPPORTED_ARCHS in qola/schema.py; tests/python/test_emit.py compares them.
+# As SUPPORTED_ARCHS in qola/manifest/fields.py; tests/python/repository/test_build_files.py compares them.
 SUPPORTED_ARCHS = ["gfx942", "gfx950"]
 
 def _archs_flag_impl(ctx):

@@ -12,7 +12,7 @@
     } while(0)
 #include "qola_asm.h"
 
-// What qola/codegen/asm_domain.py writes: golden files of its own tests.
+// What qola/codegen/asm/domain.py writes: golden files of its own tests.
 #include "tests/golden/asm/domain_bwd.h"
 #include "tests/golden/asm/domain_fwd.h"
 

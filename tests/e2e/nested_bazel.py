@@ -5,7 +5,6 @@ There is one server, and what it fetched and analysed for one test serves the ne
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import re
@@ -18,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from qola.plan.model import Plan
 from tools.execution_log.log import Spawn, read_spawns
 
 QOLA = Path(__file__).resolve().parents[2]
@@ -131,10 +130,9 @@ class Bazel:
         (file,) = self.output_base.glob("external/*[~+]qola_it/plan.json")
         return file
 
-    def plan(self) -> dict[str, Any]:
-        """Return plan.json of the manifest it.toml, as the last command left it."""
-        plan: dict[str, Any] = json.loads(self.plan_file().read_text(encoding="utf-8"))
-        return plan
+    def plan(self) -> Plan:
+        """Return the plan of the manifest it.toml, as the last command left it."""
+        return Plan.from_json(self.plan_file().read_text(encoding="utf-8"))
 
     def spawns(self, *args: str) -> list[Spawn]:
         """Build and return the spawned actions, those included whose result came from a cache."""

@@ -100,7 +100,7 @@ def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> 
     script = f"""
 import os, signal, sys
 from pathlib import Path
-from qola.bazel_run import BuildOptions, build
+from qola.build.bazel import BuildOptions, build
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:

@@ -12,10 +12,10 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from qola.plan.model import Plan
 from qola.version import __version__
 from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, shared_place, user_disk_cache
 
@@ -91,10 +91,9 @@ def own_rocm() -> Iterator[Bazel]:
         yield instance
 
 
-def plan(instance: Bazel, name: str) -> dict[str, Any]:
+def plan(instance: Bazel, name: str) -> Plan:
     (file,) = instance.output_base.glob(f"external/*[~+]qola_{name}/plan.json")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    return Plan.from_json(file.read_text(encoding="utf-8"))
 
 
 def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
@@ -124,9 +123,9 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
         "a new pin: write it there"
     )
     plain, patched = plan(two_pins, "plain"), plan(two_pins, "patched")
-    assert plain["aiter"]["patches"] == []
-    assert [patch["name"] for patch in patched["aiter"]["patches"]] == ["kernel-header.patch"]
-    digests = [{k["name"]: k["sha256"] for k in one["kernels"]} for one in (plain, patched)]
+    assert plain.aiter.patches == ()
+    assert [patch.name for patch in patched.aiter.patches] == ["kernel-header.patch"]
+    digests = [{k.name: k.sha256 for k in one.kernels} for one in (plain, patched)]
     # The same kernels, of other sources.
     assert digests[0].keys() == digests[1].keys()
     assert not set(digests[0].values()) & set(digests[1].values())

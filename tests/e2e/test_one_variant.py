@@ -68,15 +68,15 @@ class Workspace:
 
     def kernels(self) -> dict[str, str]:
         """Digest of each kernel instance of the last build, by name."""
-        return {kernel["name"]: kernel["sha256"] for kernel in self.bazel.plan()["kernels"]}
+        return {kernel.name: kernel.sha256 for kernel in self.bazel.plan().kernels}
 
     def dispatch(self) -> str:
         """Name of the forward dispatch; those of directions without kernels never change."""
-        (module,) = self.bazel.plan()["modules"]
+        (module,) = self.bazel.plan().modules
         (name,) = (
-            source["name"]
-            for source in module["sources"]
-            if (source["role"], source["direction"]) == ("dispatch", "fwd")
+            source.name
+            for source in module.sources
+            if (source.role, source.direction) == ("dispatch", "fwd")
         )
         return str(name)
 

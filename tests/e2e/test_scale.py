@@ -75,7 +75,7 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
         if "buildMetrics" in event
     )
     return Graph(
-        kernels=len(nested.plan()["kernels"]),
+        kernels=len(nested.plan().kernels),
         targets=int(metrics["targetMetrics"]["targetsConfiguredNotIncludingAspects"]),
         actions=int(metrics["actionSummary"]["actionsCreatedNotIncludingAspects"]),
     )

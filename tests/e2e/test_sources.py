@@ -12,10 +12,10 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from qola.plan.model import Plan
 from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
 
 HERE = Path(__file__).resolve().parent
@@ -66,12 +66,12 @@ class Workspace:
     Attributes:
         bazel: its Bazel.
         wheel: the files of the wheel, laid out as a checkout.
-        plan: plan.json of the unpatched wheel.
+        plan: of the unpatched wheel.
     """
 
     bazel: Bazel
     wheel: Path
-    plan: dict[str, Any]
+    plan: Plan
 
 
 def declare(nested: Bazel, tag: str, manifest: str = MANIFEST) -> None:
@@ -94,10 +94,9 @@ def repository(nested: Bazel, name: str) -> Path:
     return found
 
 
-def plan_of(nested: Bazel) -> dict[str, Any]:
+def plan_of(nested: Bazel) -> Plan:
     nested.run("build", "@qola_it//:plan.json")
-    plan: dict[str, Any] = json.loads((repository(nested, "qola_it") / "plan.json").read_text())
-    return plan
+    return nested.plan()
 
 
 def failure(nested: Bazel) -> str:
@@ -106,8 +105,8 @@ def failure(nested: Bazel) -> str:
     return result.stderr
 
 
-def kernels(plan: dict[str, Any]) -> dict[str, str]:
-    return {kernel["name"]: kernel["sha256"] for kernel in plan["kernels"]}
+def kernels(plan: Plan) -> dict[str, str]:
+    return {kernel.name: kernel.sha256 for kernel in plan.kernels}
 
 
 def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
@@ -183,8 +182,8 @@ def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Pa
     declare(workspace.bazel, git_tag(commit))
     plan = plan_of(workspace.bazel)
     assert kernels(plan) == kernels(workspace.plan)
-    assert plan["aiter"]["id"] == commit[1]
-    assert plan["aiter"]["patches"] == []
+    assert plan.aiter.id == commit[1]
+    assert plan.aiter.patches == ()
     tree = repository(workspace.bazel, "aiter")
     assert not [path for path in (tree / ".git", tree / CK / ".git") if path.exists()]
 
@@ -197,7 +196,7 @@ def test_patches_apply_in_order_to_every_source(
     write_patches(nested, {"9-second.patch": SECOND, "10-first.patch": FIRST, "README": "why"})
     declare(nested, WHEEL.format(more=WITH_PATCHES), PATCHED)
     wheel = plan_of(nested)
-    assert [patch["name"] for patch in wheel["aiter"]["patches"]] == [
+    assert [patch.name for patch in wheel.aiter.patches] == [
         "10-first.patch",
         "9-second.patch",
     ]
@@ -214,7 +213,7 @@ def test_patches_apply_in_order_to_every_source(
     declare(nested, f'qola.local(path = "{own}"{WITH_PATCHES})', PATCHED)
     local = plan_of(nested)
     assert kernels(local) == kernels(wheel)
-    assert local["aiter"]["patches"] == wheel["aiter"]["patches"]
+    assert local.aiter.patches == wheel.aiter.patches
 
 
 def test_a_changed_patch_is_planned_anew(workspace: Workspace, tmp_path: Path) -> None:
@@ -232,7 +231,7 @@ def test_a_changed_patch_is_planned_anew(workspace: Workspace, tmp_path: Path) -
     digests = [next(iter(kernels(plan).values())) for plan in plans]
     assert len({*digests}) == 3
     assert digests[1] == digests[3]
-    assert [len(plan["aiter"]["patches"]) for plan in plans] == [1, 1, 2, 1]
+    assert [len(plan.aiter.patches) for plan in plans] == [1, 1, 2, 1]
 
 
 def test_a_local_tree_is_never_written(workspace: Workspace, tmp_path: Path) -> None:
@@ -292,7 +291,7 @@ def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None
 
     shutil.copytree(nested.workspace / "patches", nested.workspace / "applied")
     declare(nested, tag.format(more=', patches_dir = "applied"'), PATCHED)
-    assert len(plan_of(nested)["aiter"]["patches"]) == 1
+    assert len(plan_of(nested).aiter.patches) == 1
     # What the manifest names is watched too.
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
     assert "1.patch (is applied in another form)" in failure(nested)
@@ -325,10 +324,10 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
     )
     write_patches(nested, {"1.patch": FIRST})
     declare(nested, f'qola.local(path = "{own}")', PATCHED)
-    assert [patch["name"] for patch in plan_of(nested)["aiter"]["patches"]] == ["1.patch"]
+    assert [patch.name for patch in plan_of(nested).aiter.patches] == ["1.patch"]
     more = nested.workspace / "more"
     more.mkdir()
     (more / "2.patch").write_text(SECOND, encoding="utf-8")
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
     declare(nested, f'qola.local(path = "{own}", patches_dir = "more")', PATCHED)
-    assert len(plan_of(nested)["aiter"]["patches"]) == 2
+    assert len(plan_of(nested).aiter.patches) == 2

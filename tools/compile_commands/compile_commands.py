@@ -37,9 +37,7 @@ class Places:
     """Where Bazel has what, absolute.
 
     Attributes:
-        workspace: the checkout.
         output_base: has external/, the other repositories.
-        execution_root: has bazel-out/, the outputs.
     """
 
     workspace: str

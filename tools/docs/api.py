@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.docs.cli import UPDATE
 
-#: What generated repositories call (qola/emit.py); all else is for BUILD files of users.
+#: What generated repositories call (qola/repository/); all else is for BUILD files of users.
 GENERATED = frozenset(
     {
         *("bundle_files", "embedded_code_objects", "header_set", "kernel_instances"),

@@ -42,7 +42,6 @@ class Difference:
 
     Attributes:
         first: the action in the first log, None where it has none.
-        second: the same in the second log.
         made: the files that actions of the logs write.
         differing: number of actions that differ, this one included.
         actions: number of actions in both logs together.

@@ -15,7 +15,6 @@ class LoggedFile:
     """A file an action read or wrote.
 
     Attributes:
-        path: relative to the execution root.
         digest: of its content, in hexadecimal; the target of a symbolic link that was not
             followed; "" for an output that was not written.
         size: bytes.
@@ -31,15 +30,9 @@ class Spawn:
     """One action that ran, or whose result came from a cache.
 
     Attributes:
-        label: its target.
-        mnemonic: its kind.
         runner: where it ran or which cache had it: remote, linux-sandbox, disk cache hit, ...
-        arguments: its command line.
-        environment: the variables it was given.
-        properties: platform properties sent with it.
         inputs: files it may read.
         outputs: files it made, and those it ought to have made.
-        exit_code: of the command.
         seconds: wall time it took, without waiting for its turn; 0.0 where the log has none.
     """
 

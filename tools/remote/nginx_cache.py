@@ -64,12 +64,9 @@ class Settings:
 
     Attributes:
         directory: absolute path of its state; blobs/ below it holds the cache, as URLs name it.
-        port: TCP port.
-        address: what it listens on.
         writers: password file (htpasswd format) of those who may write; None: everybody may.
         readers: password file of those who may read; None: everybody may.
         certificate: PEM file of the server's certificate; None: plain HTTP.
-        key: PEM file of its private key.
         client_ca: PEM file of the authority whose certificates writers show; None: none asked for.
         access_log: file for a line "METHOD STATUS PATH USER" per request; None: no log.
     """

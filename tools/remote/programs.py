@@ -10,11 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Programs:
-    """One group of unpacked packages.
-
-    Attributes:
-        root: directory with the packages' usr.
-    """
+    """One group of unpacked packages."""
 
     root: Path
 
@@ -44,7 +40,6 @@ def unpacked(group: str, listed: str) -> Path:
     """Return the directory of a group's packages.
 
     Args:
-        group: the group's name in packages.lock.
         listed: runfiles path of <group>.packages, which lies beside the directory. The working
             directory is that of the main repository's runfiles, as `bazel run` and tests have it.
     """

@@ -68,8 +68,6 @@ class Server:
     """A server that runs.
 
     Attributes:
-        address: for --remote_executor.
-        log: what the programs said.
         storage: directory of what the server stores.
     """
 

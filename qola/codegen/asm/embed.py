@@ -30,7 +30,6 @@ class AsmSet:
         sources: the v3 dispatch of each of them, host code; `archs` holds the one it is for.
         kernels: helper kernels that the variants' problems need, by name.
         stubs: one source that defines the other helpers a dispatch names, or none.
-        code_objects: what to embed, by key.
         served: v3 buckets of head dims by `index` of the variant that asks for them, as far as v3
             serves them on every architecture asked for.
         findings: warnings: why v3 is off, what the tables and the files lack on either side.

@@ -42,11 +42,7 @@ class AsmKernel:
         key: what the library looks it up by, ``hsa/<arch>/<subdir>/<kernel>.co``.
         file: tree-relative path of the .co file, which may be missing.
         arch: the architecture, such as ``gfx942``.
-        direction: fwd or bwd.
         dtype: bf16 or fp16.
-        hdim_q, hdim_v: the largest head dims it takes.
-        mode: batch or group.
-        mask: it applies a mask.
     """
 
     key: str
@@ -209,6 +205,6 @@ def _not_understood(arch: str, direction: str, found: str) -> CodegenError:
             place=f"fmha_v3_{direction}/codegen.py for {arch}",
             found=found,
             expected="tables and dispatch as AITER 0.1.7 has them",
-            fix="extend qola/codegen/asm_tables.py",
+            fix="extend qola/codegen/asm/tables.py",
         )
     )

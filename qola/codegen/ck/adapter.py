@@ -46,9 +46,6 @@ class Row:
     """One entry of a dispatch if-chain.
 
     Attributes:
-        key: identifies the entry across receipts.
-        trait: CK's own object for it.
-        kernels: the kernels the entry calls.
         fields: what variants and receipts select by.
         problem: the (field, value) pairs the entry's condition compares for equality.
         arch: CK's name of the architecture, None where the dispatch does not ask.

@@ -45,10 +45,8 @@ class Family:
 
     Attributes:
         name: of the family, and of its header without the suffix.
-        role: role of its kernel instances.
         sister: name of the kernel instance that the header is made of.
         size: number of kernel instances that the receipts in use have of it, wanted or not.
-        header: the header's text.
     """
 
     name: str

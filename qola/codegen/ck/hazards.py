@@ -25,7 +25,6 @@ class DispatchRow:
 
     Attributes:
         arch: CK's name of the architecture, empty where the dispatch does not ask.
-        dtype, bucket, problem, steps, bm0, conditional: as in `adapter.Row`.
         labels: the variants that keep the entry; empty in a base set.
     """
 

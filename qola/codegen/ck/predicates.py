@@ -28,9 +28,7 @@ class Wanted:
 
     Attributes:
         index: the variant's index, or -1 for "everything of the receipt".
-        label: how findings call it.
         receipt: the receipt whose kernels it selects from.
-        where: allowed values by field.
         hdims: wanted (hdim_q, hdim_v), None for all.
     """
 

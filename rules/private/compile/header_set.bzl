@@ -21,7 +21,7 @@ header_set = rule(
     attrs = {
         "headers": attr.label_list(
             allow_files = True,
-            doc = "The files a compile may read: the include closure computed by qola/headers.py.",
+            doc = "The files a compile may read: the include closure computed by qola/aiter/includes.py.",
         ),
         "include_dirs": attr.string_list(
             doc = "Include directories relative to the tree's root, in search order.",

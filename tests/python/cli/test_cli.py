@@ -430,6 +430,8 @@ def test_the_default_tree_is_beside_its_runfile(
 
 def start(here: Path, aiter_tree: Path, *words: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command as a process of its own, in a group of its own."""
+    # Whoever starts tests in the background of a shell has them ignore it, and what they start too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     root = Path(cli.__file__).parents[2]
     environ = {
         "PYTHONPATH": os.pathsep.join([str(root), *(p for p in sys.path if p)]),
@@ -437,7 +439,7 @@ def start(here: Path, aiter_tree: Path, *words: str, **options: Any) -> subproce
         "TERM": "xterm",
         "COLUMNS": "80",
     }
-    command = [sys.executable, "-m", "qola", *words, "--aiter-root", str(aiter_tree)]
+    command = [sys.executable, "-m", "qola.cli", *words, "--aiter-root", str(aiter_tree)]
     return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
 
 
@@ -450,7 +452,7 @@ def test_a_reader_that_has_enough_is_no_error(here: Path, aiter_tree: Path) -> N
     os.close(write)
     os.close(read)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 141
+    assert process.returncode == 141, error
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
 
 

@@ -32,7 +32,7 @@ from qola.prebuilt.options import PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import DirectorySource
-from tests.python.prebuilt.http_files import Fault, Files, serving
+from tests.servers.http_files import Fault, Files, serving
 
 MANIFEST = """\
 [qola]

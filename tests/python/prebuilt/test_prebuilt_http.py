@@ -16,7 +16,7 @@ from qola.errors import PrebuiltError
 from qola.prebuilt import http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
-from tests.python.prebuilt.http_files import Fault, Files, certificate, serving
+from tests.servers.http_files import Fault, Files, certificate, serving
 
 CONTENT = random.Random(7).randbytes(50_000)
 LIMIT = 1_000_000

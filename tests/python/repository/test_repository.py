@@ -123,7 +123,7 @@ def check_golden(repo_root: Path, name: str, text: str) -> None:
     golden = repo_root / "tests/golden/plan" / name
     if os.environ.get(UPDATE):
         write_if_changed(golden, text)
-    hint = f"if that is meant: {UPDATE}=1 python -m pytest tests/python/test_repository.py"
+    hint = f"if that is meant: {UPDATE}=1 python -m pytest tests/python/repository"
     assert golden.is_file(), f"no {golden.name}; {hint}"
     assert text == golden.read_text(encoding="utf-8"), f"{golden.name} differs; {hint}"
 
