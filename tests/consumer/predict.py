@@ -27,26 +27,15 @@ Kernel = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a call does.
+    """What a call does."""
 
-    Attributes:
-        status: the entry point's result where it launches nothing, 0 where it does.
-        launches: the plan's kernel instances and code objects that it launches, in order.
-    """
-
-    status: float
+    status: float  # the entry point's result where it launches nothing, 0 where it does
+    # the plan's kernel instances and code objects that it launches, in order
     launches: tuple[Kernel, ...] = ()
 
 
 def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int) -> Prediction:
-    """Return what the plan's library launches for a problem.
-
-    Args:
-        plan: plan.json.
-        problem: the problem.
-        arch: arch of the device.
-        cu_count: its compute units.
-    """
+    """Return what the plan's library launches for a problem."""
     if arch not in plan["archs"]:
         return Prediction(NO_ARCH)
     if assembly.asked_for(plan, problem):

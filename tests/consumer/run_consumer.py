@@ -31,15 +31,10 @@ Identity = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call of an entry point did.
+    """What one call of an entry point did."""
 
-    Attributes:
-        status: its result.
-        launches: the kernels it launched, in order.
-    """
-
-    status: float
-    launches: tuple[Launch, ...]
+    status: float  # its result
+    launches: tuple[Launch, ...]  # the kernels it launched, in order
 
     @property
     def identities(self) -> list[Identity]:
@@ -94,15 +89,7 @@ def run(
     fail: Sequence[str] = (),
     **env: str,
 ) -> Run:
-    """Hand rows to the program, which has to survive them.
-
-    Args:
-        rows: the rows, in order.
-        device: the device it finds.
-        library_dirs: where it finds its libraries.
-        fail: HIP calls that fail, as FAKE_HIP_FAIL has them.
-        env: further environment.
-    """
+    """Hand rows to the program, which has to survive them; `fail` is as FAKE_HIP_FAIL has it."""
     with tempfile.TemporaryDirectory() as scratch:
         table, log = Path(scratch, "table"), Path(scratch, "log")
         table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")

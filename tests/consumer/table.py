@@ -14,15 +14,10 @@ from tests.consumer.problem import Problem
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU as far as host code sees it.
+    """A GPU as far as host code sees it."""
 
-    Attributes:
-        arch: its arch.
-        cu_count: its compute units.
-    """
-
-    arch: str
-    cu_count: int
+    arch: str  # its arch
+    cu_count: int  # its compute units
 
     @property
     def name(self) -> str:

@@ -47,12 +47,6 @@ hipDeviceProp_t properties()
 
 extern "C" {
 
-hipError_t hipInit(unsigned)
-{
-    FAKE_HIP_ENTER();
-    return hipSuccess;
-}
-
 hipError_t hipGetDeviceCount(int* count)
 {
     FAKE_HIP_ENTER();
@@ -87,23 +81,9 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
     FAKE_HIP_ENTER();
     if(device != 0)
         return record(hipErrorInvalidDevice);
-    const hipDeviceProp_t all = properties();
-    switch(attribute)
-    {
-    case hipDeviceAttributeMultiprocessorCount: *value = all.multiProcessorCount; break;
-    case hipDeviceAttributeWarpSize: *value = all.warpSize; break;
-    case hipDeviceAttributeMaxThreadsPerBlock: *value = all.maxThreadsPerBlock; break;
-    case hipDeviceAttributeMaxThreadsPerMultiProcessor: *value = all.maxThreadsPerMultiProcessor; break;
-    case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = static_cast<int>(all.sharedMemPerBlock); break;
-    case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(all.sharedMemPerMultiprocessor); break;
-    case hipDeviceAttributeMaxRegistersPerBlock: *value = all.regsPerBlock; break;
-    case hipDeviceAttributeMaxGridDimX: *value = all.maxGridSize[0]; break;
-    case hipDeviceAttributeMaxGridDimY: *value = all.maxGridSize[1]; break;
-    case hipDeviceAttributeMaxGridDimZ: *value = all.maxGridSize[2]; break;
-    case hipDeviceAttributeComputeCapabilityMajor: *value = all.major; break;
-    case hipDeviceAttributeComputeCapabilityMinor: *value = all.minor; break;
-    default: fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
-    }
+    if(attribute != hipDeviceAttributeMultiprocessorCount)
+        fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
+    *value = properties().multiProcessorCount;
     return hipSuccess;
 }
 

@@ -1,46 +1,48 @@
 """Writes what makes the fake runtime's exports those of the real one.
 
-Usage: make_exports.py EXPORTS VERSION_SCRIPT REFUSALS
+Usage: llvm-readelf --dyn-syms --wide libamdhip64.so.7 | make_exports.py VERSION_SCRIPT REFUSALS
 
-EXPORTS names the functions of the real libamdhip64.so.7, one "<version node> <symbol>" a line.
-VERSION_SCRIPT gives each its node. REFUSALS is C++ with a weak definition of each that ends the
-process and says which function was missed; those that the fake implements replace theirs.
+VERSION_SCRIPT gives each function of the real library its version node. REFUSALS is C++ with a weak
+definition of each that ends the process and says which function was missed; those that the fake
+implements replace theirs.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
 
+_FUNCTION = re.compile(r" (?:FUNC|IFUNC) +(?:GLOBAL|WEAK) +DEFAULT +\d+ (\S+?)@@(\S+)")
+#: What the real library exports of the compiler's and the debugger's.
+_FOREIGN = ("__gnu_", "amd_dbgapi_")
 
-def version_script(exports: list[tuple[str, str]]) -> str:
+
+def exports(symbols: str) -> list[tuple[str, str]]:
+    """HIP's functions in the output of llvm-readelf: version node and symbol of each, sorted."""
+    found = {(node, symbol) for symbol, node in _FUNCTION.findall(symbols)}
+    return sorted((node, symbol) for node, symbol in found if not symbol.startswith(_FOREIGN))
+
+
+def version_script(functions: list[tuple[str, str]]) -> str:
     """A linker version script with each symbol at its node."""
-    nodes: defaultdict[str, list[str]] = defaultdict(list)
-    for node, symbol in exports:
-        nodes[node].append(symbol)
     lines: list[str] = []
-    for node, symbols in sorted(nodes.items()):
-        lines += [f"{node} {{", "global:", *(f"  {symbol};" for symbol in symbols), "};"]
+    for node, of_node in groupby(functions, key=lambda function: function[0]):
+        lines += [f"{node} {{", "global:", *(f"  {symbol};" for _, symbol in of_node), "};"]
     return "\n".join([*lines, "qola_fake_hip {", "local:", "  *;", "};", ""])
 
 
-def refusals(exports: list[tuple[str, str]]) -> str:
+def refusals(functions: list[tuple[str, str]]) -> str:
     """C++ that defines each symbol weakly, as a function that ends the process."""
     weak = 'extern "C" __attribute__((weak)) void'
-    lines = [f'{weak} {name}() {{ refuse("{name} is not supported"); }}' for _, name in exports]
+    lines = [f'{weak} {name}() {{ refuse("{name} is not supported"); }}' for _, name in functions]
     return "\n".join(
         ['#include "tests/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""]
     )
 
 
-def main(arguments: list[str]) -> None:
-    """Read the list, write both files."""
-    lines = Path(arguments[0]).read_text(encoding="utf-8").splitlines()
-    exports = [(node, symbol) for node, symbol in (line.split() for line in lines)]
-    Path(arguments[1]).write_text(version_script(exports), encoding="utf-8")
-    Path(arguments[2]).write_text(refusals(exports), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    functions = exports(sys.stdin.read())
+    Path(sys.argv[1]).write_text(version_script(functions), encoding="utf-8")
+    Path(sys.argv[2]).write_text(refusals(functions), encoding="utf-8")

@@ -18,8 +18,13 @@ std::map<void*, std::size_t>& allocations()
     return *all;
 }
 
-hipError_t allocate(void** pointer, std::size_t size)
+} // namespace
+
+extern "C" {
+
+hipError_t hipMalloc(void** pointer, std::size_t size)
 {
+    FAKE_HIP_ENTER();
     *pointer = nullptr;
     if(size == 0)
         return hipSuccess;
@@ -37,64 +42,15 @@ hipError_t allocate(void** pointer, std::size_t size)
     return hipSuccess;
 }
 
-hipError_t release(void* pointer)
+hipError_t hipFree(void* pointer)
 {
+    FAKE_HIP_ENTER();
     if(!pointer)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
     if(allocations().erase(pointer) == 0)
         return record(hipErrorInvalidValue);
     std::free(pointer);
-    return hipSuccess;
-}
-
-} // namespace
-
-extern "C" {
-
-hipError_t hipMalloc(void** pointer, std::size_t size)
-{
-    FAKE_HIP_ENTER();
-    return allocate(pointer, size);
-}
-
-hipError_t hipMallocAsync(void** pointer, std::size_t size, hipStream_t)
-{
-    FAKE_HIP_ENTER();
-    return allocate(pointer, size);
-}
-
-hipError_t hipHostMalloc(void** pointer, std::size_t size, unsigned)
-{
-    FAKE_HIP_ENTER();
-    return allocate(pointer, size);
-}
-
-hipError_t hipFree(void* pointer)
-{
-    FAKE_HIP_ENTER();
-    return release(pointer);
-}
-
-hipError_t hipFreeAsync(void* pointer, hipStream_t)
-{
-    FAKE_HIP_ENTER();
-    return release(pointer);
-}
-
-hipError_t hipHostFree(void* pointer)
-{
-    FAKE_HIP_ENTER();
-    return release(pointer);
-}
-
-hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
-{
-    FAKE_HIP_ENTER();
-    const std::scoped_lock lock(mutex);
-    *total = *free = fake_hip::settings().arch.memory_bytes;
-    for(const auto& [_, bytes] : allocations())
-        *free -= bytes;
     return hipSuccess;
 }
 
@@ -105,21 +61,7 @@ hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind
     return hipSuccess;
 }
 
-hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcpyKind, hipStream_t)
-{
-    FAKE_HIP_ENTER();
-    std::memmove(to, from, size);
-    return hipSuccess;
-}
-
 hipError_t hipMemset(void* to, int value, std::size_t size)
-{
-    FAKE_HIP_ENTER();
-    std::memset(to, value, size);
-    return hipSuccess;
-}
-
-hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t)
 {
     FAKE_HIP_ENTER();
     std::memset(to, value, size);

@@ -1,9 +1,6 @@
 // Code objects that a program loads itself, and the launch of their kernels.
 #include "errors.h"
 #include "launch.h"
-#include "streams.h"
-
-#include <hip/hip_ext.h>
 
 #include <fstream>
 #include <iterator>
@@ -118,12 +115,6 @@ hipError_t hipModuleLoadData(hipModule_t* module, const void* image)
     return load(module, image);
 }
 
-hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned, hipJitOption*, void**)
-{
-    FAKE_HIP_ENTER();
-    return load(module, image);
-}
-
 hipError_t hipModuleUnload(hipModule_t module)
 {
     FAKE_HIP_ENTER();
@@ -166,38 +157,6 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function,
                   stream,
                   parameters,
                   extra);
-}
-
-hipError_t hipExtModuleLaunchKernel(hipFunction_t function,
-                                    std::uint32_t global_x,
-                                    std::uint32_t global_y,
-                                    std::uint32_t global_z,
-                                    std::uint32_t block_x,
-                                    std::uint32_t block_y,
-                                    std::uint32_t block_z,
-                                    std::size_t lds,
-                                    hipStream_t stream,
-                                    void** parameters,
-                                    void** extra,
-                                    hipEvent_t start,
-                                    hipEvent_t stop,
-                                    std::uint32_t)
-{
-    FAKE_HIP_ENTER();
-    // Sizes are in work-items here; parts of a block would need what this runtime does not model.
-    if(!block_x || !block_y || !block_z || global_x % block_x || global_y % block_y ||
-       global_z % block_z)
-        fake_hip::refuse("hipExtModuleLaunchKernel: a grid that is not made of whole blocks");
-    for(const hipEvent_t event : {start, stop})
-        if(event && !fake_hip::is_event(event))
-            return record(hipErrorInvalidHandle);
-    const dim3 grid(global_x / block_x, global_y / block_y, global_z / block_z);
-    const hipError_t error =
-        launch(function, grid, dim3(block_x, block_y, block_z), lds, stream, parameters, extra);
-    for(const hipEvent_t event : {start, stop})
-        if(event && error == hipSuccess)
-            fake_hip::stamp(event);
-    return error;
 }
 
 } // extern "C"

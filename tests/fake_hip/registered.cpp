@@ -100,17 +100,6 @@ int blocks_per_cu(const Kernel& kernel, int block_size, std::size_t dynamic_lds)
     return lds ? std::min<int>(by_waves, settings().arch.lds_bytes / lds) : by_waves;
 }
 
-hipError_t occupancy(int* blocks, const void* host_function, int block_size, std::size_t lds)
-{
-    const Found found = find(host_function);
-    if(found.error != hipSuccess)
-        return record(found.error);
-    if(block_size < 1 || block_size > static_cast<int>(found.kernel->max_block))
-        return record(hipErrorInvalidValue);
-    *blocks = blocks_per_cu(*found.kernel, block_size, lds);
-    return hipSuccess;
-}
-
 } // namespace
 
 extern "C" {
@@ -234,14 +223,13 @@ hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
                                                         std::size_t lds)
 {
     FAKE_HIP_ENTER();
-    return occupancy(blocks, function, block_size, lds);
-}
-
-hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int* blocks, const void* function, int block_size, std::size_t lds, unsigned)
-{
-    FAKE_HIP_ENTER();
-    return occupancy(blocks, function, block_size, lds);
+    const Found found = find(function);
+    if(found.error != hipSuccess)
+        return record(found.error);
+    if(block_size < 1 || block_size > static_cast<int>(found.kernel->max_block))
+        return record(hipErrorInvalidValue);
+    *blocks = blocks_per_cu(*found.kernel, block_size, lds);
+    return hipSuccess;
 }
 
 } // extern "C"

@@ -15,33 +15,20 @@ RUNTIME = "libamdhip64.so.7"
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch, as the fake runtime saw it.
+    """One kernel launch, as the fake runtime saw it."""
 
-    Attributes:
-        kernel: Mangled name of the kernel.
-        arch: Arch whose code object it came from.
-        grid: Blocks in x, y, z.
-        block: Work-items of a block in x, y, z.
-        lds_static: LDS of the kernel itself, in bytes.
-        lds_dynamic: LDS the caller asked for in addition, in bytes.
-        stream: 0 for the default stream, then 1, 2, ... in order of creation.
-        kernarg_bytes: Size of the kernarg segment by the code object's metadata.
-        kernarg: The kernel's arguments as they would lie in memory.
-        source: "fatbin" (registered by a program or library) or "module" (loaded by hipModuleLoad).
-        code_object_sha256: Digest of the code object.
-    """
-
-    kernel: str
-    arch: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    lds_static: int
-    lds_dynamic: int
-    stream: int
-    kernarg_bytes: int
-    kernarg: bytes
+    kernel: str  # Mangled name of the kernel
+    arch: str  # Arch whose code object it came from
+    grid: tuple[int, int, int]  # Blocks in x, y, z
+    block: tuple[int, int, int]  # Work-items of a block in x, y, z
+    lds_static: int  # LDS of the kernel itself, in bytes
+    lds_dynamic: int  # LDS the caller asked for in addition, in bytes
+    stream: int  # 0 for the default stream, then 1, 2, ... in order of creation
+    kernarg_bytes: int  # Size of the kernarg segment by the code object's metadata
+    kernarg: bytes  # The kernel's arguments as they would lie in memory
+    # "fatbin" (registered by a program or library) or "module" (loaded by hipModuleLoad)
     source: str
-    code_object_sha256: str
+    code_object_sha256: str  # Digest of the code object
 
 
 def read_log(path: Path) -> list[Launch]:
@@ -58,21 +45,13 @@ def read_log(path: Path) -> list[Launch]:
 
 @dataclass(frozen=True)
 class FakeHip:
-    """A fake HIP runtime with a device of one arch.
+    """A fake HIP runtime with a device of one arch."""
 
-    Attributes:
-        runtime: The fake's shared library; its name is RUNTIME.
-        arch: Arch of the device.
-        library_dirs: Further directories to look for shared libraries in.
-        cu_count: Compute units, None for those of the arch's largest GPU.
-        fail: Error code by name of the HIP function that returns it.
-    """
-
-    runtime: Path
-    arch: str
-    library_dirs: tuple[Path, ...] = ()
-    cu_count: int | None = None
-    fail: tuple[tuple[str, int], ...] = ()
+    runtime: Path  # The fake's shared library; its name is RUNTIME
+    arch: str  # Arch of the device
+    library_dirs: tuple[Path, ...] = ()  # Further directories to look for shared libraries in
+    cu_count: int | None = None  # Compute units, None for those of the arch's largest GPU
+    fail: tuple[tuple[str, int], ...] = ()  # Error code by name of the HIP function that returns it
 
     def environment(self, log: Path) -> dict[str, str]:
         """Environment in which programs find the fake in place of HIP's own runtime."""

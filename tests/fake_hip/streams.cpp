@@ -31,30 +31,9 @@ Handle new_handle()
     return reinterpret_cast<Handle>(++created * 16);
 }
 
-hipError_t create_stream(hipStream_t* stream)
-{
-    const std::scoped_lock lock(mutex);
-    *stream            = new_handle<hipStream_t>();
-    streams()[*stream] = ++stream_count;
-    return hipSuccess;
-}
-
-hipError_t create_event(hipEvent_t* event)
-{
-    const std::scoped_lock lock(mutex);
-    *event           = new_handle<hipEvent_t>();
-    events()[*event] = std::nullopt;
-    return hipSuccess;
-}
-
 hipError_t check_stream(hipStream_t stream)
 {
     return record(stream_number(stream) < 0 ? hipErrorInvalidHandle : hipSuccess);
-}
-
-hipError_t check_event(hipEvent_t event)
-{
-    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
 }
 
 } // namespace
@@ -89,19 +68,10 @@ extern "C" {
 hipError_t hipStreamCreate(hipStream_t* stream)
 {
     FAKE_HIP_ENTER();
-    return create_stream(stream);
-}
-
-hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned)
-{
-    FAKE_HIP_ENTER();
-    return create_stream(stream);
-}
-
-hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned, int)
-{
-    FAKE_HIP_ENTER();
-    return create_stream(stream);
+    const std::scoped_lock lock(mutex);
+    *stream            = new_handle<hipStream_t>();
+    streams()[*stream] = ++stream_count;
+    return hipSuccess;
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream)
@@ -117,36 +87,13 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     return check_stream(stream);
 }
 
-hipError_t hipStreamQuery(hipStream_t stream)
-{
-    FAKE_HIP_ENTER();
-    return check_stream(stream);
-}
-
-hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned)
-{
-    FAKE_HIP_ENTER();
-    const hipError_t error = check_stream(stream);
-    return error == hipSuccess ? check_event(event) : error;
-}
-
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status)
-{
-    FAKE_HIP_ENTER();
-    *status = hipStreamCaptureStatusNone;
-    return check_stream(stream);
-}
-
 hipError_t hipEventCreate(hipEvent_t* event)
 {
     FAKE_HIP_ENTER();
-    return create_event(event);
-}
-
-hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned)
-{
-    FAKE_HIP_ENTER();
-    return create_event(event);
+    const std::scoped_lock lock(mutex);
+    *event           = new_handle<hipEvent_t>();
+    events()[*event] = std::nullopt;
+    return hipSuccess;
 }
 
 hipError_t hipEventDestroy(hipEvent_t event)
@@ -170,13 +117,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
 hipError_t hipEventSynchronize(hipEvent_t event)
 {
     FAKE_HIP_ENTER();
-    return check_event(event);
-}
-
-hipError_t hipEventQuery(hipEvent_t event)
-{
-    FAKE_HIP_ENTER();
-    return check_event(event);
+    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
 }
 
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop)

@@ -11,12 +11,17 @@ def room_tests(name, deps, data = {}, medium = []):
       data: further files by test.
       medium: tests that run CK's generators, pip or git and may wait for a busy machine.
     """
+    helpers = native.glob(
+        ["*.py"],
+        allow_empty = True,
+        exclude = ["conftest.py", "plans.py", "pytest_main.py", "test_*.py"],
+    )
     for file in native.glob(["test_*.py"]):
         test = file[:-len(".py")]
         py_test(
             name = test,
             size = "medium" if test in medium else "small",
-            srcs = [
+            srcs = helpers + [
                 file,
                 "//tests/python:conftest.py",
                 "//tests/python:plans.py",

@@ -58,21 +58,13 @@ SCALED, FILLED = str(VALUES[SCALE]), str(VALUES[FILL])
 
 @dataclass(frozen=True)
 class Tools:
-    """What Bazel built or fetched.
+    """What Bazel built or fetched."""
 
-    Attributes:
-        ask: the program that asks, linked with the runtime.
-        kernels: qola-kernels.
-        hip: the fake HIP runtime.
-        sdk: the compiler's installation.
-        runtime: cc/runtime.
-    """
-
-    ask: Path
-    kernels: Path
-    hip: Path
-    sdk: Path
-    runtime: Path
+    ask: Path  # the program that asks, linked with the runtime
+    kernels: Path  # qola-kernels
+    hip: Path  # the fake HIP runtime
+    sdk: Path  # the compiler's installation
+    runtime: Path  # cc/runtime
 
     @property
     def compiler(self) -> list[str]:
@@ -94,19 +86,12 @@ def tools() -> Tools:
 
 @dataclass
 class Toy:
-    """A bundle with one lazy module, in a directory of its own.
-
-    Attributes:
-        path: the bundle.
-        tools: what it is made and used with.
-        identity: the compiler of the library.
-        headers: text of each kernel's header.
-        archs: what each kernel is for.
-    """
+    """A bundle with one lazy module, in a directory of its own."""
 
     path: Path
-    tools: Tools
-    identity: str
+    tools: Tools  # what it is made and used with
+    identity: str  # the compiler of the library
+    # Text of each kernel's header.
     headers: dict[str, str] = field(
         default_factory=lambda: {
             SCALE: "#define VALUE 7\n",
@@ -114,7 +99,7 @@ class Toy:
             BROKEN: "#error this kernel is broken on purpose\n",
         }
     )
-    archs: tuple[str, ...] = (ARCH,)
+    archs: tuple[str, ...] = (ARCH,)  # what each kernel is for
 
     def __post_init__(self) -> None:
         self.write()
@@ -251,10 +236,13 @@ class Toy:
         self, *kernels: str, threads: str = "1", times: str = "1", **settings: str
     ) -> subprocess.Popen[str]:
         """Start the program that asks for kernels."""
+        rows = (str(self.row(kernel)) for kernel in kernels)
+        return self.launch(self.command(*rows, threads=threads, times=times), **settings)
+
+    def launch(self, command: Sequence[str | Path], **settings: str) -> subprocess.Popen[str]:
+        """Start a command that asks for kernels."""
         return subprocess.Popen(
-            self.command(
-                *(str(self.row(kernel)) for kernel in kernels), threads=threads, times=times
-            ),
+            command,
             env=self.environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -284,6 +272,14 @@ class Toy:
             cwd=self.path,
         )
 
+    def ends(
+        self, code: int, /, *arguments: str | Path, stdin: str = "", **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run qola-kernels, which has to end with this exit code."""
+        result = self.tool(*arguments, stdin=stdin, **settings)
+        assert result.returncode == code, result.stderr
+        return result
+
     def compiles(self) -> int:
         """Number of compiles of kernels so far."""
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
@@ -294,23 +290,15 @@ class Toy:
 
     def leftovers(self) -> list[Path]:
         """What a compile should not leave behind."""
-        temporary = [*self.cache.glob("*/*.tmp.*"), *(self.path / "tmp").glob("*")]
-        return sorted(temporary)
+        return sorted([*self.cache.glob("*/*.tmp.*"), *(self.path / "tmp").glob("*")])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the program that asks printed.
+    """What the program that asks printed."""
 
-    Attributes:
-        lines: a line for each kernel it asked for.
-        errors: what was said on standard error.
-        code: exit code.
-    """
-
-    lines: tuple[str, ...]
-    errors: str
-    code: int
+    lines: tuple[str, ...]  # a line for each kernel it asked for
+    errors: str  # what was said on standard error
 
     @property
     def values(self) -> list[str]:
@@ -332,7 +320,7 @@ def finish(process: subprocess.Popen[str], timeout: int = 120) -> Answer:
     out, errors = process.communicate(timeout=timeout)
     sys.stderr.write(errors)
     assert process.returncode == 0, f"exit code {process.returncode}: {errors}"
-    return Answer(tuple(out.splitlines()), errors, process.returncode)
+    return Answer(tuple(out.splitlines()), errors)
 
 
 def kill(process: subprocess.Popen[str]) -> None:

@@ -34,8 +34,7 @@ def test_others_entry(warm: Toy) -> None:
 def test_wrong_owner_of_the_root(warm: Toy) -> None:
     """Prevents: a finding about a cache of another user that is not shown."""
     give_away(warm.cache)
-    result = warm.tool("verify")
-    assert result.returncode == 1
+    result = warm.ends(1, "verify")
     assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
 
 
@@ -60,7 +59,7 @@ def mounted(toy: Toy, options: str) -> Answer:
     if "unshare" in process.stderr or "mount:" in process.stderr:
         pytest.skip(f"no file systems can be mounted here: {process.stderr}")
     assert process.returncode == 0, process.stderr
-    return Answer(tuple(process.stdout.splitlines()), process.stderr, 0)
+    return Answer(tuple(process.stdout.splitlines()), process.stderr)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ COMMANDS = ("list", "build", "export", "verify", "clean", "cache", "pack", "iden
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(toy: Toy, command: str) -> None:
     """Prevents: a command that cannot be learnt from the tool itself."""
-    result = toy.tool(command, "--help")
-    assert result.returncode == 0
+    result = toy.ends(0, command, "--help")
     assert result.stdout.startswith(f"usage: qola-kernels {command} ")
     assert f"\n  {command} " in toy.tool("--help").stdout
 
@@ -43,23 +42,20 @@ def test_help(toy: Toy, command: str) -> None:
 )
 def test_usage(toy: Toy, arguments: list[str], why: str) -> None:
     """Prevents: a wrong command line that does something."""
-    result = toy.tool(*arguments)
-    assert result.returncode == 2
+    result = toy.ends(2, *arguments)
     assert why in result.stderr
     assert not toy.cache.exists()
 
 
 def test_list(warm: Toy) -> None:
     """Prevents: a list that does not tell what is there, or hides a name that is not."""
-    result = warm.tool("list")
-    assert result.returncode == 0
+    result = warm.ends(0, "list")
     assert result.stdout.splitlines() == [
         f"{SCALE} {ARCH}  cache {warm.entry(SCALE)}",
         f"{FILL} {ARCH}  cache {warm.entry(FILL)}",
         f"{BROKEN} {ARCH}  not there yet",
     ]
-    result = warm.tool("list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
-    assert result.returncode == 1
+    result = warm.ends(1, "list", "--format", "list", SCALE, "toy_nobody", f"src/{FILL}.cpp")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     assert "there is no kernel toy_nobody below" in result.stderr
     assert warm.tool("list", "--arch", "gfx950").stdout == ""
@@ -78,38 +74,32 @@ def test_selection(toy: Toy) -> None:
         f"{FILL}/{ARCH}-{digits}.so",
         f"{FILL}/{ARCH}-{digits}.so.tmp.12.0",
     ]
-    result = toy.tool("list", "--format", "list", "--list", "-", stdin="\n".join(lines))
-    assert result.returncode == 0, result.stderr
+    result = toy.ends(0, "list", "--format", "list", "--list", "-", stdin="\n".join(lines))
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
     assert "2 lines were names of temporary files" in result.stderr
     (toy.path / "record").write_text(f"{SCALE} {ARCH}\n{FILL} gfx000\n")
-    result = toy.tool("list", "--format=blob-list", "--record", "record")
-    assert result.returncode == 1
+    result = toy.ends(1, "list", "--format=blob-list", "--record", "record")
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}"]
     assert f"there is no kernel {FILL} gfx000 below" in result.stderr
     result = toy.tool("list", "--format", "list", "--blob", SCALE, "--blob-list", "-", stdin=FILL)
     assert result.stdout.splitlines() == [f"{SCALE} {ARCH}", f"{FILL} {ARCH}"]
-    result = toy.tool("list", "--list", "-", stdin="one two three")
-    assert result.returncode == 1
+    result = toy.ends(1, "list", "--list", "-", stdin="one two three")
     assert "-:1: expected a kernel's name and perhaps an arch" in result.stderr
-    assert toy.tool("list", "--list", "/nowhere").returncode == 1
+    toy.ends(1, "list", "--list", "/nowhere")
 
 
 def test_build(toy: Toy) -> None:
     """Prevents: a build that compiles what is there, or hides what failed."""
-    result = toy.tool("build", "--jobs", "2", SCALE, FILL)
-    assert result.returncode == 0, result.stderr
+    result = toy.ends(0, "build", "--jobs", "2", SCALE, FILL)
     assert result.stdout.splitlines()[-1] == "2 compiled, 0 cached, 0 failed"
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [str(VALUES[SCALE])]
     result = toy.tool("build", SCALE, FILL, QOLA_LAZY="never")
     assert result.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
     assert toy.compiles() == 2
-    result = toy.tool("build", "--all")
-    assert result.returncode == 1
+    result = toy.ends(1, "build", "--all")
     assert result.stdout.splitlines()[-1] == "0 compiled, 2 cached, 1 failed"
     assert "this kernel is broken on purpose" in result.stderr
-    result = toy.tool("build", SCALE, "toy_nobody")
-    assert result.returncode == 1
+    result = toy.ends(1, "build", SCALE, "toy_nobody")
     assert result.stdout.splitlines()[-1] == "0 compiled, 1 cached, 0 failed, 1 unknown"
     compiles = toy.compiles()
     result = toy.tool("build", "--force", SCALE)
@@ -129,8 +119,7 @@ def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
     (rocm / "bin/amdclang++").symlink_to("../lib/llvm/bin/clang++")
     shutil.copy(toy.compiler(), rocm / "lib/llvm/bin/clang++")
     shutil.copy(toy.compiler(), rocm / "bin/hipcc")
-    result = toy.tool("build", BROKEN, QOLA_COMPILER=str(rocm / program))
-    assert result.returncode == 1
+    result = toy.ends(1, "build", BROKEN, QOLA_COMPILER=str(rocm / program))
     assert f" -L{rocm}/lib -lamdhip64 " in result.stderr
     result = toy.tool("build", BROKEN, QOLA_COMPILER=str(rocm / program), ROCM_PATH="/other")
     assert " -L/other/lib -lamdhip64 " in result.stderr
@@ -138,10 +127,8 @@ def test_hip_of_the_compiler(toy: Toy, program: str) -> None:
 
 def test_build_into_a_pack(toy: Toy) -> None:
     """Prevents: a pack that lacks what was asked for."""
-    result = toy.tool("build", SCALE, FILL, "--output", "x.qpack")
-    assert result.returncode == 0, result.stderr
-    result = toy.tool("build", SCALE, BROKEN, "--output", "y.qpack")
-    assert result.returncode == 1
+    toy.ends(0, "build", SCALE, FILL, "--output", "x.qpack")
+    toy.ends(1, "build", SCALE, BROKEN, "--output", "y.qpack")
     assert not (toy.path / "y.qpack").exists()
     settings = {"QOLA_PACKS": f"{toy.path}/x.qpack", "QOLA_CACHE": "/proc/qola"}
     assert toy.ask(SCALE, FILL, QOLA_LAZY="never", **settings).values == [
@@ -152,8 +139,7 @@ def test_build_into_a_pack(toy: Toy) -> None:
 
 def test_build_that_cannot_keep(toy: Toy) -> None:
     """Prevents: a build that succeeds and leaves nothing."""
-    result = toy.tool("--cache-dir", "/proc/qola", "build", SCALE)
-    assert result.returncode == 1
+    result = toy.ends(1, "--cache-dir", "/proc/qola", "build", SCALE)
     assert "was compiled, but not kept" in result.stderr
 
 
@@ -166,13 +152,11 @@ def test_export(warm: Toy) -> None:
         ([SCALE], 0),
         ([], 0),
     ):
-        result = warm.tool("export", "--output", "x.qpack", *arguments)
-        assert result.returncode == code, result.stderr
+        warm.ends(code, "export", "--output", "x.qpack", *arguments)
         assert (warm.path / "x.qpack").exists() == (code == 0)
         (warm.path / "x.qpack").unlink(missing_ok=True)
     assert warm.compiles() == 0
-    result = warm.tool("--cache-dir", "empty", "export", "--output", "x.qpack")
-    assert result.returncode == 1
+    warm.ends(1, "--cache-dir", "empty", "export", "--output", "x.qpack")
     assert list(warm.path.glob("x.qpack*")) == []
 
 
@@ -186,8 +170,7 @@ def test_verify(warm: Toy) -> None:
     warm.entry(FILL).rename(warm.cache / FILL / f"{ARCH}-{'0' * 32}.so")
     (warm.cache / FILL / "notes.txt").write_text("")
     (warm.cache / FILL).chmod(0o775)
-    result = warm.tool("verify")
-    assert result.returncode == 1
+    result = warm.ends(1, "verify")
     assert len(result.stdout.splitlines()) == 4
     for finding in (
         f"{warm.entry(SCALE)} is damaged",
@@ -196,7 +179,7 @@ def test_verify(warm: Toy) -> None:
         f"{warm.cache / FILL} is writable by others (mode 0775",
     ):
         assert finding in result.stdout
-    assert warm.tool("verify", "/nowhere.qpack").returncode == 1
+    warm.ends(1, "verify", "/nowhere.qpack")
 
 
 def test_clean(warm: Toy) -> None:
@@ -245,14 +228,13 @@ def test_kernels_of_the_compiler_at_hand_are_current(warm: Toy) -> None:
 
 def test_cache(warm: Toy) -> None:
     """Prevents: a list of the cache that another machine cannot build from."""
-    result = warm.tool("cache")
-    assert result.returncode == 0
+    result = warm.ends(0, "cache")
     size = sum(path.stat().st_size for path in warm.entries())
     assert result.stdout.splitlines()[-1] == f"2 kernels, {size} bytes"
     listed = warm.tool("cache", "--format", "list", "--write-list", "list.txt")
     assert listed.stdout.splitlines() == [f"{FILL} {ARCH}", f"{SCALE} {ARCH}"]
     assert (warm.path / "list.txt").read_text() == listed.stdout
-    assert warm.tool("cache", "--write-blob-list", "old.txt").returncode == 0
+    warm.ends(0, "cache", "--write-blob-list", "old.txt")
     assert (warm.path / "old.txt").read_text() == listed.stdout
     built = warm.tool("build", "--list", "list.txt")
     assert built.stdout.splitlines() == ["0 compiled, 2 cached, 0 failed"]
@@ -264,14 +246,13 @@ def test_root(toy: Toy) -> None:
     (other / "libother").mkdir(parents=True)
     index = (toy.root / "kernels.index").read_text()
     (other / "libother/kernels.index").write_text(index)
-    assert toy.tool("list").returncode == 2
-    assert toy.tool("list", QOLA_ROOT=str(other)).returncode == 0
-    assert toy.tool("--root", str(other), "list").returncode == 0
+    toy.ends(2, "list")
+    toy.ends(0, "list", QOLA_ROOT=str(other))
+    toy.ends(0, "--root", str(other), "list")
     (other / "libother/kernels.index").write_text(
         index.replace("qola-kernels\t1", "qola-kernels\t2")
     )
-    result = toy.tool("--root", str(other), "list")
-    assert result.returncode == 1
+    result = toy.ends(1, "--root", str(other), "list")
     assert f'{other}/libother/kernels.index:1: expected "qola-kernels\t1"' in result.stderr
 
 
@@ -291,6 +272,6 @@ def test_identity(toy: Toy) -> None:
     assert (result.returncode, result.stdout) == (0, "Clang 1.2 (x) 7 2 53 abc 2022\n")
     assert identity_line(text) == result.stdout.strip()
     (toy.path / "text").write_text("nothing\n")
-    assert toy.tool("identity", "text").returncode == 1
+    toy.ends(1, "identity", "text")
     # What the runtime asks its compiler is what the build system asks its own.
     assert "is not the one the library was built with" not in toy.ask(BROKEN).errors

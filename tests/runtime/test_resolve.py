@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import resource
 import shutil
 import struct
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +21,7 @@ from tests.runtime.lazy import (
     UNAVAILABLE,
     Tools,
     Toy,
+    finish,
     preloaded,
 )
 
@@ -110,100 +109,76 @@ int memfd_create(const char* name, unsigned flags)
     assert toy.leftovers() == []
 
 
-def put(path: Path, content: bytes) -> None:
-    """Replace an entry, as nobody should."""
-    path.unlink()
-    path.write_bytes(content)
-
-
 def with_trailer(library: bytes, abi: int, key: str) -> bytes:
     """An entry for another ABI or key, right in itself."""
     start = library + b"QOLAKRN1" + struct.pack("<II", abi, 0) + bytes.fromhex(key)
     return start + hashlib.sha256(start).digest()
 
 
-def truncated(toy: Toy) -> None:
-    entry = toy.entry(SCALE)
-    put(entry, entry.read_bytes()[:-1000])
-
-
-def emptied(toy: Toy) -> None:
-    put(toy.entry(SCALE), b"")
-
-
-def flipped(toy: Toy) -> None:
-    content = bytearray(toy.entry(SCALE).read_bytes())
-    content[len(content) // 2] ^= 1
-    put(toy.entry(SCALE), bytes(content))
-
-
-def of_another_kernel(toy: Toy) -> None:
-    put(toy.entry(SCALE), toy.entry(FILL).read_bytes())
-
-
-def of_another_arch(toy: Toy) -> None:
-    entry = toy.entry(SCALE)
+def of_another_arch(toy: Toy, own: bytes) -> bytes:
     other = Toy(toy.path / "other", toy.tools, toy.identity, archs=("gfx950",))
-    put(entry, with_trailer(entry.read_bytes()[:-80], 1, other.key(SCALE)))
+    return with_trailer(own[:-80], 1, other.key(SCALE))
 
 
-def of_older_abi(toy: Toy) -> None:
-    entry = toy.entry(SCALE)
-    put(entry, with_trailer(entry.read_bytes()[:-80], 0, toy.key(SCALE)))
-
-
-def foreign(toy: Toy) -> None:
-    put(toy.entry(SCALE), b"#!/bin/sh\necho this is no kernel\n" * 10)
-
-
-def writable_file(toy: Toy) -> None:
-    toy.entry(SCALE).chmod(0o666)
-
-
-def linked(toy: Toy) -> None:
-    entry = toy.entry(SCALE)
-    aside = toy.path / "aside.so"
-    entry.rename(aside)
-    entry.symlink_to(aside)
-
-
-def unreadable(toy: Toy) -> None:
-    # What stands there is a directory: for root, too, there is nothing to be read.
-    entry = toy.entry(SCALE)
-    entry.unlink()
-    entry.mkdir()
-
-
-DAMAGES: dict[Callable[[Toy], None], str] = {
-    truncated: "truncated or none of qola's",
-    emptied: "it has 0 bytes",
-    flipped: "is damaged: its bytes have the digest",
-    of_another_kernel: "has the key",
-    of_another_arch: "has the key",
-    of_older_abi: "is of kernel ABI 0, expected 1",
-    foreign: "truncated or none of qola's",
-    writable_file: "is writable by others (mode 0666, owner",
-    linked: "is a symbolic link; remove it",
-    unreadable: "",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damaged_entry(warm: Toy, damage: Callable[[Toy], None]) -> None:
-    """Prevents: a damaged or planted file that is loaded, or that a kernel is lost to for good."""
-    damage(warm)
+def check_refused(warm: Toy, why: str, kept: bool = True) -> None:
+    """Check that the entry of SCALE is not loaded, and replaced once where it can be."""
     never = warm.ask(SCALE, QOLA_LAZY="never")
     assert never.values == [UNAVAILABLE]
-    assert DAMAGES[damage] in never.errors
+    assert why in never.errors
     answer = warm.ask(SCALE)
     assert answer.values == [SCALED]
-    assert DAMAGES[damage] in answer.errors
+    assert why in answer.errors
     assert str(warm.entry(SCALE)) in answer.errors
     assert warm.compiles() == 1
-    if damage is not unreadable:
+    if kept:
         again = warm.ask(SCALE)
         assert (again.values, again.errors) == ([SCALED], "")
         assert warm.compiles() == 1
+
+
+#: Bytes in place of an entry's own, and why they are refused.
+DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
+    "truncated": (lambda _, own: own[:-1000], "truncated or none of qola's"),
+    "emptied": (lambda *_: b"", "it has 0 bytes"),
+    "flipped": (
+        lambda _, own: own[:5000] + bytes([own[5000] ^ 1]) + own[5001:],
+        "is damaged: its bytes have the digest",
+    ),
+    "of another kernel": (lambda toy, _: toy.entry(FILL).read_bytes(), "has the key"),
+    "of another arch": (of_another_arch, "has the key"),
+    "of older abi": (
+        lambda toy, own: with_trailer(own[:-80], 0, toy.key(SCALE)),
+        "is of kernel ABI 0, expected 1",
+    ),
+    "foreign": (lambda *_: b"#!/bin/sh\n" * 40, "truncated or none of qola's"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_entry(warm: Toy, damage: str) -> None:
+    """Prevents: a damaged or planted file that is loaded, or that a kernel is lost to for good."""
+    content, why = DAMAGES[damage]
+    entry = warm.entry(SCALE)
+    planted = content(warm, entry.read_bytes())
+    entry.unlink()
+    entry.write_bytes(planted)
+    check_refused(warm, why)
+
+
+def test_entry_that_is_no_file_of_the_user_s_own(warm: Toy) -> None:
+    """Prevents: a kernel that others may write to, or that a link or a directory stands for."""
+    entry, aside = warm.entry(SCALE), warm.path / "aside.so"
+    entry.chmod(0o666)
+    check_refused(warm, "is writable by others (mode 0666, owner")
+    entry.rename(aside)
+    entry.symlink_to(aside)
+    warm.log.unlink()
+    check_refused(warm, "is a symbolic link; remove it")
+    entry.unlink()
+    # For root, too, there is nothing to be read.
+    entry.mkdir()
+    warm.log.unlink()
+    check_refused(warm, "", kept=False)
 
 
 @pytest.mark.parametrize("place", ["root", "kernel", "above"])
@@ -258,15 +233,9 @@ def test_no_place_at_all(toy: Toy) -> None:
 
 def test_file_size_limit(toy: Toy) -> None:
     """Prevents: a limit that a compile runs into and that ends the process."""
-    process = subprocess.run(
-        toy.command(str(toy.row(SCALE))),
-        env=toy.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)),
-    )
-    assert process.stdout.split()[1:] == UNAVAILABLE.split()
+    limited = ["prlimit", "--fsize=8192", *toy.command(str(toy.row(SCALE)))]
+    answer = finish(toy.launch(limited))
+    assert answer.values == [UNAVAILABLE]
     assert toy.leftovers() == []
 
 
@@ -282,16 +251,14 @@ def test_header_of_one_kernel(warm: Toy) -> None:
     assert warm.compiles() == 1
 
 
-TAMPERED = [
-    f"src/toys/{SCALE}.cpp",
-    "entries/one.cpp",
-    f"include/{SCALE}/{SCALE}.h",
-    "include/qola/qola_kernel.h",
-    "kernels.index",
-]
-
-
-@pytest.mark.parametrize("file", TAMPERED)
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"src/toys/{SCALE}.cpp",
+        f"include/{SCALE}/{SCALE}.h",
+        *("entries/one.cpp", "include/qola/qola_kernel.h", "kernels.index"),
+    ],
+)
 def test_tampered_source(toy: Toy, file: str) -> None:
     """Prevents: a kernel that is compiled from other sources than its key says."""
     with (toy.root / file).open("a") as stream:
@@ -329,30 +296,21 @@ def test_rows_of_several_archs(toy: Toy) -> None:
     """Prevents: the kernel of one arch on a device of another."""
     toy.archs = ("gfx942", "gfx950")
     toy.write()
-    row = toy.row(SCALE, "gfx942")
-    command = toy.command(f"{row}+2", times="2")
+    command = toy.command(f"{toy.row(SCALE, 'gfx942')}+2", times="2")
     for arch in toy.archs:
-        environment = toy.environment(FAKE_HIP_ARCH=arch, QOLA_VERBOSE="1")
-        process = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        )
-        assert [line.split()[-1] for line in process.stdout.splitlines()] == [SCALED] * 2
-        assert f"{SCALE} for {arch}: compiled" in process.stderr
-    other = toy.row(SCALE, "gfx950")
-    alone = toy.command(f"{other}+0")
-    process = subprocess.run(
-        alone, env=toy.environment(), capture_output=True, text=True, check=True
-    )
-    assert process.stdout.split()[1:] == ["status", "-2"]
+        answer = finish(toy.launch(command, FAKE_HIP_ARCH=arch, QOLA_VERBOSE="1"))
+        assert answer.values == [SCALED] * 2
+        assert f"{SCALE} for {arch}: compiled" in answer.errors
+    alone = toy.command(f"{toy.row(SCALE, 'gfx950')}+0")
+    assert finish(toy.launch(alone)).values == ["status -2"]
 
 
 def test_hip_fails(warm: Toy) -> None:
     """Prevents: a failing HIP runtime that passes for a missing kernel."""
     command = warm.command(f"{warm.row(SCALE)}+2")
-    environment = warm.environment(FAKE_HIP_FAIL="hipGetDevice=100")
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert process.stdout.split()[1:] == ["status", "-3"]
-    assert "qola: hipGetDevice: " in process.stderr
+    answer = finish(warm.launch(command, FAKE_HIP_FAIL="hipGetDevice=100"))
+    assert answer.values == ["status -3"]
+    assert "qola: hipGetDevice: " in answer.errors
 
 
 def test_versions_agree(built: Tools) -> None:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import (
-    ARCH,
-    BROKEN,
-    FILL,
-    FILLED,
-    SCALE,
-    SCALED,
-    UNAVAILABLE,
-    Toy,
-)
+from tests.runtime.lazy import ARCH, BROKEN, FILL, FILLED, SCALE, SCALED, UNAVAILABLE, Toy, finish
 
 
 @pytest.mark.parametrize(
@@ -63,8 +53,7 @@ def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
     assert answer.values == [UNAVAILABLE, UNAVAILABLE]
     assert answer.errors.count(f"{name}={value} is not right: expected ") == 1
     assert right in answer.errors
-    tool = warm.tool("list", **{name: value})
-    assert tool.returncode == 2
+    tool = warm.ends(2, "list", **{name: value})
     assert right in tool.stderr
 
 
@@ -129,14 +118,8 @@ def test_library_behind_several_links(toy: Toy) -> None:
     solib = toy.path / "far/away/_solib"
     solib.mkdir(parents=True)
     (solib / "ask").symlink_to("../../../lib/ask")
-    process = subprocess.run(
-        [solib / "ask", *toy.command(str(toy.row(SCALE)))[1:]],
-        env=toy.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.split()[-1] == SCALED, process.stderr
+    command: list[str | Path] = [solib / "ask", *toy.command(str(toy.row(SCALE)))[1:]]
+    assert finish(toy.launch(command)).values == [SCALED]
 
 
 def test_record(toy: Toy) -> None:

@@ -6,7 +6,6 @@ import fcntl
 import os
 import random
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -97,9 +96,8 @@ def test_wait_ends(toy: Toy) -> None:
     # A lock that is busy is no final answer.
     values = finish(later).values
     assert (values[0], values[-1]) == (UNAVAILABLE, SCALED)
-    assert (
-        f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on" in answer.errors
-    )
+    waited = f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on"
+    assert waited in answer.errors
     assert "QOLA_WAIT" in answer.errors
 
 
@@ -113,10 +111,7 @@ def test_owner_killed_whose_child_lives(toy: Toy) -> None:
     with lock.open("w") as stream:
         # F_OFD_SETLK, which Python does not name everywhere.
         fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
-        for host, settings in (
-            (socket.gethostname(), {}),
-            ("another.host", {"QOLA_WAIT": "1"}),
-        ):
+        for host, settings in ((socket.gethostname(), {}), ("another.host", {"QOLA_WAIT": "1"})):
             lock.write_text(f"process {gone.pid} on {host}\n")
             answer = toy.ask(SCALE, **settings)
             assert answer.values == [SCALED]
@@ -149,7 +144,7 @@ def test_killed_and_cleaned(toy: Toy) -> None:
             killed_in = choice.choice([choice.random(), 1000.0])
             running.append((toy.start(SCALE, FILL), time.monotonic() + killed_in))
         if choice.random() < 0.2:
-            assert toy.tool("clean", "--all").returncode == 0
+            toy.ends(0, "clean", "--all")
         for process, killed_at in list(running):
             if process.poll() is not None:
                 answers.append(finish(process))
@@ -189,15 +184,8 @@ def test_progress_is_told(toy: Toy) -> None:
 
 def test_signals_of_the_process(toy: Toy) -> None:
     """Prevents: a process that ignores its children's end, and so waits for it forever."""
-    process = subprocess.run(
-        toy.command(str(toy.row(SCALE))),
-        env=toy.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
-    )
-    assert process.stdout.split()[-1] == SCALED
+    ignoring = ["env", "--ignore-signal=CHLD", *toy.command(str(toy.row(SCALE)))]
+    assert finish(toy.launch(ignoring)).values == [SCALED]
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)])
@@ -221,7 +209,7 @@ def test_without_locks(toy: Toy) -> None:
     assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
     assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
     assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
-    assert toy.tool("verify").returncode == 0
+    toy.ends(0, "verify")
 
 
 def test_without_locks_one_after_the_other(toy: Toy) -> None:
@@ -233,7 +221,7 @@ def test_without_locks_one_after_the_other(toy: Toy) -> None:
     time.sleep(1)
     second = toy.start(SCALE, QOLA_COMPILER=slow, LD_PRELOAD=shim)
     wait_for(lambda: toy.compiles() == 2)
-    assert toy.tool("clean", "--stalled", LD_PRELOAD=shim).returncode == 0
+    toy.ends(0, "clean", "--stalled", LD_PRELOAD=shim)
     for process in (first, second):
         answer = finish(process)
         assert answer.values == [SCALED]

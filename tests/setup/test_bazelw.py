@@ -34,22 +34,29 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+def at_login(
+    command: list[str], home: Path, cwd: Path, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command with the environment of a fresh login."""
+    return subprocess.run(
+        command,
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"} | env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
 @pytest.fixture
 def run(workspace: Path, tmp_path: Path) -> Run:
-    """Runs the workspace's bazelw with an environment of a fresh login."""
+    """Runs the workspace's bazelw."""
 
     def run_bazelw(
         *args: str, wrap: tuple[str, ...] = (), **env: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*wrap, str(workspace / "bazelw"), *args],
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"} | env,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return at_login([*wrap, str(workspace / "bazelw"), *args], tmp_path, tmp_path, **env)
 
     return run_bazelw
 
@@ -60,22 +67,10 @@ def function(workspace: Path, tmp_path: Path) -> Run:
 
     def run_text(text: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         script = (workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
-        (workspace / "functions.sh").write_text(script)
-        return subprocess.run(
-            [
-                "bash",
-                "-c",
-                f'source "$1"; settings; source "$SETUP/manage.sh"; REPORT=(); {text}',
-                "_",
-                str(workspace / "functions.sh"),
-            ],
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        functions = workspace / "functions.sh"
+        functions.write_text(script)
+        text = f'source "$1"; settings; source "$SETUP/manage.sh"; REPORT=(); {text}'
+        return at_login(["bash", "-c", text, "_", str(functions)], tmp_path, cwd)
 
     return run_text
 
@@ -232,11 +227,9 @@ def test_unpack(function: Run, tmp_path: Path) -> None:
     _deb(tmp_path, "other", "1", {"usr/lib/other": "o", "usr/lib/jvm/x/jmods/j": "j"})
     result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
     assert result.returncode == 0, result.stderr
-    files = sorted(str(f.relative_to(tmp_path / "root")) for f in (tmp_path / "root").rglob("*"))
-    assert [f for f in files if (tmp_path / "root" / f).is_file()] == [
-        "usr/lib/base",
-        "usr/lib/other",
-    ]
+    root = tmp_path / "root"
+    files = sorted(str(f.relative_to(root)) for f in root.rglob("*") if f.is_file())
+    assert files == ["usr/lib/base", "usr/lib/other"]
     (tmp_path / "debs/broken_1_all.deb").write_text("no package")
     result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
     assert result.returncode == EXIT_ENVIRONMENT

@@ -54,13 +54,17 @@ def _debian(root: Path, modules: dict[str, str], bazel_tools: str = BAZEL_TOOLS)
     return root
 
 
-def test_golden() -> None:
+MODULES = [
+    make_registry.Module("rules_cc", "/usr/share/bazel/rules/cc", RULES_CC),
+    make_registry.Module("platforms", "/usr/share/bazel/tools/platforms", PLATFORMS),
+]
+
+
+def test_golden(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents an unnoticed change of what every build in a tree resolves."""
-    modules = [
-        make_registry.Module("rules_cc", "/usr/share/bazel/rules/cc", RULES_CC),
-        make_registry.Module("platforms", "/usr/share/bazel/tools/platforms", PLATFORMS),
-    ]
-    files = make_registry.registry(modules, BAZEL_TOOLS, "/usr/share/qola/registry")
+    few = {"platforms": ("0.0.4",), "rules_cc": ("0.0.9",)}
+    monkeypatch.setattr(make_registry, "RELEASES", few)
+    files = make_registry.registry(MODULES, BAZEL_TOOLS, "/usr/share/qola/registry")
     text = "".join(f"==> {name} <==\n{files[name]}" for name in sorted(files))
     assert text == (HERE / "golden/registry.txt").read_text()
 
@@ -79,13 +83,12 @@ def test_development_dependencies_are_not_asked_for() -> None:
 
 def test_every_served_module_parses_and_names_itself() -> None:
     """Prevents a file Bazel cannot read, for each module and version served."""
-    modules = [
-        make_registry.Module("rules_cc", "/x", RULES_CC),
-        make_registry.Module("platforms", "/y", PLATFORMS),
-    ]
-    files = make_registry.registry(modules, 'bazel_dep(name = "zlib", version = "1")', "/r")
+    files = make_registry.registry(MODULES, 'bazel_dep(name = "zlib", version = "1")', "/r")
     served = [name for name in files if name.startswith("modules/") and name.endswith(".bazel")]
-    assert "modules/rules_cc/0.0.9/MODULE.bazel" in served
+    for name in ("rules_cc", "platforms"):
+        releases = make_registry.RELEASES[name]
+        assert {f"modules/{name}/{version}/MODULE.bazel" for version in releases} <= set(served)
+    assert "0.0.9" in make_registry.RELEASES["rules_cc"]
     for name in served:
         _, module_name, version, _ = name.split("/")
         call = ast.parse(files[name]).body[0].value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from bench import kernel_actions, ninja_log
 from bench.errors import BenchError
+from tests.python.bench.entries import entry, text_of
 from tools.execution_log.log import Spawn, parse_spawns
 
 NINJA_LOG = """\
@@ -22,21 +22,9 @@ KERNELS = "@@qola~~qola~qola_kernels_aiter"
 
 
 def spawn(label: str, **more: Any) -> str:
-    """An action in the execution log, as Bazel 7 writes it."""
-    found = {
-        "commandArgs": ["bin/clang++", "-c", "x.cpp"],
-        "listedOutputs": more.pop("outputs", []),
-        "mnemonic": more.pop("mnemonic", "CppCompile"),
-        "runner": more.pop("runner", "processwrapper-sandbox"),
-        "targetLabel": label,
-        "metrics": {
-            "totalTime": more.pop("total", "20.5s"),
-            "queueTime": more.pop("queue", "0.5s"),
-            "executionWallTime": "19.9s",
-        },
-    }
-    assert not more
-    return json.dumps(found, indent=2)
+    """An action in the execution log."""
+    times = {"totalTime": more.pop("total", "20.5s"), "queueTime": more.pop("queue", "0.5s")}
+    return text_of(entry(label, [], [], metrics={**times, "executionWallTime": "19.9s"}, **more))
 
 
 def parse(log: str) -> list[Spawn]:
@@ -96,29 +84,25 @@ def test_execution_log_sums_every_action_for_kernels() -> None:
 def test_kernels_are_known_by_their_outputs_too() -> None:
     """Prevents: an error where the target that makes a kernel's object has another name."""
     output = "bazel-out/cfg/bin/external/k/fwd/_objs/a/a.o"
-    spawns = parse(spawn(f"{KERNELS}//fwd:a.device", outputs=[output]))
+    spawns = parse(spawn(f"{KERNELS}//fwd:a.device", listedOutputs=[output]))
     assert kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
 
 
-def test_kernel_without_action_is_an_error() -> None:
-    """Prevents: a build that compiled less than the list shown as faster."""
-    spawns = parse(spawn(f"{KERNELS}//fwd:a"))
-    with pytest.raises(BenchError, match="no action for 1 kernels, such as z"):
-        kernel_actions.kernel_seconds(spawns, {"fwd": ["a", "z"]})
-
-
-def test_cache_hit_in_a_cold_build_is_an_error() -> None:
-    """Prevents: a kernel that a cache had counted as compiled in no time."""
-    spawns = parse(spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"))
-    with pytest.raises(BenchError, match="disk cache hit"):
-        kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]})
-
-
-def test_precompiled_header_elsewhere_is_an_error() -> None:
-    """Prevents: a header that kernels share forgotten because it is made in another repository."""
-    spawns = parse(spawn("@@aiter//:headers", mnemonic="HipPrecompile"))
-    with pytest.raises(BenchError, match="no direction that is known"):
-        kernel_actions.kernel_seconds(spawns, {"fwd": []})
+@pytest.mark.parametrize(
+    ("action", "kernels", "message"),
+    [
+        # A build that compiled less than the list, shown as faster.
+        (spawn(f"{KERNELS}//fwd:a"), ["a", "z"], "no action for 1 kernels, such as z"),
+        # A kernel that a cache had, counted as compiled in no time.
+        (spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"), ["a"], "disk cache hit"),
+        # A header that kernels share, forgotten because it is made in another repository.
+        (spawn("@@aiter//:headers", mnemonic="HipPrecompile"), [], "no direction that is known"),
+    ],
+)
+def test_logs_that_are_not_of_one_cold_build(action: str, kernels: list[str], message: str) -> None:
+    """Prevents: seconds per kernel over other compiles than those of the kernels in the list."""
+    with pytest.raises(BenchError, match=message):
+        kernel_actions.kernel_seconds(parse(action), {"fwd": kernels})
 
 
 def test_variants_of_a_direction_belong_to_the_longest_name() -> None:

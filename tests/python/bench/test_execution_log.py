@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +9,30 @@ import pytest
 
 from bench.action_inputs_lib import Group, group_of, summarize, to_table
 from qola.cli.tables import to_text
+from tests.python.bench.entries import entry, file, text_of
 from tools.execution_log.log import LoggedFile, read_spawns
 
 SDK = "external/_main~qola~qola_rocm_sdk/sdk"
 
 
-def file(path: str, digest: str, size: int) -> dict[str, Any]:
-    return {"path": path, "digest": {"hash": digest, "sizeBytes": str(size)}}
-
-
-def entry(kernel: str, *inputs: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    made = {
-        "commandArgs": ["clang++", "-c", f"{kernel}.cpp"],
-        "platform": {"properties": [{"name": "OSFamily", "value": "linux"}]},
-        "inputs": [file(f"external/k/fwd/{kernel}.cpp", kernel, 10), *inputs],
-        "mnemonic": "CppCompile",
-        "actualOutputs": [file(f"bazel-out/{kernel}.o", f"{kernel}o", 7)],
-        "runner": "remote",
-        "exitCode": 0,
-        "targetLabel": f"@@k//fwd:{kernel}",
-    }
-    return {**made, **changed}
+def compiled(kernel: str, *inputs: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    changed.setdefault("platform", {"properties": [{"name": "OSFamily", "value": "linux"}]})
+    source = file(f"external/k/fwd/{kernel}.cpp", kernel, 10)
+    output = file(f"bazel-out/{kernel}.o", f"{kernel}o", 7)
+    changed.setdefault("runner", "remote")
+    return entry(f"@@k//fwd:{kernel}", [source, *inputs], [output], **changed)
 
 
 def write(path: Path, *entries: dict[str, Any]) -> Path:
-    # As Bazel does: indented, and nothing between two entries.
-    path.write_text("".join(json.dumps(e, indent=2) for e in entries) + "\n", encoding="utf-8")
+    path.write_text(text_of(*entries), encoding="utf-8")
     return path
 
 
 def test_entries_are_read_one_by_one(tmp_path: Path) -> None:
     """Prevents: a log read as one document, or a field taken from another entry."""
-    log = write(tmp_path / "log", entry("a"), entry("b", runner="disk cache hit", platform=None))
+    log = write(
+        tmp_path / "log", compiled("a"), compiled("b", runner="disk cache hit", platform=None)
+    )
     first, second = read_spawns(log)
     assert (first.label, first.runner, second.runner) == ("@@k//fwd:a", "remote", "disk cache hit")
     assert first.properties == {"OSFamily": "linux"}
@@ -53,20 +44,22 @@ def test_entries_are_read_one_by_one(tmp_path: Path) -> None:
 def test_an_action_took_what_it_did_not_wait(tmp_path: Path) -> None:
     """Prevents: a build with few jobs whose actions look slow because they waited."""
     metrics = {"totalTime": "20.5s", "queueTime": "0.5s"}
-    first, second = read_spawns(write(tmp_path / "log", entry("a", metrics=metrics), entry("b")))
+    first, second = read_spawns(
+        write(tmp_path / "log", compiled("a", metrics=metrics), compiled("b"))
+    )
     assert (first.seconds, second.seconds) == (20.0, 0.0)
 
 
 def test_duration_without_unit_is_an_error(tmp_path: Path) -> None:
     """Prevents: milliseconds read as seconds should the log's form change."""
-    log = write(tmp_path / "log", entry("a", metrics={"totalTime": "1200"}))
+    log = write(tmp_path / "log", compiled("a", metrics={"totalTime": "1200"}))
     with pytest.raises(ValueError, match="'1200' is no duration"):
         list(read_spawns(log))
 
 
 def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     """Prevents: figures over half a build, of a Bazel that was killed."""
-    log = write(tmp_path / "log", entry("a"), entry("b"))
+    log = write(tmp_path / "log", compiled("a"), compiled("b"))
     log.write_text(log.read_text(encoding="utf-8")[:-100], encoding="utf-8")
     with pytest.raises(ValueError, match="ends within an entry"):
         list(read_spawns(log))
@@ -98,7 +91,7 @@ def test_inputs_per_action(tmp_path: Path) -> None:
     """Prevents: a compiler of 250 MB counted per kernel where a worker fetches it once."""
     compiler = file(f"{SDK}/lib/libLLVM.so", "llvm", 1000)
     own = file("external/a~qola~aiter/own.hpp", "own", 30)
-    log = write(tmp_path / "log", entry("a", compiler), entry("b", compiler, own))
+    log = write(tmp_path / "log", compiled("a", compiler), compiled("b", compiler, own))
     groups = summarize(read_spawns(log))
     assert groups == [
         Group("CppCompile", "compiler", 1, 1000, 1000),

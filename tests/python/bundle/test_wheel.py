@@ -39,25 +39,20 @@ def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
     with WheelFile(str(tmp_path / NAME)) as wheel:
         # Reading checks each file against RECORD.
         wheel.extractall(site)
-    command = [sys.executable, "-m", "qola_ns"]
     # Bazel keeps the working directory out of Python's path.
     env = {**os.environ, "PYTHONPATH": str(site)}
-    for arguments in ([], ["--path"]):
-        path = subprocess.run(
-            [*command, *arguments], env=env, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        assert path == str(site / "qola_ns")
-    assert (Path(path) / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
+
+    def says(*arguments: str) -> str:
+        command = [sys.executable, "-m", "qola_ns", *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    package = site / "qola_ns"
+    assert says() == says("--path") == f"{package}\n"
+    assert (package / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
     for place in ("lib", "include"):
-        printed = subprocess.run(
-            [*command, f"--{place}"], env=env, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        assert printed == str(site / "qola_ns" / place)
-        assert Path(printed).is_dir()
-    version = subprocess.run(
-        [*command, "--version"], env=env, capture_output=True, text=True, check=True
-    )
-    assert version.stdout == "1.2.3\n"
+        assert says(f"--{place}") == f"{package / place}\n"
+        assert (package / place).is_dir()
+    assert says("--version") == "1.2.3\n"
 
 
 def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:

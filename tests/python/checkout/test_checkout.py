@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -16,28 +14,7 @@ from qola.errors import AiterError
 from qola.fetch.patches import recorded_patches
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
-
-CONFIG = {"libmha_fwd": {"blob_gen_cmd": ["{AITER_META_DIR}/csrc/cpp_itfs/mha_fwd_generate.py"]}}
-GENERATOR = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
-FILES = {
-    "aiter/jit/optCompilerConfig.json": json.dumps(CONFIG),
-    "csrc/include/mha_fwd.h": "// one\n",
-    GENERATOR: "# CK\n",
-}
-PATCH = """\
---- a/csrc/include/mha_fwd.h
-+++ b/csrc/include/mha_fwd.h
-@@ -1 +1 @@
--// one
-+// two
-"""
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
+from tests.python.checkout.trees import FILES, GENERATOR, PATCH, git, write
 
 
 def beside(directory: Path) -> list[str]:
@@ -71,12 +48,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelSource:
     with zipfile.ZipFile(index / "qola_tiny-1.0-py3-none-any.whl", "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    for key, value in {
-        "NO_INDEX": "1",
-        "FIND_LINKS": str(index),
-        "CONFIG_FILE": "/dev/null",
-    }.items():
-        monkeypatch.setenv(f"PIP_{key}", value)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     return WheelSource("1.0", sha256_of(next(index.iterdir())), "qola-tiny")
 
 
@@ -96,22 +70,6 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSource:
         "GIT_DIR": str(tmp_path / "nowhere"),
     }.items():
         monkeypatch.setenv(key, value)
-
-    def git(where: Path, *args: str) -> str:
-        command = [
-            "env",
-            "-u",
-            "GIT_DIR",
-            "git",
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@t.invalid",
-        ]
-        run = subprocess.run(
-            [*command, *args], cwd=where, check=True, capture_output=True, text=True
-        )
-        return run.stdout.strip()
 
     submodule = "3rdparty/composable_kernel"
     for name, prefix in (("ck", f"{submodule}/"), ("aiter", "")):

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from qola.checkout.commits import resolve_commit
 from qola.errors import AiterError
-
-
-def git(directory: Path, *args: str) -> str:
-    command = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
-    run = subprocess.run(
-        [*command, *args], cwd=directory, check=True, capture_output=True, text=True
-    )
-    return run.stdout.strip()
+from tests.python.checkout.trees import git
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,53 +12,31 @@ from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.request import AiterRequest
 from qola.checkout.source import checkout, choose, pinned_source, use_as_is
 from qola.errors import AiterError
+from tests.python.checkout.trees import FILES, PATCH, git, write
 
 PIN = {"package": "amd-aiter", "sha256": "a" * 64, "version": "0.1.7.post2"}
 NOTHING = AiterRequest(
     root=None, commit=None, commit_asked=False, remote="/no/remote", patches_dir=None, pin=PIN
 )
-CONFIG = {"libmha_fwd": {"blob_gen_cmd": ["{AITER_META_DIR}/csrc/cpp_itfs/mha_fwd_generate.py"]}}
 
 
 def quiet(_text: str) -> None:
     """Progress that nobody reads."""
 
 
-def tree(root: Path) -> Path:
-    """What passes for an AITER checkout."""
-    for name, text in (
-        ("aiter/jit/optCompilerConfig.json", json.dumps(CONFIG)),
-        ("csrc/include/mha_fwd.h", "// one\n"),
-        ("3rdparty/composable_kernel/include/ck_tile/core.hpp", "// ck\n"),
-        ("3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py", "\n"),
-    ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 @pytest.fixture
 def patches(tmp_path: Path) -> Path:
     """A folder with a patch of the tree above."""
-    (tmp_path / "patches").mkdir()
-    (tmp_path / "patches/0001.patch").write_text(
-        "--- a/csrc/include/mha_fwd.h\n+++ b/csrc/include/mha_fwd.h\n"
-        "@@ -1 +1 @@\n-// one\n+// two\n"
-    )
-    return tmp_path / "patches"
+    return write(tmp_path / "patches", {"0001.patch": PATCH})
 
 
 @pytest.fixture
 def remote(tmp_path: Path) -> tuple[str, str]:
     """A repository with the tree above, and its commit."""
-    root = tree(tmp_path / "remote")
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
+    root = write(tmp_path / "remote", FILES)
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["tag", "v1"]):
-        subprocess.run([*git, *command], cwd=root, check=True)
-    head = subprocess.run(
-        [*git, "rev-parse", "HEAD"], cwd=root, check=True, capture_output=True, text=True
-    )
-    return str(root), head.stdout.strip()
+        git(root, *command)
+    return str(root), git(root, "rev-parse", "HEAD")
 
 
 def test_without_a_word_it_is_the_pinned_wheel(patches: Path) -> None:
@@ -81,7 +58,7 @@ def test_commit_comes_from_the_remote(remote: tuple[str, str]) -> None:
 
 def test_own_tree_is_left_as_it_is(tmp_path: Path, patches: Path) -> None:
     """Prevents: a user's checkout that is reset or patched in place."""
-    root = tree(tmp_path / "own")
+    root = write(tmp_path / "own", FILES)
     request = replace(NOTHING, root=root, commit="d32b0cb62", patches_dir=patches)
     found = choose(request, quiet)
     assert (found.source, found.patches_dir) == (LocalSource(root), patches)

@@ -26,21 +26,8 @@ SCHEMA = jsonschema.Draft4Validator(manifest_schema())
 FIELDS = [pytest.param(f, id=f"{table.name}.{f.key}") for table in TABLES for f in table.fields]
 
 PROBES: tuple[Any, ...] = (
-    *(
-        "",
-        "x",
-        "a b",
-        "../x",
-        "x/..",
-        "a/../b",
-        "/x",
-        "a/b",
-        "..x",
-        "1abc",
-        "a-b",
-        "7",
-        "7.2.4.1.0",
-    ),
+    *("", "x", "a b", "../x", "x/..", "a/../b", "/x", "a/b", "..x"),
+    *("1abc", "a-b", "7", "7.2.4.1.0"),
     *("v7", "7.x", "native", "True", "'text'", "f'{CK_DIR}'", "gfx950", "bf16", "BF16", "64"),
     *(-1, 0, 1, 512, 513, 700, 1.0, 1.5, True, False, [], {}, [[]], [{}], [""], ["x"], ["x", ""]),
     *(["x", 1], ["../x"], ["a b"], ["7.2"], ["gfx950", "gfx95"], ["bf16", "fp16"], ["bf16", "x"]),

@@ -152,18 +152,6 @@ def test_empty_namespace_is_plain_qola() -> None:
     assert loads(f'[qola]\nnamespace = ""\n{MODULE}', file="m.toml").namespace == ""
 
 
-def test_mode_precedence() -> None:
-    """Prevents: a command line that overrides a module's own mode, or yields to [build]."""
-    text = (
-        '[build]\nmode = "pybind"\n[[modules]]\nname = "a"\n[[modules]]\nname = "b"\nmode = "{}"\n'
-    )
-    manifest = loads(text.format("pybind"), file="m.toml")
-    a, b = manifest.modules
-    assert manifest.module_mode(a) == "pybind"
-    assert manifest.module_mode(a, "cpp_itfs") == "cpp_itfs"
-    assert manifest.module_mode(b, "cpp_itfs") == "pybind"
-
-
 def test_an_empty_variant_keeps_everything() -> None:
     """Prevents: an omitted dimension read as false or as none."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n[[mha_bwd_variants]]\n", file="m.toml")

@@ -1,0 +1,30 @@
+"""Entries of execution logs, as Bazel 7 writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def file(path: str, digest: str, size: int = 1) -> dict[str, Any]:
+    return {"path": path, "digest": {"hash": digest, "sizeBytes": str(size)}}
+
+
+def entry(
+    label: str, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]], **changed: Any
+) -> dict[str, Any]:
+    made = {
+        "commandArgs": ["clang++", "-c", "x.cpp"],
+        "inputs": inputs,
+        "listedOutputs": [output["path"] for output in outputs],
+        "actualOutputs": outputs,
+        "mnemonic": "CppCompile",
+        "runner": "local",
+        "targetLabel": label,
+    }
+    return {**made, **changed}
+
+
+def text_of(*entries: dict[str, Any]) -> str:
+    """A log: indented, and nothing between two entries."""
+    return "".join(json.dumps(e, indent=2) for e in entries) + "\n"
