@@ -43,3 +43,6 @@ def room(name, srcs = None, data = [], deps = [], imports = ["../.."]):
         visibility = _BESIDE + ["//qola/{}:__pkg__".format(above) for layer in LAYERS[height + 1:] for above in layer],
         deps = deps,
     )
+    if native.package_name() != "qola":
+        # What repository rules and nested Bazels read of the room.
+        native.filegroup(name = "all_files", srcs = native.glob(["**/*"]), visibility = ["//visibility:public"])
