@@ -16,7 +16,7 @@ def parse(text: str) -> dict[str, float]:
         text: content of a .ninja_log: a line "start end mtime output hash", times in milliseconds.
 
     Raises:
-        BenchError: it is no log, or of a form that is not known.
+        BenchError: it is not a log, or of a form that is not known.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("# ninja log v"):

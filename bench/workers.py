@@ -104,7 +104,7 @@ def simulate(
     Args:
         tasks: in the order in which they are offered.
         network: rates.
-        shared_bytes: size of each shared input that is no task's result.
+        shared_bytes: size of each shared input that is not a task's result.
 
     Raises:
         ValueError: a task reads the result of none, or tasks wait for each other.

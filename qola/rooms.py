@@ -29,6 +29,8 @@ def imports(file: Path, package: Path = PACKAGE) -> Iterator[Path]:
     """Yield the files of qola's modules that a module imports, or names to run or import later."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise ImportError(f"{file}: a relative import, which would be missed here")
         if isinstance(node, ast.ImportFrom) and node.module:
             below = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if module_file(name, package) else node.module for name in below]

@@ -44,7 +44,7 @@ std::string entry_of(std::string_view library, std::string_view key)
 std::string fault_of_entry(std::string_view bytes, std::string_view key)
 {
     if(bytes.size() < kTrailerBytes)
-        return "is no kernel library: it has " + std::to_string(bytes.size()) + " bytes";
+        return "is not a kernel library: it has " + std::to_string(bytes.size()) + " bytes";
     const std::size_t start        = bytes.size() - kTrailerBytes;
     const std::string_view trailer = bytes.substr(start);
     if(trailer.substr(0, kMagic.size()) != kMagic)

@@ -98,7 +98,7 @@ Index index_of(std::string_view text, const std::string& path)
     for(const std::string_view line : lines(text))
         parser.add(line);
     if(parser.index.module.empty())
-        throw Problem(path + " is no index of qola's: it names no module");
+        throw Problem(path + " is not an index of qola's: it names no module");
     return std::move(parser.index);
 }
 

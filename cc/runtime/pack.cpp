@@ -25,7 +25,7 @@ constexpr std::uint64_t aligned(std::uint64_t size)
 
 Problem damaged(const std::string& path, const std::string& what)
 {
-    return Problem(path + " is no whole pack: " + what + "; make or fetch it again");
+    return Problem(path + " is not a whole pack: " + what + "; make or fetch it again");
 }
 
 } // namespace
@@ -40,7 +40,7 @@ Pack::Pack(const std::string& path, const Trust& trust)
     if(fstat(fd_.get(), &status) != 0)
         throw SystemError("stat " + path, errno);
     if(!S_ISREG(status.st_mode))
-        throw damaged(path, "it is no file");
+        throw damaged(path, "it is not a file");
     for(const std::string& why : {distrust(path, status, trust), distrust_above(path, trust)})
         if(!why.empty())
             throw Problem(why);

@@ -218,7 +218,7 @@ class _Evaluator:
         try:
             return int(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise RefusedError(f"{_source(node)}: {value!r} is no whole number") from None
+            raise RefusedError(f"{_source(node)}: {value!r} is not a whole number") from None
 
     def _split(self, node: ast.Call, func: ast.Attribute) -> list[str]:
         text = self.value(func.value)

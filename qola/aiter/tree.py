@@ -236,7 +236,7 @@ def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
 
     `NAME = get_config_file(VARIABLE, DEFAULT, STEM)` (wheel) or a property NAME of a class that
     returns such a call (later). AITER merges the table with those of its model_configs directory
-    when it is imported; such a merged table is no file of the tree.
+    when it is imported; such a merged table is not a file of the tree.
     """
     try:
         tree = parse((root / CORE_FILE).read_text(encoding="utf-8"))

@@ -59,7 +59,7 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
     if named and named != "tree":
         found = shutil.which(named, path=environ.get("PATH"))
         if found is None:
-            raise _no_bazel("QOLA_BAZEL", f"{named}, which is no program")
+            raise _no_bazel("QOLA_BAZEL", f"{named}, which is not a program")
         return [found]
     bash = shutil.which("bash", path=environ.get("PATH"))
     if wrapper.is_file() and bash:

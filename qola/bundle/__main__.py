@@ -1,4 +1,4 @@
-"""What the bundle rules run: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one."""
+"""The program of the bundle rules: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
-from qola.bundle.wheel import EPOCH, write_wheel
+from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.errors import QolaError
 
 

@@ -152,7 +152,7 @@ def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing
     raise AiterError(
         Finding(
             str(directory),
-            "another AITER tree" if known else "something that is no prepared AITER tree",
+            "another AITER tree" if known else "something that is not a prepared AITER tree",
             "a new or empty directory",
             "name another directory, or delete this one",
         ),

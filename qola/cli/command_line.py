@@ -108,7 +108,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     unknown = [word for word in rest if word.startswith("-") and word != "-"]
     if unknown:
         args.parser.error(f"unknown option {' '.join(unknown)}")
-    args.words += rest
+    if rest and not hasattr(args, "words"):
+        args.parser.error(f"unknown word {' '.join(rest)}")
+    if rest:
+        args.words += rest
     return args
 
 
@@ -128,8 +131,3 @@ def _no_kernels(words: Sequence[str]) -> UsageError:
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     """Leave by way of every `with`, so that temporary directories are removed."""
     sys.exit(ExitCode.TERMINATED)
-
-
-if __name__ == "__main__":
-    # As ROCm/QoLA's CMake functions call it: python -m qola.cli.command_line.
-    sys.exit(main())

@@ -200,7 +200,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(parser=parser, run=run, words=[])
+    parser.set_defaults(parser=parser, run=run)
     add_options(parser, "quiet")
     return parser
 

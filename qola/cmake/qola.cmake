@@ -234,7 +234,7 @@ function(_qola_plain directory include)
         "the component ${component} as well" "another directory, or none, to have it built")
     endif()
   endforeach()
-  message(STATUS "qola: ${directory} is no bundle: its version and archs are not known")
+  message(STATUS "qola: ${directory} is not a bundle: its version and archs are not known")
 endfunction()
 
 # _qola_take(<directory> <words>)
@@ -266,7 +266,7 @@ function(_qola_take directory words)
   endforeach()
   string(CONCAT expected "a bundle (it has lib/cmake/qola/), its lib/, or a directory with lib/ and "
     "include/qola_config.h")
-  _qola_fail("what is named is no bundle" "${words}" "${directory}" "${expected}"
+  _qola_fail("what is named is not a bundle" "${words}" "${directory}" "${expected}"
     "the directory that qola build --output-dir or qola_bundle wrote; unset it to have one built")
 endfunction()
 

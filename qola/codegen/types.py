@@ -83,7 +83,7 @@ class KernelFamily:
 
 @dataclass(frozen=True)
 class GeneratedSource:
-    """A generated source that is no kernel: a dispatch, an entry point or part of the v3 path.
+    """A generated source that is not a kernel: a dispatch, an entry point or part of the v3 path.
 
     Attributes:
         name: file name, such as ``fmha_fwd_api.cpp``.

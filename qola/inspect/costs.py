@@ -72,7 +72,7 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
     """Read a file of bench/measure_costs.py.
 
     Raises:
-        PlanError: it cannot be read, or is no such file.
+        PlanError: it cannot be read, or is not such a file.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

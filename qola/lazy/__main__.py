@@ -45,7 +45,7 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
         settings: what rules/private/link/lazy_sources.bzl writes.
 
     Raises:
-        PlanError: a header of the plan is no input, or the compiler has not said who it is.
+        PlanError: a header of the plan is not an input, or the compiler has not said who it is.
         OSError: a file cannot be read.
     """
     module = plan.module(settings["module"])

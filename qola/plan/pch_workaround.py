@@ -44,7 +44,7 @@ class Specialisation:
 def specialisations(text: str) -> list[Specialisation]:
     """Return the explicit specialisations of functions that stand within a class template.
 
-    What is no namespace and not plainly a class without parameters counts as a class template: one
+    All but a namespace and, plainly, a class without parameters counts as a class template: one
     too many costs time, one too few a wrong kernel.
     """
     if not re.search(r"\btemplate\s*<\s*>", text):
@@ -77,7 +77,7 @@ def _find(text: str) -> Iterator[Specialisation]:
 
 
 def _is_function(text: str, start: int) -> bool:
-    """Whether the declaration that starts there has parameters: it is no type, no variable."""
+    """Whether the declaration that starts there has parameters: neither a type nor a variable."""
     end = _END.search(text, start)
     return not _TYPE.match(text, start) and "(" in text[start : end.start() if end else len(text)]
 
@@ -87,7 +87,7 @@ def with_constraints(text: str) -> str | None:
 
     Returns:
         The header, with as many lines; None where one of them has a form that is not known:
-        a template with one parameter that is no type, a function without parameters.
+        a template with one parameter that is not a type, a function without parameters.
     """
     blanked, parts, done = _blanked(text), [], 0
     for found in specialisations(text):

@@ -233,7 +233,7 @@ def manifest_patches(manifest: Manifest, file: Path) -> tuple[PatchPin, ...]:
         file: where it is; its patches_dir is relative to the directory of this file.
 
     Raises:
-        AiterError: patches_dir is no directory, or holds no patch.
+        AiterError: patches_dir is not a directory, or holds no patch.
     """
     if not manifest.patches_dir:
         return ()

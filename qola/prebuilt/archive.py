@@ -56,8 +56,8 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
         The files by their path in the archive.
 
     Raises:
-        PrebuiltError: it is no such archive, or has a member that is no file or directory of its
-            own, or more than `limit` bytes.
+        PrebuiltError: it is not such an archive, or has a member that is neither a file nor a
+            directory of its own, or more than `limit` bytes.
     """
     found: dict[str, Path] = {}
     size = 0

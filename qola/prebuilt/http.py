@@ -107,6 +107,7 @@ class HttpSource(Source):
             response = None
             try:
                 with self._request(method, url, file) as response:
+                    self._check_hops(url, response)
                     if method == "GET" and response.status == 200:
                         self._receive(url, response, file, limit)
                 if response.status not in _AGAIN:
@@ -136,13 +137,16 @@ class HttpSource(Source):
         except ValueError as error:
             raise UnreachableError(f"a redirect that leads nowhere: {error}") from None
 
-    def _receive(
-        self, url: str, response: urllib3.BaseHTTPResponse, file: BinaryIO, limit: int
-    ) -> None:
+    def _check_hops(self, url: str, response: urllib3.BaseHTTPResponse) -> None:
+        """Refuse an answer that came by way of plain http, whatever it says."""
         hops = response.retries.history if response.retries else ()
         for place in (urllib.parse.urljoin(h.url or "", h.redirect_location or "") for h in hops):
             if self._url.scheme == "https" and parse_url(place).scheme != "https":
                 raise PrebuiltError(Finding(url, f"a redirect to {place}", "one to https, or none"))
+
+    def _receive(
+        self, url: str, response: urllib3.BaseHTTPResponse, file: BinaryIO, limit: int
+    ) -> None:
         file.seek(0)
         file.truncate()
         told = time.monotonic()

@@ -44,13 +44,17 @@ def ruleset_digest(root: Path) -> str:
 
     It is the same for a checkout and for what pip installed of it.
     """
+    return _digest_of_files(ruleset_files(root))
+
+
+def ruleset_files(root: Path) -> dict[str, Path]:
+    """Return the files that plan and build, by their paths below the ruleset's root."""
     files = [root / name for name in _FILES]
     files += sources_of(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
     for directory in _DIRECTORIES:
         files += _files_below(root / directory)
     named = {path.relative_to(root).as_posix(): path for path in files}
-    kept = {n: p for n, p in named.items() if not n.startswith(_WITHOUT_EFFECT)}
-    return _digest_of_files(kept)
+    return {n: p for n, p in sorted(named.items()) if not n.startswith(_WITHOUT_EFFECT)}
 
 
 def tree_digest(root: Path) -> str:

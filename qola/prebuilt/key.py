@@ -42,7 +42,7 @@ class Key:
 
     Attributes:
         ruleset: digest of the files that plan and build.
-        manifest: what is asked for; where bundles come from is no part of it.
+        manifest: what is asked for; where bundles come from is not part of it.
         modes: modules in the bundle, each with its build mode.
         archs: archs of the libraries, sorted.
         aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.

@@ -16,6 +16,7 @@ from qola.build.setup import Chosen
 from qola.checkout.prepare import GitSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
+from qola.files import write_if_changed
 from qola.manifest.archs import resolve, split
 from qola.manifest.fields import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
@@ -41,6 +42,9 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
         PrebuiltError: a source has a bundle that must not be used.
         QolaError: the manifest is not valid, or names no library of a bundle.
     """
+    # What the key is made of besides: an edit there means another bundle.
+    inputs = "".join(f"{name}\n" for name in identity.ruleset_files(ruleset_root()))
+    write_if_changed(args.output / "inputs.txt", inputs)
     manifest = load(args.manifest, display=args.display)
     modules = [module for module in manifest.modules if module.name in ATTENTION]
     if not modules:

@@ -77,7 +77,7 @@ def find(
             note(f"{source}: {error}")
             outcomes.append(Outcome(str(source), str(error)))
     if offline and found is not None:
-        # There is one, and it must not be used: that is no miss.
+        # There is one, and it must not be used: that is not a miss.
         raise found
     return outcomes
 

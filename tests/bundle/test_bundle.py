@@ -58,8 +58,8 @@ def test_layout() -> None:
         "lib/cmake/qola/qola-config.cmake",
         "lib/cmake/qola/qola-mha_fwd.cmake",
         "lib/cmake/qola/qola-targets.cmake",
-        "lib/pkgconfig/qola-mha-fwd.pc",
         "lib/forward_libmha_fwd.so",
+        "lib/pkgconfig/qola-mha-fwd.pc",
     ]
     assert found["lib/forward_libmha_fwd.so"] == content(LIBRARY.parent)[LIBRARY.name]
     assert {f"configs/{c.removeprefix('aiter/configs/')}" for c in PLAN["configs"]} == {

@@ -28,7 +28,7 @@ FORWARD = bundle("QOLA_TEST_FORWARD")
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).resolve().parents[1]
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 
-# The pinned clang is no installed one: it has to be told where its parts are.
+# The pinned clang is not an installed one: it has to be told where its parts are.
 COMPILE = (
     f"-no-canonical-prefixes --sysroot={SDK}/sysroot -resource-dir={SDK}/resource"
     f" --start-no-unused-arguments --rocm-path={SDK}/rocm --end-no-unused-arguments"

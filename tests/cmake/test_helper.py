@@ -125,7 +125,7 @@ def test_libraries_without_a_package(project: Project, tmp_path: Path, below: st
     assert "found: the components mha_fwd" in said
     assert "expected: the component mha_bwd as well" in said
     shutil.rmtree(plain / "include")
-    assert "what is named is no bundle" in fails(project.configure())
+    assert "what is named is not a bundle" in fails(project.configure())
 
 
 def test_another_bundle_is_taken_the_next_time(project: Project) -> None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qola.cache import cache_directory
 from qola.plan.model import Plan
 from tools.execution_log.log import Spawn, read_spawns
 
@@ -27,8 +28,7 @@ IDLE = "--max_idle_secs=60"
 
 def user_disk_cache() -> Path:
     """The cache this repository's own builds use: a repeated test compiles nothing."""
-    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-    return Path(home) / ".cache" / "qola" / "disk"
+    return cache_directory(os.environ) / "disk"
 
 
 def find_bazel() -> str:

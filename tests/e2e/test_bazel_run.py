@@ -159,7 +159,7 @@ def test_no_bazel(tmp_path: Path) -> None:
     """Prevents: a traceback on a machine without Bazel."""
     with pytest.raises(ToolchainError, match="neither bazelisk nor bazel"):
         find_bazel({"PATH": str(tmp_path)}, tmp_path)
-    with pytest.raises(ToolchainError, match="/no/bazel, which is no program"):
+    with pytest.raises(ToolchainError, match="/no/bazel, which is not a program"):
         find_bazel({"PATH": str(tmp_path), "QOLA_BAZEL": "/no/bazel"}, tmp_path)
 
 

@@ -6,7 +6,7 @@
 namespace fake_hip {
 
 /// Ordinal of a stream: 0 for the default stream, then 1, 2, ... in order of creation; -1 for a
-/// handle that is no stream of this process.
+/// handle that is not a stream of this process.
 int stream_number(hipStream_t stream);
 
 /// Whether a handle is an event of this process.

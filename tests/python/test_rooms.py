@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,11 @@ def test_a_module_that_is_not_there() -> None:
     """Prevents: a repository rule that watches nothing because of a name that is wrong."""
     with pytest.raises(ModuleNotFoundError, match=r"qola\.nowhere"):
         rooms.sources_of("qola.nowhere")
+
+
+def test_a_program_that_is_started_as_a_file() -> None:
+    """Prevents: rooms that hide Python's own modules: Python 3.10 knows no PYTHONSAFEPATH."""
+    environ = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, str(PACKAGE / "__main__.py"), "--version"]
+    said = subprocess.run(command, env=environ, capture_output=True, check=False)
+    assert said.stdout.startswith(b"qola "), said.stderr

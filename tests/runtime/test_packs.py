@@ -71,9 +71,9 @@ def test_damaged_pack(packed: Toy, damage: str) -> None:
     answer = packed.ask(SCALE, FILL, QOLA_PACKS=str(pack))
     assert answer.values == [SCALED, FILLED]
     assert packed.compiles() == 2
-    assert answer.errors.count(f"{pack} is no whole pack: ") == 1
+    assert answer.errors.count(f"{pack} is not a whole pack: ") == 1
     verified = packed.ends(1, "verify", pack)
-    assert f"{pack} is no whole pack: " in verified.stdout
+    assert f"{pack} is not a whole pack: " in verified.stdout
 
 
 def test_damaged_entry_of_a_pack(packed: Toy) -> None:

@@ -93,7 +93,7 @@ def test_wait_ends(toy: Toy) -> None:
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
-    # A lock that is busy is no final answer.
+    # A lock that is busy is not a final answer.
     values = finish(later).values
     assert (values[0], values[-1]) == (UNAVAILABLE, SCALED)
     waited = f"waited 1 s for {toy.entry(SCALE)}.lock, held by process {owner.pid} on"

@@ -85,7 +85,7 @@ def _kernel_argv_test_impl(ctx):
     return analysistest.end(env)
 
 def _local_argv_test_impl(ctx):
-    """Prevents: what an older compiler made, taken from a cache after an upgrade: a local one is no input."""
+    """Prevents: what an older compiler made, taken from a cache after an upgrade: a local one is not an input."""
     env = analysistest.begin(ctx)
     for mnemonic, output in [
         ("CppCompile", "entry_point"),
@@ -122,7 +122,7 @@ def _passes_argv_test_impl(ctx):
         asserts.true(env, "tests/starlark/testdata/ck.hpp" in action.inputs, "a changed header has to be noticed")
         for flag in action.argv:
             asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
-        asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is no input")
+        asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
     for action in [device, host]:
         _has_all(env, action.argv, ["-cuid=testdata/kernel_gfx950", "-include-pch"])
     for action in [warm, header]:

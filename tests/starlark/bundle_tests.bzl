@@ -27,7 +27,7 @@ def _inputs_test_impl(ctx):
         "cc/api/qola_mha_fwd.h",
         "LICENSE",
     ]:
-        asserts.true(env, path in inputs, "{} is no input of the bundle".format(path))
+        asserts.true(env, path in inputs, "{} is not an input of the bundle".format(path))
     return analysistest.end(env)
 
 _two_manifests_test = analysistest.make(_two_manifests_test_impl, expect_failure = True)

@@ -24,7 +24,7 @@ def _inputs_test_impl(ctx):
     action = _compile(env)
     names = [f.basename for f in action.inputs.to_list()]
     for name in ["one.co", "two.co", "embedded.s", "clang++"]:
-        asserts.true(env, name in names, "{} is no input".format(name))
+        asserts.true(env, name in names, "{} is not an input".format(name))
     return analysistest.end(env)
 
 def _source_test_impl(ctx):

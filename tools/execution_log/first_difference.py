@@ -95,7 +95,7 @@ def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outpu
 
 
 def _differ(one: Spawn | None, other: Spawn | None) -> bool:
-    # Where an action ran is no difference: a cache's answer is the same action.
+    # Where an action ran is not a difference: a cache's answer is the same action.
     return _facts(one) != _facts(other)
 
 

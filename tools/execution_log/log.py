@@ -73,7 +73,7 @@ def read_spawns(log: Path) -> Iterator[Spawn]:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no log, or ends within an entry.
+        ValueError: it is not a log, or ends within an entry.
     """
     with log.open(encoding="utf-8") as file:
         yield from parse_spawns(file)
@@ -88,7 +88,7 @@ def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
     try:
         yield from map(_spawn, _objects(lines))
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"an entry that is no action: {error!r}") from None
+        raise ValueError(f"an entry that is not an action: {error!r}") from None
 
 
 def _spawn(entry: Mapping[str, Any]) -> Spawn:
@@ -126,7 +126,7 @@ def duration(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)s", text)
     if match is None:
-        raise ValueError(f'{text!r} is no duration such as "1.250s"')
+        raise ValueError(f'{text!r} is not a duration such as "1.250s"')
     return float(match[1])
 
 

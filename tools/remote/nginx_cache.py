@@ -43,7 +43,7 @@ http {{
     server {{
         listen {address}:{port}{ssl};
 {server}        root "{directory}/blobs";
-        # A miss is no error.
+        # A miss is not an error.
         log_not_found off;
         location / {{
             return 404;

@@ -107,7 +107,7 @@ def capabilities() -> bytes:
 def runner_arguments(isolated: bool, directory: Path) -> list[str]:
     """Return the runner's options; an isolated action gets a root made in `directory`."""
     if not isolated:
-        # What the server's own environment says is no input of an action.
+        # What the server's own environment says is not an input of an action.
         return ["--clearenv"]
     root = shell_root(directory / "root")
     return [f"--ro-bind-mount={root / name}:/{name}" for name in ("bin", "lib", "lib64")]

@@ -26,7 +26,7 @@ def _hip_object_impl(ctx):
     for target in ctx.attr.device if split else []:
         info = target[HipPassInfo]
         if not info.arch or info.arch in code_objects:
-            fail("{}: {} is no device pass of another arch than {}".format(ctx.label, target.label, code_objects.keys()))
+            fail("{}: {} is not a device pass of another arch than {}".format(ctx.label, target.label, code_objects.keys()))
         code_objects[info.arch] = compile_device(ctx, info, unit)
     host = ctx.attr.host[HipPassInfo]
     if host.arch:

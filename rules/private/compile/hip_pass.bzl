@@ -132,7 +132,7 @@ def _hip_pass_impl(ctx):
     command = _argv(ctx, toolchain, features, context)
     base = ctx.attr.base[HipPassInfo] if ctx.attr.base else None
     if base and base.arch != ctx.attr.arch:
-        fail("{}: its base {} is no pass for {}".format(ctx.label, ctx.attr.base.label, ctx.attr.arch))
+        fail("{}: its base {} is not a pass for {}".format(ctx.label, ctx.attr.base.label, ctx.attr.arch))
     headers = depset(_overlay(ctx), transitive = [context.headers] + ([base.inputs] if base else []))
     pch = None
     if ctx.file.header and (ctx.attr.arch or ctx.attr._split[BuildSettingInfo].value):

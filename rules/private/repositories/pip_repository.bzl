@@ -24,7 +24,7 @@ py_library(
 )
 '''
 
-# Of whose thousands of files each program would otherwise get a link, and another in its sandbox.
+# Otherwise each program gets a link to thousands of files, and another in its sandbox.
 _DIRECTORY = '''
 py_library(
     name = "packages",

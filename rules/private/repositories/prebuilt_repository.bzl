@@ -54,6 +54,9 @@ def _prebuilt_repository_impl(rctx):
     arguments += ["--url=" + url for url in rctx.attr.urls]
     site = rctx.path(rctx.attr.python_packages).dirname.get_child("site")
     run_qola(rctx, "qola.prebuilt.repository_rule", arguments, python_path = [site])
+    root = rctx.path(Label("//:MODULE.bazel")).dirname
+    for path in rctx.read("inputs.txt").splitlines():
+        rctx.watch(root.get_child(path))
 
 prebuilt_repository = repository_rule(
     implementation = _prebuilt_repository_impl,

@@ -53,7 +53,7 @@ def test_an_action_took_what_it_did_not_wait(tmp_path: Path) -> None:
 def test_duration_without_unit_is_an_error(tmp_path: Path) -> None:
     """Prevents: milliseconds read as seconds should the log's form change."""
     log = write(tmp_path / "log", compiled("a", metrics={"totalTime": "1200"}))
-    with pytest.raises(ValueError, match="'1200' is no duration"):
+    with pytest.raises(ValueError, match="'1200' is not a duration"):
         list(read_spawns(log))
 
 

@@ -16,7 +16,7 @@ from wheel.wheelfile import WheelFile
 from qola.bundle.__main__ import main
 from qola.bundle.elf_versions import ElfNeeds, highest
 from qola.bundle.platform_policy import check_platform
-from qola.bundle.wheel import write_wheel
+from qola.bundle.python_wheel import write_wheel
 from qola.errors import BundleError
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"

@@ -120,7 +120,7 @@ def test_another_tree_is_replaced_only_on_request(
     prepare_tree(local, tree, [patch], replace_existing=True)
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
     (tree / "AITER.json").unlink()
-    with pytest.raises(AiterError, match="something that is no prepared AITER tree"):
+    with pytest.raises(AiterError, match="something that is not a prepared AITER tree"):
         prepare_tree(local, tree, replace_existing=True)
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// two\n"
 

@@ -30,7 +30,7 @@ def remote(tmp_path: Path) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("name", ["light", "heavy", "old"])
 def test_names(remote: tuple[str, list[str]], name: str) -> None:
-    """Prevents: the id of an annotated tag, which is no commit's, or another branch's."""
+    """Prevents: the id of an annotated tag, which is not a commit's, or another branch's."""
     url, commits = remote
     assert resolve_commit(url, name) == commits[0]
 

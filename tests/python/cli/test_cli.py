@@ -101,7 +101,7 @@ def test_plan_counts_kernels(run: Run) -> None:
 
 
 def test_plan_as_json_is_the_plan(run: Run) -> None:
-    """Prevents: JSON that is mixed with words, or is no plan.json."""
+    """Prevents: JSON that is mixed with words, or is not a plan.json."""
     found = run("plan", "--json", "--manifest", "manifests/mine.toml", "--name", "other")
     plan = Plan.from_json(found.out)
     assert found.code == 0
@@ -276,6 +276,7 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
         (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
+        (["keygen", "k", "extra", "words"], "unknown word extra words"),
         (["plan", "--mode", "x"], "invalid choice"),
     ],
 )

@@ -124,7 +124,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_more_keys_can_be_added() -> None:
-    """Prevents: `plan --json --estimate` that is no plan any more."""
+    """Prevents: `plan --json --estimate` that is not a plan any more."""
     text = PLAN.to_json(estimate={"cores": 2})
     assert json.loads(text)["estimate"] == {"cores": 2}
     assert Plan.from_json(text) == PLAN

@@ -524,7 +524,7 @@ def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     te_server(user, f"rocm-7_aiter-{head.stdout.strip()}", LIBRARY_FILE)
     user.fetch(f"--aiter-root={tree}")
-    # A directory of somebody else's repository is no checkout of AITER.
+    # A directory of somebody else's repository is not a checkout of AITER.
     (tree / ".git").rename(user.directory / ".git")
     user.fetch(f"--aiter-root={tree}", code=9)
 
@@ -594,7 +594,7 @@ def test_offline_a_signed_one_beside_an_unsigned_copy(user: User) -> None:
     (unsigned / user.signature).unlink()
     user.fetch("unsigned")
     user.fetch("unsigned", SIGNED, "--offline", code=10)
-    # A copy that must not be used is no miss.
+    # A copy that must not be used is not a miss.
     user.fetch(SIGNED, "--offline", code=10)
     said = user.fetch("published", SIGNED, "--offline")
     assert "the copy in the cache is not used" in said

@@ -168,11 +168,11 @@ def test_redirects_to_plain_http(
     with serving(Files({"/file": CONTENT}), tmp_path / "tls.pem") as encrypted:
         asked = source(encrypted.url, token="secret")
         server.faults["/back"] = Fault(302, {"Location": f"{encrypted.url}/file"})
-        for place in (f"{server.url}/file", f"{server.url}/back"):
+        for place in (f"{server.url}/file", f"{server.url}/back", f"{server.url}/gone"):
             encrypted.faults["/old"] = Fault(302, {"Location": place})
             with pytest.raises(PrebuiltError, match=f"a redirect to {place}"):
                 asked.read("old", LIMIT)
-        assert server.paths() == ["/file", "/back"]
+        assert server.paths() == ["/file", "/back", "/gone"]
         assert not [r for r in server.requests if "Authorization" in r.headers]
         encrypted.faults["/old"] = Fault(302, {"Location": "/file"})
         assert asked.read("old", LIMIT) == CONTENT
