@@ -118,7 +118,7 @@ def test_libraries_without_a_package(project: Project, tmp_path: Path, below: st
     for part in ("lib", "include"):
         shutil.copytree(BUNDLE / part, plain / part, ignore=shutil.ignore_patterns("cmake"))
     said = succeeds(project.configure(f"-DNVTE_CK_FUSED_ATTN_PATH={plain}{below}"))
-    assert "is no bundle: its version and archs are not known" in said
+    assert "is not a bundle: its version and archs are not known" in said
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
     (plain / "lib/ci_libmha_bwd.so").unlink()
     said = fails(project.configure())

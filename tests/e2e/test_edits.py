@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.e2e.nested_bazel import BUILD_FILE, QOLA, bazel, module_file, user_disk_cache
 
+# What Bazel leaves in a checkout leads to all that it ever built.
+_NOT_OURS = shutil.ignore_patterns("bazel-*", ".git", "__pycache__")
 MANIFEST = """
 [build]
 architectures = ["gfx950"]
@@ -27,7 +29,7 @@ mode = "batch"
 def test_an_edit_plans_anew_only_where_it_matters(tmp_path: Path) -> None:
     """Prevents: a comment in the command line that plans all, generators that nobody watches."""
     qola = tmp_path / "qola"
-    shutil.copytree(QOLA, qola, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(QOLA, qola, ignore=_NOT_OURS)
     with bazel(QOLA / "examples/bazel", qola, tmp_path / "nested", user_disk_cache()) as nested:
         (nested.workspace / "MODULE.bazel").write_text(module_file(qola), encoding="utf-8")
         (nested.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")

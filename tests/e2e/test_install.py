@@ -67,7 +67,7 @@ def pip(*args: str | Path) -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build the wheel from a copy of the checkout, and install it into a fresh environment."""
     directory = tmp_path_factory.mktemp("installed")
-    ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "build", "*.egg-info")
+    ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
     shutil.copytree(QOLA, directory / "source", ignore=ignored, symlinks=True)
     pip("wheel", "--no-deps", "--wheel-dir", directory / "wheel", directory / "source")
     (wheel,) = (directory / "wheel").glob("qola-*.whl")
@@ -118,7 +118,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
     # Beside it there is Python, and what it reads.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
-    assert {Path(name).suffix for name in rest} <= {".py", ".json", ".cmake"}
+    assert {Path(name).suffix for name in rest} <= {".py", ".json", ".cmake", ".patch"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
 

@@ -75,7 +75,9 @@ kernel_instances(copts = ["-nogpuinc"], headers = ":headers", kernels = {"tiny":
 """
 TINY_FILES = {
     "headers.hpp": '#include "scale.hpp"\n',
-    "scale.hpp": "inline __attribute__((device)) float scale(float x) { return 2 * x; }\n",
+    "scale.hpp": """#pragma once
+inline __attribute__((device)) float scale(float x) { return 2 * x; }
+""",
     "tiny.cpp": """#include "scale.hpp"
 __attribute__((device)) float tiny(float x) { return scale(x); }
 """,

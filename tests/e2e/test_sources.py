@@ -120,7 +120,9 @@ def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
-    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as nested:
+    # Apart from others: Bazel takes it amiss where a directory it watched is not there any more.
+    place = shared_place("sources")
+    with bazel(QOLA / "examples/bazel", QOLA, place, user_disk_cache()) as nested:
         (nested.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
         declare(nested, WHEEL.format(more=""))
         plan = plan_of(nested)

@@ -74,7 +74,7 @@ def test_accepted(text: str, value: object) -> None:
         ("os.environ", "`os.environ`"),
         ("f'{CK_DIR!r}'", "conversion"),
         ("f'{CK_DIR:>9}'", "conversion or format"),
-        ("int('x')", "no whole number"),
+        ("int('x')", "not a whole number"),
         ("'a.b'.split('')", "empty separator"),
         ("'a.b'.split('.')[5]", "only 2 parts"),
         ("'abc'[0]", "the subscript"),
