@@ -1,4 +1,4 @@
-"""ROCm/QoLA's precedence: which archs, patches, modules and kind of libraries a build gets."""
+"""Which kinds of libraries a build makes: what is asked for, else what the environment says."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola import cache as locking
+from qola import cache
 from qola.build import workspace
 from qola.build.bazel import find_bazel
 from qola.cache import cache_directory
@@ -153,4 +153,4 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
 
 def workspace_locked(directory: Path, progress: Progress) -> AbstractContextManager[None]:
     """Keep a second build of the same manifest waiting: they share a workspace."""
-    return locking.locked(directory, "build of this manifest", progress)
+    return cache.locked(directory, "build of this manifest", progress)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError
-from qola.manifest import json_schema as manifest_jsonschema
+from qola.manifest import json_schema
 from qola.manifest.archs import split
 from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
 from qola.manifest.load import loads
@@ -51,7 +51,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--schema",
         action="store_true",
-        help=f"also write {manifest_jsonschema.FILE} beside it, for editors that know TOML schemas",
+        help=f"also write {json_schema.FILE} beside it, for editors that know TOML schemas",
     )
     add_options(parser, "overwrite", help="replace files that are there")
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, around: Surroundings) -> None:
         ManifestError: a namespace or an arch that a manifest may not have.
     """
     word = _only_word(args.words)
-    schema = f"./{manifest_jsonschema.FILE}" if args.schema else ""
+    schema = f"./{json_schema.FILE}" if args.schema else ""
     if word == STANDARD_OUTPUT:
         if schema:
             raise InitError(
@@ -77,9 +77,7 @@ def run(args: argparse.Namespace, around: Surroundings) -> None:
     target = around.directory / word
     files = {word: _checked_text(args, word, schema)}
     if schema:
-        files[(Path(word).parent / manifest_jsonschema.FILE).as_posix()] = (
-            manifest_jsonschema.to_json()
-        )
+        files[(Path(word).parent / json_schema.FILE).as_posix()] = json_schema.to_json()
     if not target.parent.is_dir():
         raise InitError(
             Finding(

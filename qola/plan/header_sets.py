@@ -9,7 +9,7 @@ from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding
 from qola.files import write_if_changed
-from qola.plan import pch_workaround as class_scope
+from qola.plan import pch_workaround
 from qola.plan.model import HeaderSet, PlannedFile
 
 
@@ -71,9 +71,9 @@ def overlay(
     changed = []
     for file in headers.files:
         text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
-        if not class_scope.specialisations(text):
+        if not pch_workaround.specialisations(text):
             continue
-        copy = class_scope.with_constraints(text)
+        copy = pch_workaround.with_constraints(text)
         folder = next(d for d in headers.include_dirs if file.startswith(d + "/"))
         name = file.removeprefix(folder + "/")
         if copy is None:

@@ -15,7 +15,7 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
 from qola.plan.request import Request, manifest_patches, resolve
-from qola.repository import build_files as emit
+from qola.repository import build_files
 
 
 def manifest_repository(args: argparse.Namespace) -> None:
@@ -53,13 +53,13 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(output / "watched_dirs.txt", "\n".join(watched_dirs(resolved)) + "\n")
     write_if_changed(
         output / "BUILD.bazel",
-        emit.manifest_build_file(plan, source=args.display, aiter=args.aiter_repository),
+        build_files.manifest_build_file(plan, source=args.display, aiter=args.aiter_repository),
     )
     write_if_changed(
-        output / "include" / "qola_config.h", emit.config_header(plan, source=args.display)
+        output / "include" / "qola_config.h", build_files.config_header(plan, source=args.display)
     )
     for module in plan.modules:
-        write_if_changed(output / f"{module.name}.exports", emit.export_list(plan.namespace))
+        write_if_changed(output / f"{module.name}.exports", build_files.export_list(plan.namespace))
     for python in plan.python_modules:
         write_if_changed(output / f"{python.name}.exports", export_list(python.symbol))
     if plan.warnings:
