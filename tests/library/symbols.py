@@ -108,7 +108,12 @@ _SPLITKV_COMBINE = re.compile(
 
 
 def _tile(found: re.Match[str]) -> str:
-    return "b" + "x".join(re.findall(r"Li(\d+)E", found["tile"]))
+    groups = found.groupdict()
+    if "tile" in groups:
+        sizes = re.findall(r"Li(\d+)E", groups["tile"])
+    else:
+        sizes = [groups[name] for name in ("bm0", "bn0", "bn1") if name in groups]
+    return "b" + "x".join(sizes)
 
 
 def _dropout_kind(found: re.Match[str]) -> str:
@@ -118,102 +123,46 @@ def _dropout_kind(found: re.Match[str]) -> str:
     return f"dropout_{size}" + ("_storerandval" if found["store_randval"] == "1" else "")
 
 
-def _common(found: re.Match[str], bits: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "dtype": _DTYPES[found["dtype"]],
-        "mode": "group" if found["group"] == "1" else "batch",
-        **{bit: found[bit] == "1" for bit in bits},
-    }
+#: How a field is read; all others are numbers or, as 0 and 1, truth values.
+_READERS: Mapping[str, Callable[[re.Match[str]], Any]] = {
+    "bias": lambda found: _BIAS[found["bias"]],
+    "dropout_kind": _dropout_kind,
+    "dtype": lambda found: _DTYPES[found["dtype"]],
+    "mode": lambda found: "group" if found["group"] == "1" else "batch",
+    "tile": _tile,
+}
 
+_PADDING = ("spad", "skpad", "dpad", "dvpad")
+_PREFILL = ("tile", "bias", *_PADDING, "logits", "mask", "lse", "dropout", "squant")
 
-_FWD_BITS = (
-    *("spad", "skpad", "dpad", "dvpad", "logits", "mask", "trload"),
-    *("lse", "dropout", "squant", "skip"),
-)
-_PREFILL_BITS = tuple(bit for bit in _FWD_BITS if bit not in ("trload", "skip"))
-_SPLITKV_BITS = ("spad", "skpad", "dpad", "dvpad", "logits", "mask", "squant", "pagedkv")
-_COMBINE_BITS = ("spad", "dvpad", "lse", "squant")
-_DQ_DK_DV_BITS = ("deterministic", "mask", "dropout", "store_randval", "trload", "dbias")
-
-
-def _fwd(found: re.Match[str]) -> dict[str, Any]:
-    return _common(found, _FWD_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
-
-
-def _batch_prefill(found: re.Match[str]) -> dict[str, Any]:
-    return _common(found, _PREFILL_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
-
-
-def _splitkv(found: re.Match[str]) -> dict[str, Any]:
-    return _common(found, _SPLITKV_BITS) | {"tile": _tile(found), "bias": _BIAS[found["bias"]]}
-
-
-def _splitkv_combine(found: re.Match[str]) -> dict[str, Any]:
-    own = {"tile": f"b{found['bn1']}", "hdim_v": int(found["hdim_v"])}
-    return _common(found, _COMBINE_BITS) | own
-
-
-def _dq_dk_dv(found: re.Match[str]) -> dict[str, Any]:
-    numbers = {name: int(found[name]) for name in ("max_seqlen_q", "dpad", "dvpad")}
-    return (
-        _common(found, _DQ_DK_DV_BITS)
-        | numbers
-        | {
-            "tile": _tile(found),
-            "bias": _BIAS[found["bias"]],
-            "dropout_kind": _dropout_kind(found),
-        }
-    )
-
-
-def _dot_do_o(found: re.Match[str]) -> dict[str, Any]:
-    own = {"tile": f"b{found['bm0']}", "hdim_v": int(found["hdim_v"])}
-    return _common(found, ("spad", "dvpad")) | own
-
-
-def _convert_dq(found: re.Match[str]) -> dict[str, Any]:
-    own = {"tile": f"b{found['bm0']}x{found['bn0']}", "hdim_q": int(found["hdim_q"])}
-    return _common(found, ("spad", "dpad", "deterministic")) | own
-
-
-def _asm_dot_do_o(found: re.Match[str]) -> dict[str, Any]:
-    return _common(found, ("spad", "dvpad")) | {"hdim_v": int(found["hdim_v"])}
-
-
-def _asm_convert_dq(found: re.Match[str]) -> dict[str, Any]:
-    own = {name: int(found[name]) for name in ("hdim_q", "bn0")}
-    return _common(found, ("spad", "dpad", "deterministic")) | own
-
-
-_Roles = tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...]
-_ROLES: _Roles = (
-    ("fwd", _FWD, _fwd),
-    ("dq_dk_dv", _DQ_DK_DV, _dq_dk_dv),
-    ("dot_do_o", _DOT_DO_O, _dot_do_o),
-    ("convert_dq", _CONVERT_DQ, _convert_dq),
-    ("splitkv", _SPLITKV, _splitkv),
-    ("splitkv_combine", _SPLITKV_COMBINE, _splitkv_combine),
-)
-_ROLES_WITHOUT_ARCH: _Roles = (
-    ("batch_prefill", re.compile("FmhaBatchPrefill.*?" + _FWD.pattern), _batch_prefill),
-    ("asm_dot_do_o", _DOT_DO_O, _asm_dot_do_o),
-    ("asm_convert_dq", _CONVERT_DQ, _asm_convert_dq),
-)
-
-#: The fields that a symbol of each role shows.
+#: The fields that a symbol of each role shows, beside data type and mode.
 _SHOWN: Mapping[str, tuple[str, ...]] = {
-    "fwd": ("dtype", "mode", "tile", "bias", *_FWD_BITS),
+    "fwd": (*_PREFILL, "trload", "skip"),
     "dq_dk_dv": (
-        *("dtype", "mode", "tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind"),
-        *_DQ_DK_DV_BITS,
+        *("tile", "bias", "max_seqlen_q", "dpad", "dvpad", "dropout_kind", "deterministic"),
+        *("mask", "dropout", "store_randval", "trload", "dbias"),
     ),
-    "dot_do_o": ("dtype", "mode", "tile", "hdim_v", "spad", "dvpad"),
-    "convert_dq": ("dtype", "mode", "tile", "hdim_q", "spad", "dpad", "deterministic"),
-    "batch_prefill": ("dtype", "mode", "tile", "bias", *_PREFILL_BITS),
-    "splitkv": ("dtype", "mode", "tile", "bias", *_SPLITKV_BITS),
-    "splitkv_combine": ("dtype", "mode", "tile", "hdim_v", *_COMBINE_BITS),
-    "asm_dot_do_o": ("dtype", "mode", "hdim_v", "spad", "dvpad"),
-    "asm_convert_dq": ("dtype", "mode", "hdim_q", "bn0", "spad", "dpad", "deterministic"),
+    "dot_do_o": ("tile", "hdim_v", "spad", "dvpad"),
+    "convert_dq": ("tile", "hdim_q", "spad", "dpad", "deterministic"),
+    "batch_prefill": _PREFILL,
+    "splitkv": ("tile", "bias", *_PADDING, "logits", "mask", "squant", "pagedkv"),
+    "splitkv_combine": ("tile", "hdim_v", "spad", "dvpad", "lse", "squant"),
+    "asm_dot_do_o": ("hdim_v", "spad", "dvpad"),
+    "asm_convert_dq": ("hdim_q", "bn0", "spad", "dpad", "deterministic"),
+}
+
+_ROLES: Mapping[str, re.Pattern[str]] = {
+    "fwd": _FWD,
+    "dq_dk_dv": _DQ_DK_DV,
+    "dot_do_o": _DOT_DO_O,
+    "convert_dq": _CONVERT_DQ,
+    "splitkv": _SPLITKV,
+    "splitkv_combine": _SPLITKV_COMBINE,
+}
+_ROLES_WITHOUT_ARCH: Mapping[str, re.Pattern[str]] = {
+    "batch_prefill": re.compile("FmhaBatchPrefill.*?" + _FWD.pattern),
+    "asm_dot_do_o": _DOT_DO_O,
+    "asm_convert_dq": _CONVERT_DQ,
 }
 
 #: Roles whose instances are several kernels each: for even and uneven splits, for their numbers.
@@ -234,17 +183,21 @@ def of_symbol(symbol: str) -> Identity:
         ValueError: the symbol is none of the attention kernels this module knows.
     """
     arch = _ARCH.search(symbol)
-    roles = _ROLES if arch else _ROLES_WITHOUT_ARCH if _NO_ARCH.search(symbol) else ()
-    for role, pattern, fields in roles:
+    roles = _ROLES if arch else _ROLES_WITHOUT_ARCH if _NO_ARCH.search(symbol) else {}
+    for role, pattern in roles.items():
         if found := pattern.search(symbol):
-            return _identity(role, arch[1] if arch else "", fields(found))
+            shown = {
+                name: _READERS[name](found) if name in _READERS else int(found[name])
+                for name in ("dtype", "mode", *_SHOWN[role])
+            }
+            return _identity(role, arch[1] if arch else "", shown)
     raise ValueError(f"not an attention kernel as CK names them: {symbol}")
 
 
 def of_plan(kernel: Mapping[str, Any]) -> Identity:
     """The same of a kernel instance in plan.json."""
     fields, role = kernel["fields"], kernel["role"]
-    shown = {name: fields[name] for name in _SHOWN[role]}
+    shown = {name: fields[name] for name in ("dtype", "mode", *_SHOWN[role])}
     # A symbol has warps and occupancy too, but in forms that differ between roles.
     if "tile" in shown:
         shown["tile"] = shown["tile"].split("_")[0]
