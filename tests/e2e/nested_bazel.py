@@ -5,12 +5,15 @@ There is one server, and what it fetched and analysed for one test serves the ne
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pwd
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +23,14 @@ from pathlib import Path
 
 from qola.cache import cache_directory
 from qola.plan.model import Plan
+from qola.version import __version__
 from tools.execution_log.log import Spawn, read_spawns
 
 QOLA = Path(__file__).resolve().parents[2]
+EXAMPLE = QOLA / "examples/bazel"
+#: A manifest of few kernels, and the AITER that is pinned.
+LEFT = (EXAMPLE / "left.toml").read_text(encoding="utf-8")
+PIN: dict[str, str] = json.loads((QOLA / "third_party/aiter/wheel.json").read_text("utf-8"))
 IDLE = "--max_idle_secs=60"
 
 
@@ -61,14 +69,75 @@ exec "{find_bazel()}" "--output_base={place / "output_base"}" {IDLE} "$@"
     return script
 
 
-def module_file(qola: Path) -> str:
-    """MODULE.bazel of a consumer with one manifest, it.toml."""
+def environment(*without: str) -> dict[str, str]:
+    """The environment of a user: not what a Bazel around the test says of the test.
+
+    Args:
+        without: how further variables begin that are left out.
+    """
+    own = ("TEST_", "RUNFILES_", "BAZEL_", *without)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+    account = pwd.getpwuid(os.getuid())
+    home = os.environ.get("HOME") or account.pw_dir
+    return {**kept, "HOME": home, "USER": account.pw_name}
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who calls programs in a directory, with caches below it."""
+
+    directory: Path
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment, in which qola of this checkout is found and the Bazel of all."""
+        return {
+            **environment("GPU_ARCHS", "PYTHON"),
+            "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
+            "QOLA_BAZEL": str(shared_program()),
+            "XDG_CACHE_HOME": str(self.directory / "cache"),
+        }
+
+    def start(
+        self, *command: str | Path, cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end, whatever its exit code."""
+        return subprocess.run(
+            command,
+            cwd=cwd or self.directory,
+            env={**self.environment(), **variables},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+    def qola(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run qola."""
+        return self.start(sys.executable, "-m", "qola", *args, **variables)
+
+
+def check_sbom(output: Path) -> None:
+    """Compare every file that an installed SBOM lists with what is there."""
+    files = json.loads((output / "sbom.spdx.json").read_text(encoding="utf-8"))["files"]
+    assert "./manifest.json" not in [file["fileName"] for file in files]
+    assert len(files) > 100
+    for file in files:
+        content = (output / file["fileName"]).read_bytes()
+        stated = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
+        assert stated == {
+            "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
+            "SHA256": hashlib.sha256(content).hexdigest(),
+        }, file["fileName"]
+
+
+def module_file(qola: Path, tags: str = "", *, name: str = "it", aiter: str = "aiter") -> str:
+    """MODULE.bazel of a consumer with one manifest, it.toml, and further tags."""
     return f"""
-module(name = "it")
+module(name = "{name}")
 bazel_dep(name = "qola", version = "0.1.0")
 local_path_override(module_name = "qola", path = "{qola}")
 qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", file = "//:it.toml")
+qola.manifest(name = "it", aiter = "{aiter}", file = "//:it.toml")
+{tags}
 use_repo(qola, "qola_it")
 """
 
@@ -112,18 +181,16 @@ class Bazel:
             command,
         ]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
-        home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-        env = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("TEST_", "RUNFILES_", "BAZEL_"))
-        }
-        env = {**env, "HOME": home, "USER": pwd.getpwuid(os.getuid()).pw_name, **self.environment}
+        env = {**environment(), **self.environment}
         result = subprocess.run(
             argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
         )
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the workspace."""
+        (self.workspace / name).write_text(text, encoding="utf-8")
 
     def plan_file(self) -> Path:
         """Return the path of plan.json of the manifest it.toml."""
@@ -151,12 +218,15 @@ def count_spawns(spawns: Iterable[Spawn]) -> Counter[tuple[str, str]]:
 
 
 @contextmanager
-def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterator[Bazel]:
-    """A copy of a consumer's workspace below `directory`, with a Bazel.
+def bazel(
+    source: Path = EXAMPLE, qola: Path = QOLA, directory: Path | None = None
+) -> Iterator[Bazel]:
+    """A copy of a consumer's workspace below `directory`, a shared_place(), with a Bazel.
 
     It is shut down after, unless `directory` is a shared_place(). The copy depends on qola by its
     absolute path, so that nothing is written into the checkout.
     """
+    directory = directory or shared_place()
     workspace = directory / "workspace"
     assert workspace not in _in_use, "a test has two workspaces in one place"
     shutil.rmtree(workspace, ignore_errors=True)
@@ -168,7 +238,7 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
         # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("build --sandbox_add_mount_pair=/tmp\n")
-    instance = Bazel(workspace, directory / "output_base", disk_cache)
+    instance = Bazel(workspace, directory / "output_base", user_disk_cache())
     _in_use.add(workspace)
     try:
         yield instance
@@ -181,6 +251,15 @@ def bazel(source: Path, qola: Path, directory: Path, disk_cache: Path) -> Iterat
 _in_use: set[Path] = set()
 
 
+@contextmanager
+def library(qola: Path = QOLA, directory: Path | None = None) -> Iterator[Bazel]:
+    """A consumer with the forward library of it.toml, which a test writes."""
+    with bazel(EXAMPLE, qola, directory) as nested:
+        nested.write("MODULE.bazel", module_file(qola))
+        nested.write("BUILD.bazel", BUILD_FILE)
+        yield nested
+
+
 def release(*args: str, cwd: Path) -> None:
     """Run the documented command, as `bazel run` does."""
     script = QOLA / "tools/release/release.py"
@@ -189,3 +268,11 @@ def release(*args: str, cwd: Path) -> None:
         [sys.executable, script, *args], env=env, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+def unpacked_release(directory: Path) -> Path:
+    """Make the release archive of this checkout in a directory; return what it unpacks to there."""
+    release("archive", "--output-dir", ".", cwd=directory)
+    with tarfile.open(directory / f"qola-{__version__}.tar.gz") as tar:
+        tar.extractall(directory, filter="data")
+    return directory / f"qola-{__version__}"

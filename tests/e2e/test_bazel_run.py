@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,9 @@ from qola.build.bazel import BuildOptions, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import first_errors
 from qola.errors import ToolchainError
-from tests.e2e.nested_bazel import Bazel
+from tests.e2e.nested_bazel import Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
 
-HERE = Path(__file__).resolve().parent
 BUILD = """\
 genrule(name = "good", outs = ["a/good.so", "b.txt"], cmd = "touch $(OUTS)")
 genrule(name = "bad", outs = ["bad.so"], srcs = [":broken"], cmd = "cp $< $@")
@@ -48,20 +47,10 @@ def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     instance.run("shutdown", check=False)
 
 
-def environment() -> Mapping[str, str]:
-    """The environment of a user: not what a Bazel around the test says of the test."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("TEST_")}
-
-
 def test_one_failure_does_not_lose_the_others(bazel: Bazel) -> None:
     """Prevents: a module that was built reported as failed, or a failure without its reason."""
-    found = build(
-        [bazel_program()],
-        bazel.workspace,
-        ["//:good", "//:bad"],
-        BuildOptions(),
-        environment(),
-    )
+    targets = ["//:good", "//:bad"]
+    found = build([bazel_program()], bazel.workspace, targets, BuildOptions(), environment())
     assert found.exit_code == 1
     good, bad = found.targets["//:good"], found.targets["//:bad"]
     assert good.success

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import pwd
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.cmake.project import Project, succeeds
-from tests.e2e.nested_bazel import shared_program, user_disk_cache
+from tests.e2e.nested_bazel import LEFT, QOLA, User, check_sbom, user_disk_cache
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
-LEFT = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
 # A module whose kernels do not compile, and fail fast: the header is not there.
@@ -42,55 +35,24 @@ deterministic = false
 """
 
 
-@dataclass(frozen=True)
-class User:
-    """Somebody who calls qola in a directory, with a cache of their own."""
-
-    directory: Path
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment: that of the test without what Bazel says of the test."""
-        own = ("TEST_", "RUNFILES_", "BAZEL_", "GPU_ARCHS")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
-        return {
-            **kept,
-            "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
-            "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
-            "QOLA_BAZEL": str(shared_program()),
-            "XDG_CACHE_HOME": str(self.directory / "cache"),
-        }
-
-    def run(self, *args: str, python: str = "") -> subprocess.CompletedProcess[str]:
-        """Run qola, or a Python program."""
-        program = ["-c", python] if python else ["-m", "qola", *args]
-        return self.start(sys.executable, *program)
-
-    def start(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a program."""
-        return subprocess.run(
-            command,
-            cwd=self.directory,
-            env=self.environment(),
-            text=True,
-            capture_output=True,
-            check=False,
-        )
+class Builder(User):
+    """Somebody who builds two.toml."""
 
     def build(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run qola build with the shared cache of compiled kernels."""
         cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
-        return self.run("build", "-m", "two.toml", "-o", "out", cache, *args)
+        return self.qola("build", "-m", "two.toml", "-o", "out", cache, *args)
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> User:
+def user(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     """A directory with a manifest of a good module and one that does not compile."""
     directory = tmp_path_factory.mktemp("user")
     (directory / "two.toml").write_text(GOOD + BROKEN, encoding="utf-8")
-    return User(directory)
+    return Builder(directory)
 
 
-def test_one_broken_module(user: User) -> None:
+def test_one_broken_module(user: Builder) -> None:
     """Prevents: a good library lost to a broken one; a summary without kernel or reason."""
     earlier = user.directory / "out/lib/left_libmha_bwd.so"
     earlier.parent.mkdir(parents=True)
@@ -123,7 +85,7 @@ def test_one_broken_module(user: User) -> None:
     assert record["generated_at"]
     assert record["inputs"]["manifest"]["sha256"]
     assert record["bundle_error"] == ""
-    sbom_is_true(user.directory / "out")
+    check_sbom(user.directory / "out")
     good, bad = record["modules"]
     assert (good["success"], good["so_path"]) == (True, str(library))
     assert good["size"] == library.stat().st_size
@@ -132,21 +94,7 @@ def test_one_broken_module(user: User) -> None:
     assert "pass/gfx950" in bad["failed"], "what did not compile is not named"
 
 
-def sbom_is_true(output: Path) -> None:
-    """Compare every file that an installed SBOM lists with what is there."""
-    files = json.loads((output / "sbom.spdx.json").read_text(encoding="utf-8"))["files"]
-    assert "./manifest.json" not in [file["fileName"] for file in files]
-    assert len(files) > 100
-    for file in files:
-        content = (output / file["fileName"]).read_bytes()
-        stated = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
-        assert stated == {
-            "SHA1": hashlib.sha1(content, usedforsecurity=False).hexdigest(),
-            "SHA256": hashlib.sha256(content).hexdigest(),
-        }, file["fileName"]
-
-
-def test_called_from_python(user: User) -> None:
+def test_called_from_python(user: Builder) -> None:
     """Prevents: ROCm/QoLA's Python callers broken; a group that builds other modules."""
     program = f"""
 import json, sys
@@ -156,7 +104,7 @@ result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs
                        bazel_args=["--disk_cache={user_disk_cache()}"])
 json.dump(result, sys.stdout)
 """
-    found = user.run(python=program)
+    found = user.start(sys.executable, "-c", program)
     assert found.returncode == 0, found.stderr
     result = json.loads(found.stdout)
     assert result == json.loads((user.directory / "from_python/manifest.json").read_text())
@@ -168,7 +116,7 @@ json.dump(result, sys.stdout)
     assert {"qola_common.h", "qola_config.h", "qola_mha_fwd.h"} <= set(headers)
 
 
-def test_second_build_does_nothing(user: User) -> None:
+def test_second_build_does_nothing(user: Builder) -> None:
     """Prevents: a workspace made anew for each call, in which everything is planned again."""
     again = user.build("--mode", "cpp_itfs", "--arch", "gfx950;gfx950")
     assert again.returncode == 7, again.stderr
@@ -176,7 +124,7 @@ def test_second_build_does_nothing(user: User) -> None:
     assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
 
 
-def test_cmake_builds_what_a_project_needs(user: User) -> None:
+def test_cmake_builds_what_a_project_needs(user: Builder) -> None:
     """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
     environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
     project = Project(
@@ -198,28 +146,28 @@ def test_cmake_builds_what_a_project_needs(user: User) -> None:
     assert "left_libmha_fwd: built, " in project.make()
 
 
-def test_lazy_build_and_a_pack(user: User) -> None:
+def test_lazy_build_and_a_pack(user: Builder) -> None:
     """Prevents: a lazy bundle that lacks what its program wants; packs that it does not know."""
     cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
     of_good = ("-m", "two.toml", "--group", "good", cache)
-    built = user.run("build", *of_good, "-o", "lazy", "--lazy")
+    built = user.qola("build", *of_good, "-o", "lazy", "--lazy")
     assert built.returncode == 0, built.stderr
     record = json.loads((user.directory / "lazy/manifest.json").read_text())
     assert record["lazy"] is True
     assert [module["library"] for module in record["modules"]] == ["lib/left_libmha_fwd.so"]
-    sbom_is_true(user.directory / "lazy")
+    check_sbom(user.directory / "lazy")
     program = user.directory / "lazy/bin/qola-kernels"
     listed = user.start(program, "list", "--format", "list")
     assert listed.returncode == 0, listed.stderr
     first, *others = listed.stdout.splitlines()
-    absent = user.run("pack", *of_good, "--output", "x.qpack", "nobody", first.split()[0])
+    absent = user.qola("pack", *of_good, "--output", "x.qpack", "nobody", first.split()[0])
     assert absent.returncode == 2
     assert "no such kernel instance" in absent.stderr
     assert not (user.directory / "x.qpack").exists()
     (user.directory / "wanted").write_text(f"{first}\n")
     packs = "lazy/share/qola/left/packs"
     pack = (*of_good, "--output", f"{packs}/x.qpack", "--list", "wanted")
-    packed = user.run("pack", *pack)
+    packed = user.qola("pack", *pack)
     assert packed.returncode == 0, packed.stderr
     assert packed.stdout.startswith(f"{packs}/x.qpack: ")
     # The program finds by key what Bazel has compiled.
@@ -228,7 +176,7 @@ def test_lazy_build_and_a_pack(user: User) -> None:
     assert [line.split("  ")[1] for line in states[1:]] == ["not there yet"] * len(others)
 
 
-def test_errors_before_anything_is_built(user: User) -> None:
+def test_errors_before_anything_is_built(user: Builder) -> None:
     """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
     before = (user.directory / "out/manifest.json").read_text()
     assert user.build("--arch", "gfx90a").returncode == 6
@@ -244,8 +192,8 @@ def test_errors_before_anything_is_built(user: User) -> None:
     assert rejected.returncode == 3, rejected.stderr
     assert "patches do not fit this AITER" in rejected.stderr
     (user.directory / "wrong.toml").write_text("[[module]]\n")
-    wrong = user.run("build", "--manifest", "wrong.toml", "--output-dir", "out")
+    wrong = user.qola("build", "--manifest", "wrong.toml", "--output-dir", "out")
     assert wrong.returncode == 2
     assert "wrong.toml:1" in wrong.stderr
-    assert user.run("build", "--output-dir", "out").returncode == 2
+    assert user.qola("build", "--output-dir", "out").returncode == 2
     assert (user.directory / "out/manifest.json").read_text() == before

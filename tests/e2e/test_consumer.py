@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, shared_place, shared_program, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, shared_place, shared_program
 
-HERE = Path(__file__).resolve().parent
-EXAMPLE = HERE.parents[1] / "examples/bazel"
 HIT = "disk cache hit"
 
 
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
     """The consumer, built once for all tests."""
-    with bazel(EXAMPLE, HERE.parents[1], shared_place(), user_disk_cache()) as instance:
+    with bazel() as instance:
         # What an earlier run of the tests has built may be in no cache by now.
         instance.run("clean")
         instance.run("build", "//...")
@@ -115,8 +113,7 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
 
 def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
     """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
-    place = shared_place("elsewhere")
-    with bazel(EXAMPLE, HERE.parents[1], place, consumer.disk_cache) as elsewhere:
+    with bazel(directory=shared_place("elsewhere")) as elsewhere:
         module = elsewhere.workspace / "MODULE.bazel"
         named = 'module(name = "qola_consumer")'
         text = module.read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from qola.plan.model import Plan
-from qola.version import __version__
-from tests.e2e.nested_bazel import QOLA, Bazel, bazel, release, shared_place, user_disk_cache
+from tests.e2e.nested_bazel import PIN, QOLA, Bazel, bazel, shared_place, unpacked_release
 
 HERE = Path(__file__).resolve().parent
-PIN = json.loads((QOLA / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
 
 #: What Bazel 8 does by default and the Bazel of these tests can do.
 BAZEL_8 = (
@@ -46,17 +43,7 @@ MNEMONICS = {"CppCompile", "CppLink", "QolaDevice", "QolaHost"}
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The release archive, unpacked."""
-    directory = tmp_path_factory.mktemp("release")
-    release("archive", "--output-dir", ".", cwd=directory)
-    with tarfile.open(directory / f"qola-{__version__}.tar.gz") as tar:
-        tar.extractall(directory, filter="data")
-    return directory / f"qola-{__version__}"
-
-
-@contextmanager
-def variant(name: str, place: str) -> Iterator[Bazel]:
-    with bazel(HERE / name, QOLA, shared_place(place), user_disk_cache()) as instance:
-        yield instance
+    return unpacked_release(tmp_path_factory.mktemp("release"))
 
 
 @contextmanager
@@ -79,14 +66,14 @@ def analyse_with(instance: Bazel, archive: Path) -> None:
 
 @pytest.fixture(scope="module")
 def two_pins() -> Iterator[Bazel]:
-    with variant("two_pins", "one") as instance:
+    with bazel(HERE / "two_pins") as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
 
 
 @pytest.fixture(scope="module")
 def own_rocm() -> Iterator[Bazel]:
-    with variant("own_rocm", "elsewhere") as instance:
+    with bazel(HERE / "own_rocm", directory=shared_place("elsewhere")) as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
 

@@ -10,19 +10,18 @@ import hashlib
 import io
 import os
 import shutil
+import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel
+from tests.e2e.nested_bazel import QOLA, Bazel
+from tests.servers.http_files import Files, serving
 
-QOLA = Path(__file__).resolve().parents[2]
+LIB, TOOL = "/pool/main/lib_1+b1~x_amd64.deb", "/pool/main/tool_2_amd64.deb"
 APT_HELPER = "/usr/lib/apt/apt-helper"
 MODULE = f"""
 module(name = "packages")
@@ -54,6 +53,10 @@ packages = module_extension(_packages)
 """
 
 
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def tar_gz(files: dict[str, str], links: dict[str, str]) -> bytes:
     """A data.tar.gz without times."""
     raw = io.BytesIO()
@@ -83,50 +86,14 @@ def deb(files: dict[str, str], links: dict[str, str]) -> bytes:
     return out
 
 
-@dataclass
-class Mirror:
-    """A mirror on the loopback interface.
-
-    Attributes:
-        root: what it serves.
-        url: its address.
-        asked: paths that were asked for.
-    """
-
-    root: Path
-    url: str = ""
-    asked: list[str] = field(default_factory=list)
-
-
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    """Serves two packages whose versions have characters that URLs escape."""
-    made = Mirror(tmp_path / "mirror")
-    pool = made.root / "pool/main"
-    pool.mkdir(parents=True)
-    (pool / "lib_1+b1~x_amd64.deb").write_bytes(
-        deb(
-            {"./lib/libx.so.1": "library\n", "./usr/share/doc/lib/copyright": "unread\n"},
-            {
-                "./usr/lib/libx.so": "/lib/libx.so.1",
-                "./usr/lib/dangling.so": "/nowhere/else.so",
-            },
-        )
-    )
-    (pool / "tool_2_amd64.deb").write_bytes(deb({"./usr/bin/tool": "tool\n"}, {}))
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            made.asked.append(self.path)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(made.root)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    made.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def mirror() -> Iterator[Files]:
+    """A mirror of two packages; the version of one has characters that URLs escape."""
+    links = {"./usr/lib/libx.so": "/lib/libx.so.1", "./usr/lib/dangling.so": "/nowhere/else.so"}
+    files = {"./lib/libx.so.1": "library\n", "./usr/share/doc/lib/copyright": "unread\n"}
+    content = {LIB: deb(files, links), TOOL: deb({"./usr/bin/tool": "tool\n"}, {})}
+    with serving(Files(content)) as made:
+        yield made
 
 
 @dataclass(frozen=True)
@@ -145,18 +112,16 @@ class Workspace:
 
     def declare(self, mirrors: list[str], apt_helper: str = "/no/apt-helper") -> None:
         """Write the repository rule anew."""
-        (self.bazel.workspace / "packages.bzl").write_text(
-            RULE.format(mirrors=mirrors, apt_helper=apt_helper), encoding="utf-8"
-        )
+        self.bazel.write("packages.bzl", RULE.format(mirrors=mirrors, apt_helper=apt_helper))
 
-    def fetch(self, *targets: str) -> None:
+    def fetch(self, *targets: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Build the repositories' files."""
-        self.bazel.run("build", f"--repository_cache={self.repository_cache}", *targets)
+        cache = f"--repository_cache={self.repository_cache}"
+        return self.bazel.run("build", cache, *targets, check=check)
 
     def failure(self) -> str:
         """Standard error of a fetch that has to fail."""
-        flag = f"--repository_cache={self.repository_cache}"
-        result = self.bazel.run("build", flag, "@one//:files", check=False)
+        result = self.fetch("@one//:files", check=False)
         assert result.returncode != 0, "the fetch should have failed"
         return result.stderr
 
@@ -173,26 +138,24 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     directory = tmp_path_factory.mktemp("packages")
     instance = Bazel(directory / "workspace", directory / "output_base", directory / "disk")
     instance.workspace.mkdir()
-    (instance.workspace / "MODULE.bazel").write_text(MODULE, encoding="utf-8")
-    (instance.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
+    instance.write("MODULE.bazel", MODULE)
+    instance.write("BUILD.bazel", "")
     yield instance
     instance.run("shutdown", check=False)
 
 
 @pytest.fixture
 def workspace(
-    nested: Bazel, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nested: Bazel, mirror: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Workspace:
     """Empty caches, and a lock of what the mirror has."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
     lock = "# comment\n"
-    for name, version in (("lib", "1+b1~x"), ("tool", "2")):
-        path = f"pool/main/{name}_{version}_amd64.deb"
-        digest = hashlib.sha256((mirror.root / path).read_bytes()).hexdigest()
-        lock += f"{name} {version} {digest} forky 1 {path} group\n"
+    for package, path in (("lib 1+b1~x", LIB), ("tool 2", TOOL)):
+        lock += f"{package} {sha256(mirror.content[path])} forky 1 {path[1:]} group\n"
     # Another test's repositories must not serve this one.
     lock += f"# {tmp_path}\n"
-    (nested.workspace / "packages.lock").write_text(lock, encoding="utf-8")
+    nested.write("packages.lock", lock)
     return Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
 
 
@@ -214,7 +177,7 @@ UNPACKED = {
 }
 
 
-def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Mirror) -> None:
+def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Files) -> None:
     """Prevents: links out of the packages, half a store under a race, a copy per workspace."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files", "@two//:files")
@@ -227,49 +190,45 @@ def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Mirr
     assert len(list((workspace.cache / "unpacked").iterdir())) == 1
 
 
-def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Mirror) -> None:
+def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Files) -> None:
     """Prevents: a download per workspace."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     shutil.rmtree(workspace.repository_cache)
-    mirror.asked.clear()
+    mirror.requests.clear()
     workspace.declare(["http://127.0.0.1:1"])
     workspace.fetch("@one//:files")
     assert content(workspace.repository("one") / "group") == UNPACKED
-    assert not mirror.asked
+    assert not mirror.requests
 
 
 def test_repository_cache_needs_no_mirror(
-    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Prevents: a machine whose --repository_cache has every package and that fails offline."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
-    mirror.asked.clear()
+    mirror.requests.clear()
     # A file where the directory would be: unwritable for root too.
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "file"))
     workspace.declare([])
     workspace.fetch("@one//:files")
     assert content(workspace.repository("one") / "group") == UNPACKED
-    assert not mirror.asked
+    assert not mirror.requests
 
 
-def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Mirror) -> None:
+def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files) -> None:
     """Prevents: a compiler that is not the pinned one, or a refusal that does not say which."""
-    path = mirror.root / "pool/main/tool_2_amd64.deb"
-    pinned = hashlib.sha256(path.read_bytes()).hexdigest()
-    path.write_bytes(path.read_bytes() + b"\n")
+    pinned = sha256(mirror.content[TOOL])
+    mirror.content[TOOL] += b"\n"
     workspace.declare([mirror.url])
     text = workspace.failure()
     assert "packages.lock: tool 2\n" in text
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
     assert f"Download from {mirror.url}/pool/main/tool_2_amd64.deb failed" in text
-    assert f"Checksum was {found} but wanted {pinned}" in text
+    assert f"Checksum was {sha256(mirror.content[TOOL])} but wanted {pinned}" in text
     assert f"expected: pool/main/tool_2_amd64.deb with sha256 {pinned}" in text
-    assert not (workspace.cache / "unpacked").exists() or not list(
-        (workspace.cache / "unpacked").iterdir()
-    )
+    assert not list((workspace.cache / "unpacked").glob("*"))
 
 
 def test_no_apt_and_no_mirror(workspace: Workspace) -> None:
@@ -281,9 +240,9 @@ def test_no_apt_and_no_mirror(workspace: Workspace) -> None:
     assert 'line("of MODULE.bazel")' in text
 
 
-def test_a_mirror_that_lost_a_package(workspace: Workspace, mirror: Mirror) -> None:
+def test_a_mirror_that_lost_a_package(workspace: Workspace, mirror: Files) -> None:
     """Prevents: a message without the package and the mirror that was asked."""
-    (mirror.root / "pool/main/lib_1+b1~x_amd64.deb").unlink()
+    del mirror.content[LIB]
     workspace.declare([mirror.url])
     text = workspace.failure()
     assert "packages.lock: lib 1+b1~x\n" in text
@@ -295,31 +254,30 @@ def test_a_mirror_that_lost_a_package(workspace: Workspace, mirror: Mirror) -> N
 
 @pytest.mark.skipif(not Path(APT_HELPER).exists(), reason="needs apt")
 def test_apt_fetches_and_verifies(
-    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: files of apt that nobody verified, or that the repository cache does not keep."""
     monkeypatch.setenv("QOLA_DEBIAN_MIRROR", mirror.url)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    path = mirror.root / "pool/main/tool_2_amd64.deb"
-    good = path.read_bytes()
-    path.write_bytes(good + b"\n")
+    good = mirror.content[TOOL]
+    mirror.content[TOOL] += b"\n"
     workspace.declare([], APT_HELPER)
     text = workspace.failure()
     assert "packages.lock: tool 2\n" in text
-    assert hashlib.sha256(good).hexdigest() in text
-    assert hashlib.sha256(good + b"\n").hexdigest() in text
+    assert sha256(good) in text
+    assert sha256(mirror.content[TOOL]) in text
 
-    path.write_bytes(good)
-    mirror.asked.clear()
+    mirror.content[TOOL] = good
+    mirror.requests.clear()
     workspace.fetch("@one//:files")
     assert content(workspace.repository("one") / "group") == UNPACKED
     # The package that was right the first time came from the repository cache.
-    assert [asked.rpartition("/")[2] for asked in mirror.asked] == ["tool_2_amd64.deb"]
+    assert mirror.paths() == [TOOL]
 
 
 def test_without_dpkg(
-    workspace: Workspace, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Prevents: other files on a distribution without dpkg than on Debian."""
     programs = tmp_path / "programs"

@@ -17,37 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import BUILD_FILE, Bazel, find_bazel, module_file
+from tests.e2e.nested_bazel import BUILD_FILE, EXAMPLE, LEFT, QOLA, Bazel, find_bazel, module_file
 from tools.execution_log import first_difference as execlog
 from tools.execution_log.log import Spawn
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
 RULESET = ("BUILD.bazel", "LICENSE", "MODULE.bazel", "cc", "qola", "rules", "third_party", "tools")
 NOBODY = 65534
 
-# Two kernels, a dispatch, AITER's sources, embedded code objects.
-MANIFEST = """
-[qola]
-namespace = "twice"
-
-[build]
-architectures = ["gfx950"]
-mode = "cpp_itfs"
-
-[[modules]]
-name = "libmha_fwd"
-receipt = 700
-
-[[mha_fwd_variants]]
-dtype = "fp16"
-hdim = 32
-mode = "batch"
-has_mask = false
-has_bias = false
-has_alibi = false
-has_dropout = false
-"""
 BUILD = (
     BUILD_FILE
     + """
@@ -110,13 +86,14 @@ def make(directory: Path, environment: dict[str, str]) -> Bazel:
     workspace.mkdir(parents=True)
     copy_ruleset(qola)
     for name, text in {
-        ".bazelrc": (QOLA / "examples/bazel/.bazelrc").read_text(encoding="utf-8")
+        ".bazelrc": (EXAMPLE / ".bazelrc").read_text(encoding="utf-8")
         # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
         + f"build --sandbox_add_mount_pair={directory}\n",
-        ".bazelversion": (QOLA / "examples/bazel/.bazelversion").read_text(encoding="utf-8"),
+        ".bazelversion": (EXAMPLE / ".bazelversion").read_text(encoding="utf-8"),
         "BUILD.bazel": BUILD,
         "MODULE.bazel": module_file(qola),
-        "it.toml": MANIFEST,
+        # Two kernels, a dispatch, AITER's sources, embedded code objects.
+        "it.toml": LEFT,
     }.items():
         (workspace / name).write_text(text, encoding="utf-8")
     # Where packages come from is the machine's affair, not what is tested here.

@@ -5,35 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.e2e.nested_bazel import BUILD_FILE, QOLA, bazel, module_file, user_disk_cache
+from tests.e2e.nested_bazel import LEFT, QOLA, library
 
 # What Bazel leaves in a checkout leads to all that it ever built.
 _NOT_OURS = shutil.ignore_patterns("bazel-*", ".git", "__pycache__")
-MANIFEST = """
-[build]
-architectures = ["gfx950"]
-mode = "cpp_itfs"
-
-[[modules]]
-name = "libmha_fwd"
-drop_directions = ["fwd_splitkv", "batch_prefill"]
-receipt = 700
-
-[[mha_fwd_variants]]
-dtype = "fp16"
-hdim = 32
-mode = "batch"
-"""
 
 
 def test_an_edit_plans_anew_only_where_it_matters(tmp_path: Path) -> None:
     """Prevents: a comment in the command line that plans all, generators that nobody watches."""
     qola = tmp_path / "qola"
     shutil.copytree(QOLA, qola, ignore=_NOT_OURS)
-    with bazel(QOLA / "examples/bazel", qola, tmp_path / "nested", user_disk_cache()) as nested:
-        (nested.workspace / "MODULE.bazel").write_text(module_file(qola), encoding="utf-8")
-        (nested.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
-        (nested.workspace / "it.toml").write_text(MANIFEST, encoding="utf-8")
+    with library(qola, tmp_path / "nested") as nested:
+        nested.write("it.toml", LEFT)
 
         def planned_at(*edited: str) -> int:
             for name in edited:

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
-
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
-PIN = json.loads((QOLA / "third_party" / "aiter" / "wheel.json").read_text(encoding="utf-8"))
-GOOD = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
+from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file
 
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Bazel]:
     """A consumer whose MODULE.bazel each test writes anew; one output base for all."""
-    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as instance:
-        build = 'load("@qola//rules:defs.bzl", "qola_library")\n'
-        build += 'qola_library(name = "it", library = "@qola_it//:libmha_fwd")\n'
-        (instance.workspace / "BUILD.bazel").write_text(build, encoding="utf-8")
+    with library() as instance:
         yield instance
 
 
-def declare(workspace: Bazel, tags: str = "", manifest: str = GOOD, aiter: str = "aiter") -> None:
+def declare(workspace: Bazel, tags: str = "", manifest: str = LEFT, aiter: str = "aiter") -> None:
     """Write MODULE.bazel with the given tags and one manifest called `it`."""
-    text = f"""
-module(name = "wrong")
-bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", aiter = "{aiter}", file = "//:it.toml")
-{tags}
-use_repo(qola, "qola_it")
-"""
-    (workspace.workspace / "MODULE.bazel").write_text(text, encoding="utf-8")
-    (workspace.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+    workspace.write("MODULE.bazel", module_file(QOLA, tags, name="wrong", aiter=aiter))
+    workspace.write("it.toml", manifest)
 
 
 def failure(workspace: Bazel, *args: str) -> str:
@@ -69,7 +51,7 @@ def test_unknown_version(workspace: Bazel) -> None:
 
 def test_manifest_errors_come_together(workspace: Bazel) -> None:
     """Prevents: one error per attempt, or errors that surface only after compiling."""
-    wrong = GOOD.replace("receipt", "reciept").replace('"gfx950"', '"gfx95"')
+    wrong = LEFT.replace("receipt", "reciept").replace('"gfx950"', '"gfx95"')
     declare(workspace, manifest=wrong)
     text = failure(workspace)
     assert "it.toml:6 [build].architectures" in text
@@ -80,7 +62,7 @@ def test_manifest_errors_come_together(workspace: Bazel) -> None:
 
 def test_manifest_names_another_aiter(workspace: Bazel) -> None:
     """Prevents: a manifest silently planned against another AITER than it was written for."""
-    other = GOOD.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
+    other = LEFT.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
     declare(workspace, manifest=other)
     text = failure(workspace, "--nobuild")
     assert "d32b0cb62" in text

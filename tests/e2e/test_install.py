@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -15,17 +14,13 @@ import pytest
 
 from qola.prebuilt import identity
 from qola.version import __version__
-from tests.e2e.nested_bazel import shared_program
-
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
+from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, shared_program
 
 
 @dataclass(frozen=True)
-class Installed:
-    """A virtual environment with qola in it, and the wheel it came from."""
+class Installed(User):
+    """Somebody with a virtual environment with qola in it, and the wheel it came from."""
 
-    directory: Path
     wheel: Path
 
     @property
@@ -36,23 +31,8 @@ class Installed:
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run the installed command in an empty directory."""
-        return subprocess.run(
-            [self.directory / "venv/bin/qola", *args],
-            cwd=self.directory / "elsewhere",
-            env=environment(self.directory),
-            text=True,
-            capture_output=True,
-            check=False,
-        )
-
-
-def environment(directory: Path) -> dict[str, str]:
-    """The environment of a user whose caches are below a directory."""
-    own = ("TEST_", "RUNFILES_", "BAZEL_", "PYTHON")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
-    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-    cache = str(directory / "cache")
-    return {**kept, "HOME": home, "QOLA_BAZEL": str(shared_program()), "XDG_CACHE_HOME": cache}
+        program = self.directory / "venv/bin/qola"
+        return self.start(program, *args, cwd=self.directory / "elsewhere", PYTHONPATH="")
 
 
 def pip(*args: str | Path) -> None:
@@ -125,21 +105,17 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
 def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     """Prevents: a wheel whose ruleset does not load, fetch or plan."""
     elsewhere = installed.directory / "elsewhere"
-    shutil.copy(QOLA / "examples/bazel/left.toml", elsewhere)
+    shutil.copy(EXAMPLE / "left.toml", elsewhere)
     nothing = ["--bazel-arg=--nobuild", "--output-dir", "out"]
     found = installed.run("build", "--manifest", "left.toml", *nothing)
     # Nothing is built, so nothing is there to install: but all is analysed.
     assert "Analyzed target //:libmha_fwd" in found.stderr, found.stderr
     (config,) = installed.directory.glob("cache/qola/workspaces/left-*/MODULE.bazel")
     assert str(installed.root) in config.read_text()
-    info = subprocess.run(
-        [shared_program(), "info", "output_base"],
-        cwd=config.parent,
-        env=environment(installed.directory),
-        text=True,
-        capture_output=True,
-        check=True,
+    info = installed.start(
+        shared_program(), "info", "output_base", cwd=config.parent, PYTHONPATH=""
     )
+    assert info.returncode == 0, info.stderr
     external = Path(info.stdout.strip(), "external")
     (tree,) = external.glob("*aiter/aiter/jit/optCompilerConfig.json")
     plan = installed.run("plan", "left.toml", "--aiter-root", str(tree.parents[2]))

@@ -1,4 +1,4 @@
-"""qola build --lazy and qola pack, with a program that speaks for Bazel."""
+"""qola build, lazily too and where something fails, and qola pack, with a Bazel that plays."""
 
 from __future__ import annotations
 
@@ -34,55 +34,6 @@ mode = "pybind"
 group = "python"
 """
 
-# Speaks for Bazel: builds what it is asked for, and writes down what that was. A pack of a kernel
-# "broken" fails, one of a kernel "nobody" is never tried.
-BAZEL = f"""\
-#!{sys.executable}
-import json, sys
-from pathlib import Path
-(stream,) = [a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file=")]
-here = Path(__file__).parent
-targets = sys.argv[sys.argv.index("--") + 1:]
-with (here / "asked").open("a") as asked:
-    print(*targets, file=asked)
-events, broken = [], False
-def files(*paths):
-    events.append({{"id": {{"namedSet": {{"id": str(len(events))}}}},
-                   "namedSetOfFiles": {{"files": [{{"uri": p.as_uri()}} for p in paths]}}}})
-    return [{{"id": str(len(events) - 1)}}]
-for target in targets:
-    children, groups = [], {{"plan": files(here / "plan.json")}}
-    if target == "//bundle:bundle":
-        text = Path("bundle/BUILD.bazel").read_text()
-        groups["default"] = files(here / ("lazy" if "_lazy" in text else "full"))
-    elif target == "//pack:pack":
-        text = Path("pack/BUILD.bazel").read_text()
-        broken = "broken" in text
-        if "nobody" in text:
-            said = "Error in fail: \\nqola: ManifestError: no such kernel instance\\nERROR: x\\n"
-            events.append({{"id": {{"progress": {{}}}}, "progress": {{"stderr": said}}}})
-            broken = True
-            continue
-        groups["default"] = files(here / "pack.qpack")
-    else:
-        lazy = "lazy/lib" if target.endswith("_lazy") else "full/lib"
-        name = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
-        groups["default"] = files(here / lazy / name)
-    if broken:
-        groups = {{}}
-        label = "@@qola_kernels//fwd:broken.object"
-        children = [{{"actionCompleted": {{"label": label}}}}]
-        events.append({{"id": children[0], "action": {{"type": "HipCompile", "exitCode": 1,
-                       "stderr": {{"uri": (here / "words.txt").as_uri()}}}}}})
-    found = [{{"name": name, "fileSets": sets}} for name, sets in groups.items()]
-    events.append({{"id": {{"targetCompleted": {{"label": target}}}}, "children": children,
-                   "completed": {{"success": not broken, "outputGroup": found}}}})
-code = 1 if broken else 0
-events.append({{"id": {{"buildFinished": {{}}}}, "finished": {{"exitCode": {{"code": code}}}}}})
-Path(stream).write_text("".join(json.dumps(event) + "\\n" for event in events))
-sys.exit(code)
-"""
-
 PLAN = plans.plan(
     modules=(plans.module(library="te_libmha_fwd.so"),),
     python_modules=(plans.python_module("module_deepgemm", "deepgemm.so"),),
@@ -100,19 +51,25 @@ FULL = {
     "manifest.json": '{"lazy": false, "modules": [{"name": "libmha_fwd"}]}',
 }
 
+FAKE_BAZEL = Path(__file__).with_name("fake_bazel.py")
 Qola = Callable[..., int]
+
+
+def write(directory: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
 
 
 @pytest.fixture
 def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
     """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
-    files = {"bazel": BAZEL, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
-    files |= {"pack.qpack": "pack", "words.txt": "broken.cpp:1:1: error: no such thing\n"}
+    bazel = f"#!{sys.executable}\n{FAKE_BAZEL.read_text()}"
+    files = {"bazel": bazel, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
+    files |= {"pack.qpack": "pack", "fails/broken": "broken.cpp:1:1: error: no such thing\n"}
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path, files)
     (tmp_path / "bazel").chmod(0o755)
     (tmp_path / "full/lib/deepgemm.so").chmod(0o555)
     monkeypatch.setenv("QOLA_BAZEL", str(tmp_path / "bazel"))
@@ -167,6 +124,31 @@ def test_lazy_and_full_in_one_directory(qola: Qola) -> None:
     assert installed() == {*FULL}
     assert library.read_text() == "library"
     assert json.loads(Path("out/manifest.json").read_text())["lazy"] is False
+
+
+def test_libraries_outlive_a_bundle_that_fails(
+    qola: Qola, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: what took hours lost with its bundle; a Python module's old file that looks new."""
+    words = "the bundle cannot be made (1 error)\nerror: licenses/aiter\n  found     no license"
+    earlier = dict.fromkeys(("out/sbom.spdx.json", "out/lib/deepgemm.so"), "of an earlier build")
+    failing = {"fails/bundle": words, "fails/module_deepgemm": "m.cpp:1: error: no such thing\n"}
+    write(tmp_path, {**earlier, **failing})
+    assert qola("build", "-m", "te.toml", "-o", "out") == 7
+    out, err = capsys.readouterr()
+    assert "qola: the bundle was not made" in err
+    assert words in err
+    assert "  FAILED: deepgemm: " in out
+    record = json.loads(Path("out/manifest.json").read_text())
+    assert record["bundle_error"] == words
+    assert record["summary"] == {"total": 2, "success": 1, "failed": 1}
+    assert [m["md_name"] for m in record["modules"]] == ["te_libmha_fwd", "deepgemm"]
+    assert installed() == {
+        "lib/deepgemm.so.previous",
+        "lib/te_libmha_fwd.so",
+        "manifest.json",
+        "sbom.spdx.json.previous",
+    }
 
 
 def test_the_variable(

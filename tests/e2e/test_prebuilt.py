@@ -7,20 +7,16 @@ import json
 import os
 import pwd
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, shared_program, user_disk_cache
+from tests.e2e.nested_bazel import EXAMPLE, Bazel, User, bazel, check_sbom, user_disk_cache
 from tools.remote.loopback import free_port, listening
 from tools.remote.programs import Programs
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
 # Beside this repository, among the files a test is given.
 NGINX = Path("..", os.environ["QOLA_TEST_NGINX"])
 CONFIG = """\
@@ -78,33 +74,11 @@ class Server:
         return (self.directory / "access.log").read_text(encoding="utf-8")
 
 
-def qola(directory: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run qola in a directory, with a cache below it."""
-    own = ("TEST_", "RUNFILES_", "BAZEL_", "GPU_ARCHS")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
-    environment = {
-        **kept,
-        "HOME": os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir,
-        "PYTHONPATH": os.pathsep.join([str(QOLA), *filter(None, sys.path)]),
-        "QOLA_BAZEL": str(shared_program()),
-        "XDG_CACHE_HOME": str(directory / "cache"),
-        **variables,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "qola", *args],
-        cwd=directory,
-        env=environment,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-
-
-def manifest(directory: Path) -> Path:
-    """Put left.toml into a new directory."""
+def user_of(directory: Path) -> User:
+    """Somebody with left.toml in a new directory."""
     directory.mkdir(parents=True)
-    shutil.copy(QOLA / "examples/bazel/left.toml", directory)
-    return directory
+    shutil.copy(EXAMPLE / "left.toml", directory)
+    return User(directory)
 
 
 @pytest.fixture(scope="module")
@@ -124,47 +98,43 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         *Programs(NGINX.resolve().parents[2]).command("nginx"),
         *("-e", "stderr", "-p", str(directory), "-c", str(config), "-g", "daemon off;"),
     ]
-    builder = manifest(directory / "builder")
-    assert qola(builder, "keygen", "k").returncode == 0
+    builder = user_of(directory / "builder")
+    assert builder.qola("keygen", "k").returncode == 0
     url = f"http://127.0.0.1:{port}/team"
     words = ("publish", "-m", "left.toml", "--to", url, "--secret-key", "k.key")
     cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
     with listening(command, port, name="nginx"):
-        published = qola(builder, *words, cache)
+        published = builder.qola(*words, cache)
         assert published.returncode == 0, published.stderr
         key = published.stdout.partition(":")[0]
-        again = qola(builder, *words, cache)
+        again = builder.qola(*words, cache)
         assert again.returncode == 0, again.stderr
         assert again.stdout.startswith(f"{key}: there already, ")
-        yield Server(directory, url, builder / "k", key)
+        yield Server(directory, url, builder.directory / "k", key)
 
 
 def test_built_by_nobody(server: Server, tmp_path: Path) -> None:
     """Prevents: a bundle that needs Bazel where it is fetched, or is not what was built."""
-    user = manifest(tmp_path / "user")
+    user = user_of(tmp_path / "user")
     words = ("--prebuilt", server.url, "--public-key", f"{server.keys}.pub")
-    built = qola(user, "build", "-m", "left.toml", "-o", "out", *words, QOLA_BAZEL="/bin/false")
+    built = user.qola("build", "-m", "left.toml", "-o", "out", *words, QOLA_BAZEL="/bin/false")
     assert built.returncode == 0, built.stderr
     assert f"prebuilt {server.key} from {server.url}" in built.stderr
-    record = json.loads((user / "out/manifest.json").read_text(encoding="utf-8"))
+    output = user.directory / "out"
+    record = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
     (module,) = record["modules"]
-    library = (user / "out" / module["library"]).read_bytes()
+    library = (output / module["library"]).read_bytes()
     assert hashlib.sha256(library).hexdigest() == module["sha256"]
     # What the bundle's own list of files says, which was made where it was built.
-    files = json.loads((user / "out/sbom.spdx.json").read_text(encoding="utf-8"))["files"]
-    assert len(files) > 100
-    for file in files:
-        digests = {c["algorithm"]: c["checksumValue"] for c in file["checksums"]}
-        content = (user / "out" / file["fileName"]).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == digests["SHA256"], file["fileName"]
+    check_sbom(output)
 
 
 def test_the_rocm_of_this_machine(server: Server) -> None:
     """Prevents: libraries of another compiler under the pinned one's key; a key without a ROCm."""
     words = ("fetch", "-m", "left.toml", "--print-key")
-    builder = server.keys.parent
-    assert qola(builder, *words).stdout == f"{server.key}\n"
-    asked = qola(builder, *words, QOLA_ROCM="/no/such/rocm")
+    builder = User(server.keys.parent)
+    assert builder.qola(*words).stdout == f"{server.key}\n"
+    asked = builder.qola(*words, QOLA_ROCM="/no/such/rocm")
     assert asked.returncode == 5, asked.stderr
     assert "no ROCm where it is looked for" in asked.stderr
 
@@ -174,7 +144,7 @@ def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The consumer's program with left's library, which is published, and right's, which is not."""
     # A place of its own, in which one sees what was fetched.
     directory = tmp_path_factory.mktemp("consumer")
-    with bazel(QOLA / "examples/bazel", QOLA, directory, user_disk_cache()) as instance:
+    with bazel(directory=directory) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
         module = instance.workspace / "MODULE.bazel"
         tags = [PREBUILT.format(key=key, side=s, url=server.url) for s in ("left", "right")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qola.version import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, release, shared_place, user_disk_cache
+from tests.e2e.nested_bazel import Bazel, bazel, release, unpacked_release
 
 OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
 
@@ -30,20 +29,17 @@ class Release:
 def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """Make the archive, and enter it in a registry on this machine's disk."""
     directory = tmp_path_factory.mktemp("release")
-    release("archive", "--output-dir", "dist", cwd=directory)
-    archive = directory / "dist" / f"qola-{__version__}.tar.gz"
+    unpacked = unpacked_release(directory)
+    archive = directory / f"qola-{__version__}.tar.gz"
     entry = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "nobody"]
     release(*entry, "--url", archive.as_uri(), cwd=directory)
-    with tarfile.open(archive) as tar:
-        tar.extractall(directory, filter="data")
-    return Release(archive, directory / "registry", directory / f"qola-{__version__}")
+    return Release(archive, directory / "registry", unpacked)
 
 
 @pytest.fixture(scope="module")
 def consumer(released: Release) -> Iterator[Bazel]:
     """The consumer of the archive, with nothing but bazel_dep to name qola."""
-    source = released.unpacked / "examples/bazel"
-    with bazel(source, released.unpacked, shared_place(), user_disk_cache()) as instance:
+    with bazel(released.unpacked / "examples/bazel", released.unpacked) as instance:
         module = instance.workspace / "MODULE.bazel"
         text = module.read_text(encoding="utf-8")
         override = OVERRIDE.format(released.unpacked)

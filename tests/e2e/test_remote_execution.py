@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel
 from tools.execution_log.log import Spawn
 from tools.remote.programs import Programs, unpacked
 from tools.remote.reapi import Server, reapi_server
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
 # Of every action, whoever runs it: what a worker has to be.
 PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
 # Compiled by the SDK's clang on the worker; __has_include says what is there.
@@ -73,7 +71,10 @@ header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree
 # Without ROCm's headers, which cost more than this kernel.
 kernel_instances(copts = ["-nogpuinc"], headers = ":headers", kernels = {"tiny": ["gfx950"]})
 """
-TINY_FILES = {
+FILES = {
+    "answer.cpp": "int answer() { return 41; }\n",
+    "ask_answer.cpp": "int answer();\nint main() { return answer() != 41; }\n",
+    "peek.cpp": PEEK,
     "headers.hpp": '#include "scale.hpp"\n',
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
@@ -112,7 +113,7 @@ def server(
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
     """The consumer with qola's own --config=rbe, and a target that is one kernel instance."""
-    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as instance:
+    with bazel() as instance:
         lines = (QOLA / ".bazelrc").read_text(encoding="utf-8").splitlines()
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
@@ -120,11 +121,8 @@ def consumer() -> Iterator[Bazel]:
         kernel = kernel_of_ck(instance) if os.environ.get("QOLA_TEST_CK") else ":tiny"
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel) + TINY)
-        for name, text in TINY_FILES.items():
-            (instance.workspace / name).write_text(text, encoding="utf-8")
-        write(instance, "peek", PEEK)
-        write(instance, "answer", "int answer() { return 41; }\n")
-        write(instance, "ask_answer", "int answer();\nint main() { return answer() != 41; }\n")
+        for name, text in FILES.items():
+            instance.write(name, text)
         yield instance
 
 
@@ -132,10 +130,6 @@ def kernel_of_ck(consumer: Bazel) -> str:
     found = consumer.run("query", "filter('//fwd:fmha', deps(@qola_left//:libmha_fwd))")
     objects = [k for k in found.stdout.split() if k.endswith("_gfx950.object")]
     return min(objects).removesuffix(".object")
-
-
-def write(consumer: Bazel, name: str, text: str) -> None:
-    (consumer.workspace / f"{name}.cpp").write_text(text, encoding="utf-8")
 
 
 def remote(server: Server) -> list[str]:

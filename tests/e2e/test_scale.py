@@ -9,43 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import (
-    BUILD_FILE,
-    Bazel,
-    bazel,
-    module_file,
-    shared_place,
-    user_disk_cache,
-)
+from tests.e2e.nested_bazel import LEFT, Bazel, library
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
-LARGE = """
-[build]
-architectures = ["gfx950"]
-mode = "cpp_itfs"
-
-[[modules]]
-name = "libmha_fwd"
-receipt = 700
-"""
-SMALL = (
-    LARGE
-    + """
-[[mha_fwd_variants]]
-dtype = "fp16"
-hdim = 32
-mode = "batch"
-has_mask = false
-has_bias = false
-has_alibi = false
-has_dropout = false
-"""
-)
+# Without variants: all that the receipt has.
+LARGE = LEFT.partition("[[mha_fwd_variants]]")[0]
 
 
 @dataclass(frozen=True)
@@ -65,7 +35,7 @@ class Graph:
 
 def analyse(nested: Bazel, manifest: str) -> Graph:
     """Analyse the library of a manifest, by a server that knows nothing yet."""
-    (nested.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+    nested.write("it.toml", manifest)
     nested.run("shutdown")
     events = nested.workspace / "events.json"
     nested.run("build", "--nobuild", f"--build_event_json_file={events}", "//:it")
@@ -84,10 +54,8 @@ def analyse(nested: Bazel, manifest: str) -> Graph:
 @pytest.fixture(scope="module")
 def graphs() -> Iterator[tuple[Bazel, Graph, Graph]]:
     """The graphs of a small and of a large manifest, the latter analysed last."""
-    with bazel(QOLA / "examples/bazel", QOLA, shared_place(), user_disk_cache()) as it:
-        (it.workspace / "MODULE.bazel").write_text(module_file(QOLA), encoding="utf-8")
-        (it.workspace / "BUILD.bazel").write_text(BUILD_FILE, encoding="utf-8")
-        yield it, analyse(it, SMALL), analyse(it, LARGE)
+    with library() as it:
+        yield it, analyse(it, LEFT), analyse(it, LARGE)
 
 
 def test_the_graph_grows_with_the_kernels(graphs: tuple[Bazel, Graph, Graph]) -> None:

@@ -5,7 +5,6 @@ Nothing is compiled: a plan has the digest of every kernel's source, and that is
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,13 +15,9 @@ from pathlib import Path
 import pytest
 
 from qola.plan.model import Plan
-from tests.e2e.nested_bazel import Bazel, bazel, shared_place, user_disk_cache
+from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file, shared_place
 
-HERE = Path(__file__).resolve().parent
-QOLA = HERE.parents[1]
-PIN = json.loads((QOLA / "third_party" / "aiter" / "wheel.json").read_text(encoding="utf-8"))
-MANIFEST = (QOLA / "examples/bazel/left.toml").read_text(encoding="utf-8")
-PATCHED = MANIFEST.replace("[qola]", '[qola]\npatches_dir = "patches"')
+PATCHED = LEFT.replace("[qola]", '[qola]\npatches_dir = "patches"')
 WHEEL = f'qola.wheel(version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"{{more}})'
 WITH_PATCHES = ', patches_dir = "patches"'
 
@@ -74,18 +69,9 @@ class Workspace:
     plan: Plan
 
 
-def declare(nested: Bazel, tag: str, manifest: str = MANIFEST) -> None:
-    text = f"""
-module(name = "sources")
-bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
-qola.manifest(name = "it", file = "//:it.toml")
-{tag}
-use_repo(qola, "aiter", "qola_it")
-"""
-    (nested.workspace / "MODULE.bazel").write_text(text, encoding="utf-8")
-    (nested.workspace / "it.toml").write_text(manifest, encoding="utf-8")
+def declare(nested: Bazel, tag: str, manifest: str = LEFT) -> None:
+    nested.write("MODULE.bazel", module_file(QOLA, tag, name="sources"))
+    nested.write("it.toml", manifest)
 
 
 def repository(nested: Bazel, name: str) -> Path:
@@ -121,9 +107,7 @@ def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
     # Apart from others: Bazel takes it amiss where a directory it watched is not there any more.
-    place = shared_place("sources")
-    with bazel(QOLA / "examples/bazel", QOLA, place, user_disk_cache()) as nested:
-        (nested.workspace / "BUILD.bazel").write_text("", encoding="utf-8")
+    with library(directory=shared_place("sources")) as nested:
         declare(nested, WHEEL.format(more=""))
         plan = plan_of(nested)
         assert kernels(plan)

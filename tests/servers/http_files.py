@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -105,7 +106,7 @@ def serving(files: Files, tls: Path | None = None) -> Iterator[Files]:
             """Say nothing."""
 
         def do_GET(self) -> None:
-            fault, content = self.asked(), files.content.get(self.path)
+            fault, content = self.asked(), files.content.get(unquote(self.path))
             if fault.status or content is None:
                 self.answer(fault.status or 404, fault, b"")
             else:
