@@ -21,12 +21,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import Bazel, count_spawns, shared_place
+from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, shared_place
 from tools.execution_log.log import read_spawns
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
 
-QOLA = Path(__file__).resolve().parents[2]
 # Beside this repository, among the files a test is given.
 NGINX = Path("..", os.environ["QOLA_TEST_NGINX"])
 KERNELS = range(6)
@@ -61,17 +60,14 @@ float on_host{number}(float x) {{ return x * SCALE + {number}; }}
 """
 
 
-def write_workspace(directory: Path) -> None:
-    """A workspace of a few kernels, and a target that has to read all of them."""
-    directory.mkdir(parents=True)
-    (directory / "MODULE.bazel").write_text(MODULE, encoding="utf-8")
-    (directory / ".bazelrc").write_text(BAZELRC, encoding="utf-8")
-    (directory / "BUILD.bazel").write_text(BUILD, encoding="utf-8")
-    (directory / "headers.hpp").write_text('#include "scale.hpp"\n', encoding="utf-8")
-    (directory / "scale.hpp").write_text("#define SCALE 1.0f\n", encoding="utf-8")
-    for number in KERNELS:
-        text = KERNEL.format(number=number)
-        (directory / f"kernel{number}.cpp").write_text(text, encoding="utf-8")
+#: A few kernels, and a target that has to read all of them.
+FILES = {
+    "MODULE.bazel": MODULE,
+    ".bazelrc": BAZELRC,
+    "BUILD.bazel": BUILD,
+    "headers.hpp": '#include "scale.hpp"\n',
+    **{f"kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
+}
 
 
 @dataclass(frozen=True)
@@ -90,10 +86,7 @@ class Built:
 
     def runners(self) -> Counter[str]:
         """Where results came from -> count."""
-        found: Counter[str] = Counter()
-        for (_, runner), count in self.spawns.items():
-            found[runner] += count
-        return found
+        return Counter(runner for _, runner in self.spawns.elements())
 
 
 @dataclass(frozen=True)
@@ -115,16 +108,19 @@ class User:
 
     def scale(self, factor: float) -> None:
         """Change the header that every kernel includes."""
-        header = self.bazel.workspace / "scale.hpp"
-        header.write_text(f"#define SCALE {factor}f\n", encoding="utf-8")
+        self.bazel.write("scale.hpp", f"#define SCALE {factor}f\n")
 
 
 def make_user(place: Path, disk_cache: Path) -> User:
     """A workspace in a place that tests have in common, with an empty cache."""
     workspace = place / "workspace"
     shutil.rmtree(workspace, ignore_errors=True)
-    write_workspace(workspace)
-    return User(Bazel(workspace, place / "output_base", disk_cache))
+    workspace.mkdir(parents=True)
+    user = User(Bazel(workspace, place / "output_base", disk_cache))
+    for name, text in FILES.items():
+        user.bazel.write(name, text)
+    user.scale(1.0)
+    return user
 
 
 @pytest.fixture(scope="module")
