@@ -112,7 +112,7 @@ class User:
 
     def qola(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run qola."""
-        return self.start(sys.executable, "-m", "qola", *args, **variables)
+        return self.start(sys.executable, "-m", "qola", *args, cwd=None, **variables)
 
 
 def check_sbom(output: Path) -> None:
@@ -192,14 +192,29 @@ class Bazel:
         """Write a file of the workspace."""
         (self.workspace / name).write_text(text, encoding="utf-8")
 
-    def plan_file(self) -> Path:
-        """Return the path of plan.json of the manifest it.toml."""
-        (file,) = self.output_base.glob("external/*[~+]qola_it/plan.json")
-        return file
+    @contextmanager
+    def rewritten(self, name: str, old: str, new: str) -> Iterator[None]:
+        """A file of the workspace with other text in it."""
+        text = (self.workspace / name).read_text(encoding="utf-8")
+        assert old in text
+        self.write(name, text.replace(old, new))
+        try:
+            yield
+        finally:
+            self.write(name, text)
 
-    def plan(self) -> Plan:
-        """Return the plan of the manifest it.toml, as the last command left it."""
-        return Plan.from_json(self.plan_file().read_text(encoding="utf-8"))
+    def repository(self, name: str) -> Path:
+        """Return the directory of a repository, whatever its canonical name is."""
+        (found,) = self.output_base.glob(f"external/*[~+]{name}")
+        return found
+
+    def plan_file(self, name: str = "it") -> Path:
+        """Return the path of plan.json of a manifest."""
+        return self.repository(f"qola_{name}") / "plan.json"
+
+    def plan(self, name: str = "it") -> Plan:
+        """Return the plan of a manifest, as the last command left it."""
+        return Plan.from_json(self.plan_file(name).read_text(encoding="utf-8"))
 
     def spawns(self, *args: str) -> list[Spawn]:
         """Build and return the spawned actions, those included whose result came from a cache."""

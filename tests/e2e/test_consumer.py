@@ -113,12 +113,11 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
 
 def test_another_repository_compiles_nothing(consumer: Bazel) -> None:
     """Prevents: a cold cache by a consumer's name, path, or options for its own code."""
-    with bazel(directory=shared_place("elsewhere")) as elsewhere:
-        module = elsewhere.workspace / "MODULE.bazel"
-        named = 'module(name = "qola_consumer")'
-        text = module.read_text(encoding="utf-8")
-        assert named in text
-        module.write_text(text.replace(named, 'module(name = "another", version = "2.0")'))
+    name, other = 'module(name = "qola_consumer")', 'module(name = "another", version = "2.0")'
+    with (
+        bazel(directory=shared_place("elsewhere")) as elsewhere,
+        elsewhere.rewritten("MODULE.bazel", name, other),
+    ):
         elsewhere.run("clean")
         runners = elsewhere.runners("//...")
         assert {runner for _, runner in runners} == {HIT}, runners

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from qola.plan.model import Plan
 from tests.e2e.nested_bazel import PIN, QOLA, Bazel, bazel, shared_place, unpacked_release
 
 HERE = Path(__file__).resolve().parent
@@ -46,21 +44,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked_release(tmp_path_factory.mktemp("release"))
 
 
-@contextmanager
-def rewritten(file: Path, old: str, new: str) -> Iterator[None]:
-    """A file of a workspace with other text in it."""
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), encoding="utf-8")
-    try:
-        yield
-    finally:
-        file.write_text(text, encoding="utf-8")
-
-
 def analyse_with(instance: Bazel, archive: Path) -> None:
     """Analyse everything with the archive in place of the checkout."""
-    with rewritten(instance.workspace / "MODULE.bazel", f'path = "{QOLA}"', f'path = "{archive}"'):
+    with instance.rewritten("MODULE.bazel", f'path = "{QOLA}"', f'path = "{archive}"'):
         instance.run("build", "--nobuild", "//...")
 
 
@@ -76,11 +62,6 @@ def own_rocm() -> Iterator[Bazel]:
     with bazel(HERE / "own_rocm", directory=shared_place("elsewhere")) as instance:
         instance.run("build", "--nobuild", "//...")
         yield instance
-
-
-def plan(instance: Bazel, name: str) -> Plan:
-    (file,) = instance.output_base.glob(f"external/*[~+]qola_{name}/plan.json")
-    return Plan.from_json(file.read_text(encoding="utf-8"))
 
 
 def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
@@ -109,7 +90,7 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
     assert PIN["sha256"] in (HERE / "two_pins/MODULE.bazel").read_text(), (
         "a new pin: write it there"
     )
-    plain, patched = plan(two_pins, "plain"), plan(two_pins, "patched")
+    plain, patched = two_pins.plan("plain"), two_pins.plan("patched")
     assert plain.aiter.patches == ()
     assert [patch.name for patch in patched.aiter.patches] == ["kernel-header.patch"]
     digests = [{k.name: k.sha256 for k in one.kernels} for one in (plain, patched)]
@@ -125,7 +106,7 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
         repositories = {re.split("[@~+]", target.partition("//")[0])[-1] for target in targets}
         assert repositories == {aiter}
         assert not targets & kernel_targets(two_pins, other)
-        (source,) = two_pins.output_base.glob(f"external/*[~+]{aiter}/fwd/{min(digests[0])}.cpp")
+        source = two_pins.repository(aiter) / f"fwd/{min(digests[0])}.cpp"
         assert ("// of a patched AITER" in source.read_text()) == (side == "patched")
     analyse_with(two_pins, archive)
 
@@ -142,10 +123,12 @@ def test_an_own_toolchain_goes_first(own_rocm: Bazel, archive: Path) -> None:
 
 def test_qola_through_another_module(own_rocm: Bazel) -> None:
     """Prevents: the machine's compiler for kernels, because its module is nearer to the root."""
-    module, settings = own_rocm.workspace / "MODULE.bazel", own_rocm.workspace / ".bazelrc"
+    own = (own_rocm.workspace / "MODULE.bazel").read_text(encoding="utf-8")
     with (
-        rewritten(module, module.read_text(encoding="utf-8"), THROUGH),
-        rewritten(settings, "build --@qola//rules/rocm:toolchain=//toolchain:rocm\n", ""),
+        own_rocm.rewritten("MODULE.bazel", own, THROUGH),
+        own_rocm.rewritten(
+            ".bazelrc", "build --@qola//rules/rocm:toolchain=//toolchain:rocm\n", ""
+        ),
     ):
         actions = list(compile_and_link(own_rocm, "@qola_own_rocm//:it_libmha_fwd"))
     assert {mnemonic for mnemonic, _ in actions} >= MNEMONICS

@@ -125,11 +125,9 @@ class Workspace:
         assert result.returncode != 0, "the fetch should have failed"
         return result.stderr
 
-    def repository(self, name: str) -> Path:
-        """Where a repository is."""
-        found = list(self.bazel.output_base.glob(f"external/*packages~{name}"))
-        assert len(found) == 1
-        return found[0]
+    def group(self, name: str) -> Path:
+        """Where a repository has what was unpacked."""
+        return self.bazel.repository(f"packages~{name}") / "group"
 
 
 @pytest.fixture(scope="module")
@@ -181,11 +179,11 @@ def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: File
     """Prevents: links out of the packages, half a store under a race, a copy per workspace."""
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files", "@two//:files")
-    one, two = workspace.repository("one"), workspace.repository("two")
-    assert content(one / "group") == UNPACKED
-    assert content(two / "group") == UNPACKED
-    tool = (one / "group/usr/bin/tool").stat()
-    assert tool.st_ino == (two / "group/usr/bin/tool").stat().st_ino
+    one, two = workspace.group("one"), workspace.group("two")
+    assert content(one) == UNPACKED
+    assert content(two) == UNPACKED
+    tool = (one / "usr/bin/tool").stat()
+    assert tool.st_ino == (two / "usr/bin/tool").stat().st_ino
     assert tool.st_mode & 0o222 == 0
     assert len(list((workspace.cache / "unpacked").iterdir())) == 1
 
@@ -198,7 +196,7 @@ def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Files) -
     mirror.requests.clear()
     workspace.declare(["http://127.0.0.1:1"])
     workspace.fetch("@one//:files")
-    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert content(workspace.group("one")) == UNPACKED
     assert not mirror.requests
 
 
@@ -214,7 +212,7 @@ def test_repository_cache_needs_no_mirror(
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "file"))
     workspace.declare([])
     workspace.fetch("@one//:files")
-    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert content(workspace.group("one")) == UNPACKED
     assert not mirror.requests
 
 
@@ -271,7 +269,7 @@ def test_apt_fetches_and_verifies(
     mirror.content[TOOL] = good
     mirror.requests.clear()
     workspace.fetch("@one//:files")
-    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert content(workspace.group("one")) == UNPACKED
     # The package that was right the first time came from the repository cache.
     assert mirror.paths() == [TOOL]
 
@@ -291,4 +289,4 @@ def test_without_dpkg(
     monkeypatch.setenv("PATH", str(programs))
     workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
-    assert content(workspace.repository("one") / "group") == UNPACKED
+    assert content(workspace.group("one")) == UNPACKED

@@ -8,7 +8,7 @@ import os
 import pwd
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -146,17 +146,13 @@ def consumer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     directory = tmp_path_factory.mktemp("consumer")
     with bazel(directory=directory) as instance:
         key = Path(f"{server.keys}.pub").read_text(encoding="utf-8").splitlines()[1]
-        module = instance.workspace / "MODULE.bazel"
-        tags = [PREBUILT.format(key=key, side=s, url=server.url) for s in ("left", "right")]
-        module.write_text("".join([module.read_text(encoding="utf-8"), *tags]), encoding="utf-8")
-        build = instance.workspace / "BUILD.bazel"
-        text = build.read_text(encoding="utf-8")
-        label = '"@qola_prebuilt_{}//:libmha_fwd"'
-        assert '":{}_libmha_fwd"' in text
-        text = text.replace('":{}_libmha_fwd"', label)
-        build.write_text(text, encoding="utf-8")
+        with (instance.workspace / "MODULE.bazel").open("a", encoding="utf-8") as module:
+            for side in ("left", "right"):
+                module.write(PREBUILT.format(key=key, side=side, url=server.url))
         cache = {"XDG_CACHE_HOME": str(directory / "cache")}
-        yield Bazel(instance.workspace, instance.output_base, instance.disk_cache, cache)
+        label = '"@qola_prebuilt_{}//:libmha_fwd"'
+        with instance.rewritten("BUILD.bazel", '":{}_libmha_fwd"', label):
+            yield replace(instance, environment=cache)
 
 
 def test_in_bazel(server: Server, consumer: Bazel) -> None:
@@ -177,11 +173,8 @@ def test_in_bazel(server: Server, consumer: Bazel) -> None:
 
 def test_an_unknown_manifest(consumer: Bazel) -> None:
     """Prevents: a misspelt name that Bazel explains by a repository nobody has heard of."""
-    module = consumer.workspace / "MODULE.bazel"
-    text = module.read_text(encoding="utf-8")
-    module.write_text(text.replace('manifest = "right"', 'manifest = "wrong"'), encoding="utf-8")
-    failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
-    module.write_text(text, encoding="utf-8")
+    with consumer.rewritten("MODULE.bazel", 'manifest = "right"', 'manifest = "wrong"'):
+        failed = consumer.run("query", "@qola_prebuilt_right//:all", check=False)
     assert "prebuilt libraries of an unknown manifest" in failed.stderr
     assert "one of left, right" in failed.stderr
 

@@ -39,12 +39,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
 @pytest.fixture(scope="module")
 def consumer(released: Release) -> Iterator[Bazel]:
     """The consumer of the archive, with nothing but bazel_dep to name qola."""
-    with bazel(released.unpacked / "examples/bazel", released.unpacked) as instance:
-        module = instance.workspace / "MODULE.bazel"
-        text = module.read_text(encoding="utf-8")
-        override = OVERRIDE.format(released.unpacked)
-        assert override in text
-        module.write_text(text.replace(override, ""), encoding="utf-8")
+    with (
+        bazel(released.unpacked / "examples/bazel", released.unpacked) as instance,
+        instance.rewritten("MODULE.bazel", OVERRIDE.format(released.unpacked), ""),
+    ):
         yield instance
 
 
@@ -81,12 +79,8 @@ def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> Non
 
 def test_unpacked_as_an_override(released: Release, consumer: Bazel) -> None:
     """Prevents: an archive that does for a registry and not for local_path_override."""
-    module = consumer.workspace / "MODULE.bazel"
-    text = module.read_text(encoding="utf-8")
-    module.write_text(text + OVERRIDE.format(released.unpacked), encoding="utf-8")
-    try:
+    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+    with consumer.rewritten("MODULE.bazel", module, module + OVERRIDE.format(released.unpacked)):
         consumer.run("build", "--nobuild", "//...")
         graph = consumer.run("mod", "graph", "--depth=1").stdout
-    finally:
-        module.write_text(text, encoding="utf-8")
     assert "qola@_" in graph

@@ -74,12 +74,6 @@ def declare(nested: Bazel, tag: str, manifest: str = LEFT) -> None:
     nested.write("it.toml", manifest)
 
 
-def repository(nested: Bazel, name: str) -> Path:
-    """Directory of one of the extension's repositories."""
-    (found,) = nested.output_base.glob(f"external/*[~+]{name}")
-    return found
-
-
 def plan_of(nested: Bazel) -> Plan:
     nested.run("build", "@qola_it//:plan.json")
     return nested.plan()
@@ -111,7 +105,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         declare(nested, WHEEL.format(more=""))
         plan = plan_of(nested)
         assert kernels(plan)
-        tree, checkout = repository(nested, "aiter"), directory / "checkout"
+        tree, checkout = nested.repository("aiter"), directory / "checkout"
         shutil.copytree(tree / "aiter", checkout / "aiter")
         for part in PARTS:
             shutil.copytree(tree / "aiter_meta" / part, checkout / part)
@@ -170,7 +164,7 @@ def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Pa
     assert kernels(plan) == kernels(workspace.plan)
     assert plan.aiter.id == commit[1]
     assert plan.aiter.patches == ()
-    tree = repository(workspace.bazel, "aiter")
+    tree = workspace.bazel.repository("aiter")
     assert not [path for path in (tree / ".git", tree / CK / ".git") if path.exists()]
 
 
@@ -188,7 +182,7 @@ def test_patches_apply_in_order_to_every_source(
     ]
     for name, digest in kernels(wheel).items():
         assert digest != kernels(workspace.plan)[name]
-        source = repository(nested, "qola_it") / "libmha_fwd" / "kernels" / f"{name}.cpp"
+        source = nested.repository("qola_it") / "libmha_fwd" / "kernels" / f"{name}.cpp"
         assert "generate.py\n// one\n// two\n#include" in source.read_text(encoding="utf-8")
 
     declare(nested, git_tag(commit, WITH_PATCHES), PATCHED)
@@ -301,7 +295,7 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
     script = "import sys; from pathlib import Path; from qola.checkout.prepare import *; "
     script += "prepare_tree(LocalSource(Path(sys.argv[1])), Path(sys.argv[2]), [Path(sys.argv[3])])"
-    site = repository(nested, "qola_pip_runtime") / "site"
+    site = nested.repository("qola_pip_runtime") / "site"
     first = nested.workspace / "patches" / "1.patch"
     subprocess.run(
         [shutil.which("python3") or "python3", "-c", script, workspace.wheel, own, first],
