@@ -1,8 +1,22 @@
 """Analysis tests on the command lines of kernel compiles and links."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load(":actions.bzl", "archs_of", "has_all")
 
 _MNEMONICS = ["CppCompile", "CppLink", "QolaCompile", "QolaDevice", "QolaHost", "QolaPch"]
+
+# What a kernel for gfx950 is compiled with, whatever the pass.
+_FLAGS = [
+    "--offload-arch=gfx950",
+    "-D__Float4_e2m1fn_x2",
+    "-DFROM_MODULE=1",
+    "-O3",
+    "-fno-gpu-rdc",
+    "-fvisibility=hidden",
+    "-mcmodel=large",
+    "-std=c++20",
+    "-U__HIP_NO_HALF_CONVERSIONS__",
+]
 
 _EDGES = ["library", "deps", "srcs", "device", "host"]
 
@@ -52,36 +66,20 @@ def _actions(env, mnemonic, output_part):
     asserts.equals(env, 1, len(found), "actions {} for {}".format(mnemonic, output_part))
     return found[0]
 
-def _has_all(env, argv, flags):
-    for flag in flags:
-        asserts.true(env, flag in argv, "{} is missing in {}".format(flag, " ".join(argv)))
-
-def _archs_of(argv):
-    return [flag for flag in argv if flag.startswith("--offload-arch")]
+def _compiles(env):
+    target = analysistest.target_under_test(env)
+    return [a for a in target[_ActionsInfo].argvs.to_list() if a.mnemonic in ["CppCompile", "QolaHost"]]
 
 def _kernel_argv_test_impl(ctx):
     """Prevents: a kernel is compiled for the wrong arch, without AITER's flags, or with a path in its id."""
     env = analysistest.begin(ctx)
     argv = _actions(env, "QolaCompile", "kernel_gfx950").argv
-    _has_all(env, argv, [
-        "--offload-arch=gfx950",
-        "-D__Float4_e2m1fn_x2",
-        "-DFROM_MODULE=1",
-        "-O3",
-        "-cuid=testdata/kernel_gfx950",
-        "-fno-gpu-rdc",
-        "-fvisibility=hidden",
-        "-mcmodel=large",
-        "-std=c++20",
-        "-U__HIP_NO_HALF_CONVERSIONS__",
-    ])
-    archs = [flag for flag in argv if flag.startswith("--offload-arch")]
-    asserts.equals(env, ["--offload-arch=gfx950"], archs)
+    has_all(env, argv, _FLAGS + ["-cuid=testdata/kernel_gfx950"])
+    asserts.equals(env, ["--offload-arch=gfx950"], archs_of(argv))
     for flag in argv:
         asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
     neutral = _actions(env, "QolaCompile", "kernel_neutral").argv
-    archs = [flag for flag in neutral if flag.startswith("--offload-arch")]
-    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs)
+    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(neutral))
     return analysistest.end(env)
 
 def _local_argv_test_impl(ctx):
@@ -95,7 +93,7 @@ def _local_argv_test_impl(ctx):
     ]:
         argv = _actions(env, mnemonic, output).argv
         asserts.true(env, "/no/such/rocm/bin/hipcc" in argv, str(argv[:3]))
-        _has_all(env, argv, ["-DQOLA_ROCM_IDENTITY=0123456789abcdef"])
+        has_all(env, argv, ["-DQOLA_ROCM_IDENTITY=0123456789abcdef"])
     return analysistest.end(env)
 
 def _passes_argv_test_impl(ctx):
@@ -106,34 +104,23 @@ def _passes_argv_test_impl(ctx):
     host = _actions(env, "QolaHost", "kernel_gfx950.pic.o")
     header = _actions(env, "QolaPch", "pass/host_gfx950.pch")
     for action in [device, warm, host, header]:
-        _has_all(env, action.argv, [
-            "--offload-arch=gfx950",
-            "-D__Float4_e2m1fn_x2",
-            "-DFROM_MODULE=1",
-            "-O3",
-            "-fno-gpu-rdc",
-            "-fvisibility=hidden",
-            "-mcmodel=large",
-            "-std=c++20",
-            "-U__HIP_NO_HALF_CONVERSIONS__",
-        ])
-        asserts.equals(env, ["--offload-arch=gfx950"], _archs_of(action.argv))
+        has_all(env, action.argv, _FLAGS)
+        asserts.equals(env, ["--offload-arch=gfx950"], archs_of(action.argv))
         asserts.true(env, "PWD=/proc/self/cwd" in action.env, "absolute paths get into a precompiled header")
         asserts.true(env, "tests/starlark/testdata/ck.hpp" in action.inputs, "a changed header has to be noticed")
         for flag in action.argv:
             asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
         asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
     for action in [device, host]:
-        _has_all(env, action.argv, ["-cuid=testdata/kernel_gfx950", "-include-pch"])
+        has_all(env, action.argv, ["-cuid=testdata/kernel_gfx950", "-include-pch"])
     for action in [warm, header]:
-        _has_all(env, action.argv, ["-emit-pch", "-fno-pch-timestamp"])
+        has_all(env, action.argv, ["-emit-pch", "-fno-pch-timestamp"])
     asserts.true(env, "-include-pch" in warm.argv, "the headers are parsed again for each family")
     for action in [device, warm]:
         asserts.true(env, any([path.endswith("/pass/gfx950.pch") for path in action.inputs]), "the header that the family's is based on")
-    for action in [device, warm]:
-        _has_all(env, action.argv, ["--cuda-device-only", "--no-gpu-bundle-output"])
+        has_all(env, action.argv, ["--cuda-device-only", "--no-gpu-bundle-output"])
     for action in [host, header]:
-        _has_all(env, action.argv, ["--cuda-host-only"])
+        has_all(env, action.argv, ["--cuda-host-only"])
     asserts.true(env, "-fpch-instantiate-templates" in warm.argv, "nothing is warm")
     asserts.false(env, "-fpch-instantiate-templates" in header.argv, "there is nothing to instantiate")
     return analysistest.end(env)
@@ -142,13 +129,13 @@ def _passes_of_archs_test_impl(ctx):
     """Prevents: an arch that is missing in an object, or one whose code object depends on the archs beside it."""
     env = analysistest.begin(ctx)
     bundle = _actions(env, "QolaHost", "kernel_neutral.pic.o")
-    _has_all(env, bundle.argv, ["-targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--gfx942,hipv4-amdgcn-amd-amdhsa--gfx950"])
+    has_all(env, bundle.argv, ["-targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--gfx942,hipv4-amdgcn-amd-amdhsa--gfx950"])
     inputs = [flag for flag in bundle.argv if flag.startswith("-input=")]
     asserts.equals(env, ["gfx942.co", "gfx950.co"], [flag.split(".", 1)[1].rpartition("kernel_neutral.")[2] for flag in inputs])
-    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], _archs_of(bundle.argv))
+    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(bundle.argv))
     for arch in ["gfx942", "gfx950"]:
         device = _actions(env, "QolaDevice", "kernel_neutral.{}.co".format(arch))
-        asserts.equals(env, ["--offload-arch=" + arch], _archs_of(device.argv))
+        asserts.equals(env, ["--offload-arch=" + arch], archs_of(device.argv))
         asserts.equals(env, arch == "gfx950", "-D__Float4_e2m1fn_x2" in device.argv)
         asserts.true(env, any([i.endswith("pass/{}.pch".format(arch)) for i in device.inputs]), "the header of the arch")
     asserts.false(env, "-compress" in bundle.argv, "compressed without being asked to")
@@ -184,7 +171,7 @@ def _link_argv_test_impl(ctx):
     """Prevents: a library that exports more than its namespace, or loads with undefined symbols."""
     env = analysistest.begin(ctx)
     argv = _actions(env, "CppLink", "ns_libmodule.so").argv
-    _has_all(env, argv, [
+    has_all(env, argv, [
         "-shared",
         "-fuse-ld=lld",
         "-Wl,-z,defs",
@@ -202,24 +189,22 @@ def _link_argv_test_impl(ctx):
 def _restricted_test_impl(ctx):
     """Prevents: --@qola//:archs that compiles, links or dispatches to what it leaves out."""
     env = analysistest.begin(ctx)
-    target = analysistest.target_under_test(env)
-    compiles = [a for a in target[_ActionsInfo].argvs.to_list() if a.mnemonic in ["CppCompile", "QolaHost"]]
+    compiles = _compiles(env)
     asserts.equals(env, 4, len(compiles), "kernel, neutral kernel, dispatch and entry point")
     for action in compiles:
-        asserts.equals(env, ["--offload-arch=gfx942"], _archs_of(action.argv))
+        asserts.equals(env, ["--offload-arch=gfx942"], archs_of(action.argv))
         asserts.false(env, "-D__Float4_e2m1fn_x2" in action.argv, "a define of gfx950")
     entry = _actions(env, "CppCompile", "libmodule.gfx942.entry_point").argv
-    _has_all(env, entry, ["-DQOLA_ARCHS=gfx942"])
+    has_all(env, entry, ["-DQOLA_ARCHS=gfx942"])
     return analysistest.end(env)
 
 def _unrestricted_test_impl(ctx):
     """Prevents: a library for all archs whose entry points know of one, or with a dispatch per arch."""
     env = analysistest.begin(ctx)
-    target = analysistest.target_under_test(env)
-    compiles = [a for a in target[_ActionsInfo].argvs.to_list() if a.mnemonic in ["CppCompile", "QolaHost"]]
+    compiles = _compiles(env)
     asserts.equals(env, 5, len(compiles), "three kernels, dispatch and entry point")
     entry = _actions(env, "CppCompile", "entry_point").argv
-    _has_all(env, entry, ["-DQOLA_ARCHS=gfx942,gfx950"])
+    has_all(env, entry, ["-DQOLA_ARCHS=gfx942,gfx950"])
     return analysistest.end(env)
 
 _ARCHS = str(Label("//:archs"))
@@ -267,12 +252,11 @@ _no_leak_test = analysistest.make(
     **_ATTRS
 )
 
-def action_test_suite(name, library):
+def action_test_suite(name):
     """Declares the tests of this file.
 
     Args:
       name: name of the test suite.
-      library: a qola_library over a kernel and a dispatch.
     """
     tests = {
         "kernel_argv_test": _kernel_argv_test,
@@ -286,5 +270,5 @@ def action_test_suite(name, library):
         "unrestricted_test": _unrestricted_test,
     }
     for test, rule in tests.items():
-        rule(name = test, size = "small", target_under_test = library)
+        rule(name = test, size = "small", target_under_test = ":ns_libmodule")
     native.test_suite(name = name, tests = tests.keys())

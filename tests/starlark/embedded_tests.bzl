@@ -1,18 +1,13 @@
 """Analysis tests of embedded_code_objects."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-
-def _compile(env):
-    found = [a for a in analysistest.target_actions(env) if a.mnemonic == "CppCompile"]
-    asserts.equals(env, 1, len(found), "assembler actions")
-    return found[0]
+load(":actions.bzl", "action_of", "has_all")
 
 def _host_only_test_impl(ctx):
     """Prevents: data parsed as HIP once per arch, or with a path of this machine in the object."""
     env = analysistest.begin(ctx)
-    argv = _compile(env).argv
-    for flag in ["-fPIC", "-ffile-compilation-dir=."]:
-        asserts.true(env, flag in argv, "{} is missing in {}".format(flag, " ".join(argv)))
+    argv = action_of(env, "CppCompile").argv
+    has_all(env, argv, ["-fPIC", "-ffile-compilation-dir=."])
     for flag in argv:
         hip = flag in ["-x", "hip"] or flag.startswith("--offload")
         asserts.false(env, hip or flag.startswith("/") and flag != argv[0], flag)
@@ -21,10 +16,8 @@ def _host_only_test_impl(ctx):
 def _inputs_test_impl(ctx):
     """Prevents: code objects that no cache key holds and no sandbox or remote worker has."""
     env = analysistest.begin(ctx)
-    action = _compile(env)
-    names = [f.basename for f in action.inputs.to_list()]
-    for name in ["one.co", "two.co", "embedded.s", "clang++"]:
-        asserts.true(env, name in names, "{} is not an input".format(name))
+    names = [f.basename for f in action_of(env, "CppCompile").inputs.to_list()]
+    has_all(env, names, ["one.co", "two.co", "embedded.s", "clang++"])
     return analysistest.end(env)
 
 def _source_test_impl(ctx):
@@ -61,20 +54,18 @@ _inputs_test = analysistest.make(_inputs_test_impl, config_settings = _ROCM)
 _source_test = analysistest.make(_source_test_impl, config_settings = _ROCM)
 _same_key_test = analysistest.make(_same_key_test_impl, config_settings = _ROCM, expect_failure = True)
 
-def embedded_test_suite(name, target, same_key):
+def embedded_test_suite(name):
     """Declares the tests of this file.
 
     Args:
       name: name of the test suite.
-      target: an embedded_code_objects of testdata/one.co and two.co.
-      same_key: one that gives two files one key.
     """
     tests = {
-        "embedded_host_only_test": _host_only_test,
-        "embedded_inputs_test": _inputs_test,
-        "embedded_source_test": _source_test,
+        "embedded_host_only_test": (_host_only_test, ":embedded"),
+        "embedded_inputs_test": (_inputs_test, ":embedded"),
+        "embedded_same_key_test": (_same_key_test, ":embedded_twice"),
+        "embedded_source_test": (_source_test, ":embedded"),
     }
-    for test, rule in tests.items():
+    for test, (rule, target) in tests.items():
         rule(name = test, size = "small", target_under_test = target)
-    _same_key_test(name = "embedded_same_key_test", size = "small", target_under_test = same_key)
-    native.test_suite(name = name, tests = tests.keys() + ["embedded_same_key_test"])
+    native.test_suite(name = name, tests = tests.keys())

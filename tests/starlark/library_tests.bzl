@@ -1,0 +1,97 @@
+"""Analysis tests of lazy libraries, archives and bundles: what is compiled, linked and packed."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load(":actions.bzl", "action_of", "archs_of", "has_all", "objects_of")
+
+def _kernel_library_test_impl(ctx):
+    """Prevents: a kernel library with other code than the full library's, for another arch, or one that another takes the place of."""
+    env = analysistest.begin(ctx)
+    host = action_of(env, "QolaHost", "kernel_neutral.gfx942.pic.o")
+    argv = host.argv
+    asserts.true(env, "-targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--gfx942" in argv, "bundled for another arch")
+    asserts.equals(env, ["--offload-arch=gfx942"], archs_of(argv))
+    asserts.false(env, "-D__Float4_e2m1fn_x2" in argv, "a define of gfx950")
+    asserts.true(env, "-cuid=testdata/kernel_neutral" in argv, "another unit than the code object's")
+    source, entry = argv.index("-include"), argv.index("tests/starlark/entries/one.cpp")
+    asserts.equals(env, "tests/starlark/testdata/kernel_neutral.cpp", argv[source + 1])
+    asserts.true(env, source < entry, "the entry source knows the kernel's functions")
+    inputs = [f.short_path for f in host.inputs.to_list()]
+    asserts.true(env, "tests/starlark/testdata/kernel_neutral.gfx942.co" in inputs, "the code object is not the full library's")
+    link = action_of(env, "CppLink", "kernel_neutral.gfx942.so").argv
+    asserts.true(env, "-Wl,-Bsymbolic" in link, "another library's kernels may be bound instead")
+    asserts.equals(env, [], [flag for flag in link if "soname" in flag], "the loader takes libraries of one name for one")
+    return analysistest.end(env)
+
+def _lazy_library_test_impl(ctx):
+    """Prevents: a lazy library that has kernels inside, or has another name than the full one."""
+    env = analysistest.begin(ctx)
+    link = action_of(env, "CppLink", "lazy/ns_libmodule.so")
+    asserts.true(env, "-Wl,-soname,ns_libmodule.so" in link.argv, "no drop-in")
+    asserts.true(env, "-Wl,-z,defs" in link.argv, "a kernel without a stub shows only when it is called")
+    objects = objects_of(link)
+    has_all(env, objects, ["stubs.pic.o", "table.pic.o"])
+    asserts.equals(env, [], [name for name in objects if name.startswith("kernel_")])
+    return analysistest.end(env)
+
+def _static_module_test_impl(ctx):
+    """Prevents: an archive whose functions another AITER's take the place of, or that lacks a kernel."""
+    env = analysistest.begin(ctx)
+    join = action_of(env, "QolaJoin")
+    has_all(env, join.argv, ["-r", "--force-group-allocation", "--unique"])
+    objects = objects_of(join)
+    for name in ["kernel_gfx942.pic.o", "kernel_gfx950.pic.o", "kernel_neutral.pic.o", "dispatch.pic.o", "entry.pic.o"]:
+        asserts.equals(env, 1, len([object for object in objects if object == name]), name + " in " + str(objects))
+    has_all(env, action_of(env, "QolaLocalise").argv, [
+        "--wildcard",
+        "--keep-global-symbol=_ZN4qola2ns*",
+        "--set-symbol-visibility=_ZN4qola2ns*=hidden",
+        "--rename-section=.ltext=.text,alloc,code,readonly",
+    ])
+    return analysistest.end(env)
+
+def _static_archive_test_impl(ctx):
+    """Prevents: an archive made by another ar than the toolchain's, or with another member than the module."""
+    env = analysistest.begin(ctx)
+    action = action_of(env, "CppArchive")
+    asserts.true(env, action.outputs.to_list()[0].basename.startswith("libqola_ns."), str(action.outputs))
+    asserts.true(env, action.argv[0].endswith("/llvm-ar"), action.argv[0])
+    asserts.equals(env, ["ns_libmodule.o"], objects_of(action))
+    return analysistest.end(env)
+
+def _bundle_inputs_test_impl(ctx):
+    """Prevents: a bundle that is not made anew when a header, the plan or a library changes."""
+    env = analysistest.begin(ctx)
+    has_all(env, [f.short_path for f in action_of(env, "QolaBundle").inputs.to_list()], [
+        "tests/starlark/ns_libmodule.so",
+        "tests/starlark/testdata/ck.hpp",
+        "tests/starlark/testdata/plan.json",
+        "tests/starlark/testdata/qola_config.h",
+        "cc/api/qola_mha_fwd.h",
+        "LICENSE",
+    ])
+    return analysistest.end(env)
+
+_ROCM = {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
+
+_bundle_inputs_test = analysistest.make(_bundle_inputs_test_impl)
+_kernel_library_test = analysistest.make(_kernel_library_test_impl, config_settings = _ROCM)
+_lazy_library_test = analysistest.make(_lazy_library_test_impl, config_settings = _ROCM)
+_static_archive_test = analysistest.make(_static_archive_test_impl, config_settings = _ROCM)
+_static_module_test = analysistest.make(_static_module_test_impl, config_settings = _ROCM)
+
+def library_test_suite(name):
+    """Declares the tests of this file.
+
+    Args:
+      name: name of the test suite.
+    """
+    tests = {
+        "bundle_inputs_test": (_bundle_inputs_test, ":one_manifest"),
+        "kernel_library_test": (_kernel_library_test, ":libmodule_kernels"),
+        "lazy_library_test": (_lazy_library_test, ":libmodule_lazy.shared"),
+        "static_archive_test": (_static_archive_test, ":static.archive"),
+        "static_module_test": (_static_module_test, ":libmodule_static"),
+    }
+    for test, (rule, target) in tests.items():
+        rule(name = test, size = "small", target_under_test = target)
+    native.test_suite(name = name, tests = tests.keys())

@@ -1,0 +1,89 @@
+"""Analysis tests of what does not go together: the words of the error."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("//rules:defs.bzl", "qola_bundle")
+
+# Bundles of which nothing can be made.
+_BUNDLES = {
+    "mixed": {"libraries": [":ns_libmodule", ":ns_libmodule_lazy"]},
+    "packed": {"libraries": [":ns_libmodule"], "packs": [":pack_of_one"]},
+    "static_and_lazy": {"libraries": [":ns_libmodule_lazy"], "static": ":static"},
+    "static_of_another": {"libraries": [":other_libother"], "static": ":static"},
+    "static_of_other_modules": {"libraries": [":ns_libmodule"], "static": ":static_of_more"},
+    "two_manifests": {"libraries": [":ns_libmodule", ":other_libother"]},
+}
+
+# By test: what is refused, and parts of the error.
+_REFUSED = {
+    # Prevents: two libraries of one name in a bundle, of which one overwrites the other.
+    "mixed_bundle_test": (":mixed", [
+        "lazy libraries and others in one bundle",
+        "//tests/starlark:ns_libmodule, ",
+        "//tests/starlark:ns_libmodule_lazy (lazy)",
+    ]),
+    # Prevents: a pack in a bundle whose libraries never look for one.
+    "pack_without_lazy_test": (":packed", [
+        "lazy libraries and others in one bundle",
+        "pack pack_of_one.qpack",
+    ]),
+    # Prevents: a lazy bundle with all its kernels in an archive beside it.
+    "static_lazy_bundle_test": (":static_and_lazy", [
+        "lazy libraries and an archive in one bundle",
+        "//tests/starlark:ns_libmodule_lazy (lazy)",
+    ]),
+    # Prevents: an archive whose functions have no header in the bundle, or that lacks one.
+    "static_modules_test": (":static_of_other_modules", [
+        "libraries of some modules and an archive of others in one bundle",
+        "static_of_more of ns_libmodule, ns_libsecond",
+        "an archive of ns_libmodule, as",
+    ]),
+    # Prevents: an archive beside the headers of another manifest.
+    "static_other_bundle_test": (":static_of_another", [
+        "libraries of one manifest and an archive of another in one bundle",
+        "//tests/starlark:static of tests/starlark/testdata/plan.json",
+    ]),
+    # Prevents: two namespaces in an archive, of which one has no header.
+    "static_two_manifests_test": (":static_of_two", [
+        "modules of two manifests in one archive",
+        "//tests/starlark:static_of_two: modules",
+        "testdata/plan.json",
+        "testdata/other_plan.json",
+    ]),
+    # Prevents: libraries of two namespaces with the qola_config.h of one of them.
+    "two_manifests_test": (":two_manifests", [
+        "libraries of two manifests in one bundle",
+        "//tests/starlark:ns_libmodule of tests/starlark/testdata/plan.json",
+        "//tests/starlark:other_libother of tests/starlark/testdata/other_plan.json",
+    ]),
+    # Prevents: a pack that lacks a kernel because its name was misspelt.
+    "unknown_kernel_test": (":pack_of_nothing", [
+        "qola: ManifestError: no such kernel instance",
+        "//tests/starlark:pack_of_nothing: kernels",
+        "found:    kernel_unknown",
+        "libmodule_kernels",
+    ]),
+}
+
+def _refused_test_impl(ctx):
+    env = analysistest.begin(ctx)
+    for part in ctx.attr.parts:
+        asserts.expect_failure(env, part)
+    return analysistest.end(env)
+
+_refused_test = analysistest.make(
+    _refused_test_impl,
+    attrs = {"parts": attr.string_list(doc = "Parts of the error.", mandatory = True)},
+    expect_failure = True,
+)
+
+def refusal_test_suite(name):
+    """Declares the bundles and the tests of this file.
+
+    Args:
+      name: name of the test suite.
+    """
+    for bundle, attrs in _BUNDLES.items():
+        qola_bundle(name = bundle, tags = ["manual"], **attrs)
+    for test, (target, parts) in _REFUSED.items():
+        _refused_test(name = test, size = "small", parts = parts, target_under_test = target)
+    native.test_suite(name = name, tests = _REFUSED.keys())
