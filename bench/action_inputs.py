@@ -9,15 +9,99 @@ A clean output base logs every action, those that come from a cache too.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench.action_inputs_lib import summarize, to_table  # noqa: E402
-from qola.cli.tables import to_text  # noqa: E402
-from tools.execution_log.log import read_spawns  # noqa: E402
+from qola.cli.tables import Table, size, to_text  # noqa: E402
+from tools.execution_log.log import LoggedFile, Spawn, read_spawns  # noqa: E402
+
+#: What a path is, by the first pattern found in it.
+GROUPS = (
+    ("precompiled header", re.compile(r"\.pch$|\.gch$")),
+    ("device libraries", re.compile(r"/amdgcn/")),
+    ("HIP headers", re.compile(r"/(rocm|hip)/(include|share)/")),
+    ("C and C++ headers", re.compile(r"/sysroot/usr/include/")),
+    ("compiler's headers", re.compile(r"/resource/|/lib/clang/")),
+    ("libraries of the sysroot", re.compile(r"/sysroot/")),
+    ("compiler", re.compile(r"[~+]qola_rocm(_sdk)?/")),
+    ("objects", re.compile(r"\.(o|a|hsaco|co|bc|hipfb)$")),
+    ("AITER and CK headers", re.compile(r"\.(h|hpp|inc|inl)$")),
+    ("source", re.compile(r"\.(cpp|cc|cu|c|s|S)$")),
+)
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the actions of one kind read of one group.
+
+    Attributes:
+        files: files per action, on average.
+        bytes: bytes per action, on average.
+        distinct_bytes: bytes over all actions, what several read counted once: what a client
+            uploads and, in the end, each worker keeps.
+    """
+
+    mnemonic: str
+    name: str
+    files: float
+    bytes: float
+    distinct_bytes: int
+
+
+def group_of(path: str) -> str:
+    """Return the name of the group a path belongs to."""
+    return next((name for name, pattern in GROUPS if pattern.search(path)), OTHER)
+
+
+def summarize(spawns: Iterable[Spawn]) -> list[Group]:
+    """Return what actions read, by mnemonic and in the order of GROUPS."""
+    actions: dict[str, int] = {}
+    read: dict[tuple[str, str], list[LoggedFile]] = {}
+    for spawn in spawns:
+        actions[spawn.mnemonic] = actions.get(spawn.mnemonic, 0) + 1
+        for file in spawn.inputs:
+            read.setdefault((spawn.mnemonic, group_of(file.path)), []).append(file)
+    order = [*(name for name, _ in GROUPS), OTHER]
+    return [
+        Group(
+            mnemonic,
+            name,
+            len(files) / actions[mnemonic],
+            sum(file.size for file in files) / actions[mnemonic],
+            sum({file.digest: file.size for file in files}.values()),
+        )
+        for mnemonic in sorted(actions)
+        for name in order
+        if (files := read.get((mnemonic, name)))
+    ]
+
+
+def to_table(groups: Iterable[Group]) -> Table:
+    """Return the groups as a table, with a line for each mnemonic's sum."""
+    rows = []
+    listed = list(groups)
+    for mnemonic in dict.fromkeys(group.mnemonic for group in listed):
+        own = [group for group in listed if group.mnemonic == mnemonic]
+        total = Group(
+            mnemonic,
+            "all",
+            sum(group.files for group in own),
+            sum(group.bytes for group in own),
+            sum(group.distinct_bytes for group in own),
+        )
+        rows += [
+            (g.mnemonic, g.name, f"{g.files:.0f}", size(g.bytes), size(g.distinct_bytes))
+            for g in (*own, total)
+        ]
+    columns = ("action", "input", "files", "bytes", "distinct")
+    return Table("Inputs per action", columns, rows, numbers=3)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from bench.errors import BenchError
+from bench.ninja_log import source_of
 from qola.errors import Finding
 from tools.execution_log.log import Spawn
 
@@ -74,11 +75,6 @@ def kernel_seconds(
         found = f"no action for {len(missing)} kernels, such as {missing[0]}"
         raise BenchError(Finding("execution log", found, "one of each kernel of the list"))
     return {direction: sums[direction] for direction in kernels}
-
-
-def source_of(output: str) -> str:
-    """Return the name of the source an output is made of."""
-    return output.rpartition("/")[2].partition(".")[0]
 
 
 def ran(spawns: Iterable[Spawn]) -> Counter[str]:

@@ -102,6 +102,7 @@ PRECOMPILED = (
     ("bwd", "convert_dq", 128),
 )
 DEVICE_PASS = ("--cuda-device-only", "--no-gpu-bundle-output", "-Wno-unused-command-line-argument")
+MAKE_HEADER = ("-S", "-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp")
 # A dispatch of the full set is a matter of minutes, and known from these two.
 DISPATCHES = ("fwd", "bwd")
 
@@ -213,15 +214,7 @@ class Bench:
                 sys.exit(f"{sister} has no warm header")
             file = self._work / f"{kind}.hpp"
             file.write_text(header, encoding="utf-8")
-            making = [
-                *command,
-                *base,
-                "-S",
-                "-Xclang",
-                "-emit-pch",
-                "-Xclang",
-                "-fno-pch-timestamp",
-            ]
+            making = [*command, *base, *MAKE_HEADER]
             making += ["-fpch-instantiate-templates"] if kind == "warm" else []
             making += [str(file), "-o", f"{file}.pch"]
             seconds["making_seconds"] = self._cpu_seconds(making)

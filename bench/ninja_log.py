@@ -33,7 +33,7 @@ def parse(text: str) -> dict[str, float]:
 
 
 def source_of(output: str) -> str:
-    """Return the name of the source an object file is made of: x.dir/kernel.cpp.o is kernel."""
+    """Return the name of the source an output is made of: x.dir/kernel.cpp.o is kernel."""
     return PurePosixPath(output).name.partition(".")[0]
 
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.rows import CONTENDERS, Row, Unit, ratios
+from bench.rows import CONTENDERS, Row, ratios, unit_of
+from qola.cli.tables import align
 
 SCHEMA_VERSION = 1
 _HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "")
-
-
-def unit_of(name: str) -> Unit:
-    """Return the unit of a measurement, by its name."""
-    return "s" if name.endswith("seconds") else "bytes"
 
 
 def report(
@@ -100,14 +96,9 @@ def circumstances(found: Mapping[str, Any]) -> str:
 def text(found: Mapping[str, Any]) -> str:
     """Return the table for a terminal, from the JSON object."""
     lines = [_HEAD, *_cells(found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    table = [
-        "  ".join(
-            cell.ljust(width) if column in (0, 4) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    numbers = align([line[:-1] for line in lines], text_columns=1)
+    # Verdicts are words, and begin at one place.
+    table = [f"{row}  {line[-1]}".rstrip() for row, line in zip(numbers, lines, strict=True)]
     return "\n".join([*table, "", circumstances(found), *(f"- {n}" for n in found["notes"])])
 
 

@@ -23,36 +23,44 @@ class Kind:
 
     Attributes:
         name: the row's name, without the contender.
-        unit: s (seconds) or bytes.
+        ours: name of our measurement, whose end says its unit.
+        theirs: name of the contender's measurement.
     """
 
     name: str
     ours: str
     theirs: str
-    unit: Unit
     meaning: str
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of both measurements."""
+        return unit_of(self.ours)
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit of a measurement, by its name."""
+    return "s" if name.endswith("seconds") else "bytes"
+
+
+def _alike(name: str, measured: str, meaning: str) -> Kind:
+    return Kind(name, measured, measured, meaning)
 
 
 KINDS = (
-    Kind(
+    _alike(
         "kernel forward",
         "kernel_fwd_seconds",
-        "kernel_fwd_seconds",
-        "s",
         "time of all compiles for forward kernels, precompiled headers too, by their number",
     ),
-    Kind(
+    _alike(
         "kernel backward",
         "kernel_bwd_seconds",
-        "kernel_bwd_seconds",
-        "s",
         "the same of backward kernels (dq_dk_dv, dot_do_o, convert_dq)",
     ),
-    Kind(
+    _alike(
         "cold build",
         "cold_seconds",
-        "cold_seconds",
-        "s",
         "nothing there but downloads; ours lays out the compiler, fetches AITER and plans, "
         "theirs has both at hand and generates",
     ),
@@ -60,57 +68,44 @@ KINDS = (
         "cold build, fetched",
         "build_seconds",
         "cold_seconds",
-        "s",
         "the same, without fetching, planning and analysis on our side",
     ),
     Kind(
         "warm rebuild elsewhere, disk cache",
         "disk_seconds",
         "cold_seconds",
-        "s",
         "another workspace and output base, fetching included; theirs has no cache: its cold build",
     ),
     Kind(
         "warm rebuild elsewhere, remote cache",
         "remote_seconds",
         "cold_seconds",
-        "s",
         "the same from an nginx on this machine, without a disk cache",
     ),
-    Kind("no-op", "noop_seconds", "noop_seconds", "s", "again, nothing changed; median of 3"),
-    Kind(
+    _alike("no-op", "noop_seconds", "again, nothing changed; median of 3"),
+    _alike(
         "one-variant change",
         "change_seconds",
-        "change_seconds",
-        "s",
         "the manifest gains a variant; theirs generates again and runs ninja",
     ),
-    Kind(
+    _alike(
         "library size forward",
         "library_fwd_bytes_per_kernel",
-        "library_fwd_bytes_per_kernel",
-        "bytes",
         "bytes of the library as linked, nothing stripped, by the number of kernels",
     ),
-    Kind(
+    _alike(
         "library size backward",
         "library_bwd_bytes_per_kernel",
-        "library_bwd_bytes_per_kernel",
-        "bytes",
         "the same of the backward library",
     ),
-    Kind(
+    _alike(
         "peak memory, compiler",
         "compiler_peak_bytes",
-        "compiler_peak_bytes",
-        "bytes",
         "largest resident set of one compiler process",
     ),
-    Kind(
+    _alike(
         "peak memory, build",
         "build_peak_bytes",
-        "build_peak_bytes",
-        "bytes",
         "largest sum of resident sets, what processes share counted in each; "
         "ours includes Bazel's server",
     ),

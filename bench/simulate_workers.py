@@ -22,17 +22,7 @@ from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 
-EVERYTHING = """
-[build]
-architectures = ["gfx942", "gfx950"]
-mode = "cpp_itfs"
-[[modules]]
-name = "libmha_fwd"
-receipt = 600
-[[modules]]
-name = "libmha_bwd"
-receipt = 600
-"""
+EVERYTHING = Path(__file__).resolve().parent / "everything/everything.toml"
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)
 # What every compile reads, and the rest it reads; bench/action_inputs.py measured both.
 SDK_BYTES, SOURCE_BYTES = 284e6, 4e3
@@ -44,7 +34,9 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
-    parser.add_argument("--manifest", type=Path, help="what to build (default: everything)")
+    parser.add_argument(
+        "--manifest", type=Path, default=EVERYTHING, help="what to build (default: everything)"
+    )
     parser.add_argument("--costs", type=Path, help="costs (default: qola/inspect/costs.json)")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, help="how many")
     parser.add_argument(
@@ -77,7 +69,7 @@ def row(tasks: Sequence[Task], found: Outcome) -> tuple[str, ...]:
 def main() -> None:
     """Plan, simulate and print."""
     args = parse_arguments()
-    text = args.manifest.read_text("utf-8") if args.manifest else EVERYTHING
+    text = args.manifest.read_text(encoding="utf-8")
     costs = load_costs(args.costs) if args.costs else load_costs()
     with tempfile.TemporaryDirectory() as directory:
         request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.action_inputs_lib import Group, group_of, summarize, to_table
+from bench.action_inputs import Group, group_of, summarize, to_table
 from qola.cli.tables import to_text
 from tests.python.bench.entries import entry, file, text_of
 from tools.execution_log.log import LoggedFile, read_spawns
