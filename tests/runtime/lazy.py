@@ -258,6 +258,18 @@ class Toy:
         """Ask for kernels and wait for the answer."""
         return finish(self.start(*kernels, **settings))
 
+    def gets(self, *kernels: str, **settings: str) -> Answer:
+        """Ask for kernels, each of which has to be had and launched."""
+        answer = self.ask(*kernels, **settings)
+        assert answer.values == [str(VALUES[kernel]) for kernel in kernels], answer
+        return answer
+
+    def lacks(self, *kernels: str, **settings: str) -> Answer:
+        """Ask for kernels, none of which may be had."""
+        answer = self.ask(*kernels, **settings)
+        assert answer.values == [UNAVAILABLE] * len(kernels), answer
+        return answer
+
     def tool(
         self, *arguments: str | Path, stdin: str = "", **settings: str
     ) -> subprocess.CompletedProcess[str]:

@@ -25,8 +25,7 @@ def give_away(path: Path) -> None:
 def test_others_entry(warm: Toy) -> None:
     """Prevents: a kernel that another user made."""
     give_away(warm.entry(SCALE))
-    answer = warm.ask(SCALE)
-    assert answer.values == [SCALED]
+    answer = warm.gets(SCALE)
     assert "is another user's (mode 0600, owner 4321); chown 0" in answer.errors
     assert warm.entry(SCALE).stat().st_uid == 0
 
@@ -41,8 +40,7 @@ def test_wrong_owner_of_the_root(warm: Toy) -> None:
 def test_cache_below_another_users_directory(warm: Toy) -> None:
     """Prevents: a cache that the owner of a directory above it can exchange for another."""
     give_away(warm.path)
-    answer = warm.ask(SCALE)
-    assert answer.values == [SCALED]
+    answer = warm.gets(SCALE)
     assert f"{warm.path} is another user's (mode 0755, owner 4321)" in answer.errors
     assert "not kept" in answer.errors
 

@@ -38,8 +38,7 @@ def test_packs_in_order(packed: Toy) -> None:
     (other / FILL).mkdir(parents=True)
     shutil.move(packed.path / "pack" / FILL / packed.entry(FILL).name, other / FILL)
     packs = f"{packed.path}/nowhere.qpack:{packed.path}/pack:{other}"
-    answer = packed.ask(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
-    assert answer.values == [SCALED, FILLED]
+    answer = packed.gets(SCALE, FILL, QOLA_PACKS=packs, QOLA_LAZY="never")
     assert answer.errors == f"qola: QOLA_PACKS: there is no {packed.path}/nowhere.qpack\n"
 
 
@@ -68,8 +67,7 @@ def test_damaged_pack(packed: Toy, damage: str) -> None:
     """Prevents: a damaged pack that crashes a process, or costs it a kernel."""
     pack = packed.path / "kernels.qpack"
     pack.write_bytes(DAMAGES[damage](pack.read_bytes()))
-    answer = packed.ask(SCALE, FILL, QOLA_PACKS=str(pack))
-    assert answer.values == [SCALED, FILLED]
+    answer = packed.gets(SCALE, FILL, QOLA_PACKS=str(pack))
     assert packed.compiles() == 2
     assert answer.errors.count(f"{pack} is not a whole pack: ") == 1
     verified = packed.ends(1, "verify", pack)
@@ -82,8 +80,7 @@ def test_damaged_entry_of_a_pack(packed: Toy) -> None:
     content = bytearray(pack.read_bytes())
     content[-2000] ^= 1
     pack.write_bytes(content)
-    answer = packed.ask(SCALE, FILL, QOLA_PACKS=str(pack))
-    assert answer.values == [SCALED, FILLED]
+    answer = packed.gets(SCALE, FILL, QOLA_PACKS=str(pack))
     assert packed.compiles() == 1
     assert answer.errors.count(" is damaged: its bytes have the digest ") == 1
 
@@ -94,8 +91,7 @@ def test_writable_pack(packed: Toy, form: str) -> None:
     path = packed.path / form
     path.chmod(0o777)
     settings = {"QOLA_PACKS": str(path)}
-    never = packed.ask(SCALE, QOLA_LAZY="never", **settings)
-    assert never.values == [UNAVAILABLE]
+    never = packed.lacks(SCALE, QOLA_LAZY="never", **settings)
     assert f"{path} is writable by others (mode 0777, owner " in never.errors
     packed.ends(1, "verify", path)
 
@@ -113,14 +109,14 @@ def test_pack_of_another_compiler(toy: Toy) -> None:
     pack = str(toy.path / "kernels.qpack")
     answer = toy.ask(SCALE, FILL, QOLA_PACKS=pack, **settings)
     assert answer.values == [SCALED, UNAVAILABLE]
-    assert toy.ask(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings).values == [UNAVAILABLE]
+    toy.lacks(SCALE, QOLA_PACKS=str(toy.path / "pack"), **settings)
     # What is exported of it tells the same.
     toy.ends(0, "export", SCALE, "--output", "x.qpack", QOLA_PACKS=pack, **settings)
     assert (toy.path / "x.qpack").read_bytes() == (toy.path / "kernels.qpack").read_bytes()
     # Other sources are another kernel.
     toy.headers[SCALE] = "#define VALUE 70\n"
     toy.write()
-    assert toy.ask(SCALE, QOLA_PACKS=pack, **settings).values == [UNAVAILABLE]
+    toy.lacks(SCALE, QOLA_PACKS=pack, **settings)
 
 
 @pytest.mark.parametrize("form", ["kernels.qpack", "pack"])
@@ -134,16 +130,16 @@ def test_installed_pack(packed: Toy, form: str) -> None:
         (packed.path / form).rename(packs / "any.qpack")
     installed = [packs, *packs.rglob("*")]
     settings = {"QOLA_LAZY": "never"}
-    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    packed.gets(SCALE, FILL, **settings)
     for path in installed:
         path.chmod(path.stat().st_mode | 0o020)
-    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    packed.gets(SCALE, FILL, **settings)
     try:
         for path in [*installed, packed.path / "lib/ask"]:
             os.chown(path, 4321, 4321)
     except OSError as error:
         pytest.skip(f"files cannot be given away here: {error}")
-    assert packed.ask(SCALE, FILL, **settings).values == [SCALED, FILLED]
+    packed.gets(SCALE, FILL, **settings)
     # As much as to the library's owner is trusted to nobody else.
     os.chown(packed.path / "lib/ask", 4322, 4322)
     refused = packed.ask(SCALE, **settings)

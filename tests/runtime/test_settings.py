@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import ARCH, BROKEN, FILL, FILLED, SCALE, SCALED, UNAVAILABLE, Toy, finish
+from tests.runtime.lazy import ARCH, BROKEN, FILL, SCALE, SCALED, UNAVAILABLE, Toy, finish
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,7 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 )
 def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
     """Prevents: a misspelt setting that is taken for some other."""
-    answer = warm.ask(SCALE, FILL, **{name: value})
-    assert answer.values == [UNAVAILABLE, UNAVAILABLE]
+    answer = warm.lacks(SCALE, FILL, **{name: value})
     assert answer.errors.count(f"{name}={value} is not right: expected ") == 1
     assert right in answer.errors
     tool = warm.ends(2, "list", **{name: value})
@@ -59,14 +58,13 @@ def test_wrong_settings(warm: Toy, name: str, value: str, right: str) -> None:
 
 def test_deprecated_names(warm: Toy) -> None:
     """Prevents: users of ck-jit whose settings are silently without effect."""
-    answer = warm.ask(
+    answer = warm.gets(
         SCALE,
         QOLA_CACHE="",
         CK_JIT_CACHE_DIR=str(warm.cache),
         CK_JIT_VERBOSE="2",
         NVTE_CK_JIT_DIR="/x",
     )
-    assert answer.values == [SCALED]
     for old, new in (
         ("CK_JIT_CACHE_DIR", "QOLA_CACHE"),
         ("CK_JIT_VERBOSE", "QOLA_VERBOSE"),
@@ -74,8 +72,8 @@ def test_deprecated_names(warm: Toy) -> None:
     ):
         assert answer.errors.count(f"qola: {old} is deprecated, use {new}\n") == 1
     assert f"{SCALE} for {ARCH}: cache {warm.entry(SCALE)}, " in answer.errors
-    silent = warm.ask(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
-    assert (silent.values, silent.errors) == ([SCALED], "")
+    silent = warm.gets(SCALE, CK_JIT_CACHE_DIR="/x", QOLA_VERBOSE="0", CK_JIT_VERBOSE="1")
+    assert silent.errors == ""
 
 
 def test_places_of_sources(toy: Toy) -> None:
@@ -107,7 +105,7 @@ def test_library_behind_a_link(toy: Toy) -> None:
     (toy.path / "share").rename(real / "share")
     (toy.path / "lib").mkdir()
     (toy.path / "lib/ask").symlink_to(real / "lib/ask")
-    assert toy.ask(SCALE).values == [SCALED]
+    toy.gets(SCALE)
 
 
 def test_library_behind_several_links(toy: Toy) -> None:
@@ -130,8 +128,7 @@ def test_record(toy: Toy) -> None:
     assert sorted(record.read_text().splitlines()) == [f"{BROKEN} {ARCH}", f"{SCALE} {ARCH}"]
     toy.ask(FILL, QOLA_LAZY="never", **settings)
     assert record.read_text().splitlines()[2:] == [f"{FILL} {ARCH}"]
-    answer = toy.ask(SCALE, QOLA_RECORD="/proc/qola/record")
-    assert answer.values == [SCALED]
+    answer = toy.gets(SCALE, QOLA_RECORD="/proc/qola/record")
     assert "QOLA_RECORD: open /proc/qola/record" in answer.errors
 
 
@@ -139,10 +136,10 @@ def test_caches_in_order(warm: Toy) -> None:
     """Prevents: a shared cache that is not read, or is written to."""
     own = warm.path / "own"
     settings = {"QOLA_CACHE": f"{own}:{warm.cache}", "QOLA_COMPILER": warm.compiler()}
-    assert warm.ask(SCALE, **settings).values == [SCALED]
+    warm.gets(SCALE, **settings)
     assert (warm.compiles(), own.exists()) == (0, False)
     warm.entry(FILL).unlink()
-    assert warm.ask(FILL, **settings).values == [FILLED]
+    warm.gets(FILL, **settings)
     assert not warm.entry(FILL).exists()
     (entry,) = own.glob("*/*.so")
     modes = [oct(path.stat().st_mode & 0o777) for path in (own, entry.parent, entry)]
@@ -154,7 +151,7 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
     toy.cache.mkdir(mode=0o755)
     previous = os.umask(0o077)
     try:
-        assert toy.ask(SCALE).values == [SCALED]
+        toy.gets(SCALE)
     finally:
         os.umask(previous)
     entry = toy.entry(SCALE)
@@ -183,16 +180,14 @@ def test_other_compiler(toy: Toy) -> None:
     own = toy.identity
     toy.identity = "some other compiler"
     toy.write()
-    answer = toy.ask(SCALE, FILL)
-    assert answer.values == [SCALED, FILLED]
+    answer = toy.gets(SCALE, FILL)
     assert (
         answer.errors.count("is not the one the library was built with (some other compiler)") == 1
     )
     assert toy.entries() == sorted(toy.entry(name, own) for name in (SCALE, FILL))
-    again = toy.ask(SCALE, FILL)
-    assert again.values == [SCALED, FILLED]
+    toy.gets(SCALE, FILL)
     assert toy.compiles() == 2
-    assert toy.ask(SCALE, QOLA_LAZY="never").values == [UNAVAILABLE]
+    toy.lacks(SCALE, QOLA_LAZY="never")
 
 
 def test_arguments_of_the_compiler(toy: Toy) -> None:
@@ -200,11 +195,10 @@ def test_arguments_of_the_compiler(toy: Toy) -> None:
     settings = {
         "QOLA_COMPILER": f"{toy.compiler()} -L/nowhere -B {toy.path} -no-canonical-prefixes"
     }
-    assert toy.ask(SCALE, **settings).values == [SCALED]
+    toy.gets(SCALE, **settings)
     assert toy.entries() == [toy.entry(SCALE)]
     settings["QOLA_COMPILER"] += " -ffast-math"
-    answer = toy.ask(SCALE, FILL, **settings)
-    assert answer.values == [SCALED, FILLED]
+    toy.gets(SCALE, FILL, **settings)
     assert toy.entry(FILL, f"{toy.identity} -ffast-math") in toy.entries()
     assert not toy.entry(FILL).exists()
 
@@ -240,8 +234,7 @@ def test_places_of_compilers(toy: Toy) -> None:
     if not Path("/opt/rocm/llvm/bin/clang++").exists():
         assert used(PATH=path) == "b/amdclang++"
         assert used(PATH=f"{toy.path}/a") == "a/hipcc"
-        answer = toy.ask(SCALE, QOLA_COMPILER="", PATH="/nowhere")
-        assert answer.values == [UNAVAILABLE]
+        answer = toy.lacks(SCALE, QOLA_COMPILER="", PATH="/nowhere")
         places = "/opt/rocm/llvm/bin/clang++, /nowhere/amdclang++, /nowhere/hipcc"
         assert f"here there is none of {places} (QOLA_COMPILER names another)" in answer.errors
 
@@ -253,7 +246,6 @@ def test_compiler_that_is_none(toy: Toy) -> None:
         ("false", "cannot preprocess HIP (exit code 1)"),
         ("true", "/identity.txt: No such file or directory"),
     ):
-        answer = toy.ask(SCALE, FILL, QOLA_COMPILER=compiler)
-        assert answer.values == [UNAVAILABLE, UNAVAILABLE]
+        answer = toy.lacks(SCALE, FILL, QOLA_COMPILER=compiler)
         assert answer.errors.count(why) == 1
         assert answer.errors.count("neither a cache nor a pack has") == 2

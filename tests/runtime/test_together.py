@@ -113,8 +113,7 @@ def test_owner_killed_whose_child_lives(toy: Toy) -> None:
         fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         for host, settings in ((socket.gethostname(), {}), ("another.host", {"QOLA_WAIT": "1"})):
             lock.write_text(f"process {gone.pid} on {host}\n")
-            answer = toy.ask(SCALE, **settings)
-            assert answer.values == [SCALED]
+            answer = toy.gets(SCALE, **settings)
             assert f"not kept: {'waited 1 s for ' if settings else ''}{lock}" in answer.errors
             assert f"process {gone.pid} on {host}" in answer.errors
     assert toy.entries() == []
@@ -164,8 +163,7 @@ def test_killed_and_cleaned(toy: Toy) -> None:
 def test_compile_timeout(toy: Toy) -> None:
     """Prevents: a compiler that hangs and takes the process with it."""
     slow = toy.compiler("sleep 1234.5 & wait")
-    answer = toy.ask(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
-    assert answer.values == [UNAVAILABLE]
+    answer = toy.lacks(SCALE, QOLA_COMPILER=slow, QOLA_COMPILE_TIMEOUT="1")
     assert "no end within 1 s (QOLA_COMPILE_TIMEOUT)" in answer.errors
     wait_for(lambda: not processes_with("sleep 1234.5"))
     assert toy.leftovers() == []
@@ -208,7 +206,7 @@ def test_without_locks(toy: Toy) -> None:
     answers = [finish(process) for process in running]
     assert [answer.values for answer in answers] == [[SCALED, FILLED]] * 3
     assert [answer.errors.count("qola: no locks in ") for answer in answers] == [1] * 3
-    assert toy.ask(SCALE, QOLA_LAZY="never").values == [SCALED]
+    toy.gets(SCALE, QOLA_LAZY="never")
     toy.ends(0, "verify")
 
 
@@ -242,7 +240,7 @@ def test_leftovers_of_other_machines(toy: Toy) -> None:
     for path in (own, young, old):
         path.mkdir()
     os.utime(old, (0, 0))
-    assert toy.ask(SCALE).values == [SCALED]
+    toy.gets(SCALE)
     assert toy.leftovers() == [young]
     toy.tool("clean", "--stalled")
     assert toy.leftovers() == [young]
