@@ -1,8 +1,8 @@
 """consumer_test: a program against a bundle alone, run on the fake HIP runtime."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
-load("@rules_python//python:defs.bzl", "py_test")
 load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load("//tests/python:pytest_test.bzl", "pytest_test")
 load(":bundle_library.bzl", "bundle_library")
 
 _ROCM = ["//rules/rocm:rocm"]
@@ -95,36 +95,26 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         tags = tags,
         visibility = ["//tests:__subpackages__"],
     )
-    files = ["test_consumer_table.py"] + tests
-    py_test(
+    pytest_test(
         name = "test_" + program,
         size = "small",
-        srcs = files + [
+        files = ["test_consumer_table.py"] + tests,
+        srcs = [
             ":python",
             "//tests/fake_hip:python",
             "//tests/library:symbols",
-            "//tests/python:pytest_main",
         ],
-        data = restricted + [
-            bundle,
-            program + ".file",
-            program + ".plan",
-            "//:pyproject.toml",
-            "//tests/fake_hip",
-            "@aiter//:AITER.json",
-        ],
+        data = restricted + ["//:pyproject.toml"],
         env = {
-            "PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files]),
-            "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
-            "QOLA_TEST_BUNDLE": "$(rootpath {})".format(bundle),
-            "QOLA_TEST_FAKE_HIP": "$(rootpath //tests/fake_hip)",
             "QOLA_TEST_MANIFEST": manifest or name,
-            "QOLA_TEST_PLAN": "$(rootpath {}.plan)".format(program),
-            "QOLA_TEST_PROGRAM": "$(rootpath {}.file)".format(program),
             "QOLA_TEST_RESTRICTED": " ".join(["$(rootpath {})".format(library) for library in restricted]),
         },
-        imports = ["../.."],
-        main = "pytest_main.py",
+        paths = {
+            "QOLA_TEST_AITER_TREE": "@aiter//:AITER.json",
+            "QOLA_TEST_BUNDLE": bundle,
+            "QOLA_TEST_FAKE_HIP": "//tests/fake_hip",
+            "QOLA_TEST_PLAN": program + ".plan",
+            "QOLA_TEST_PROGRAM": program + ".file",
+        },
         tags = ["no-remote"] + tags,
-        deps = ["@qola_pip_dev//:packages"],
     )

@@ -1,6 +1,6 @@
 """library_test: what a library holds, exports and needs, compared with its plan."""
 
-load("@rules_python//python:defs.bzl", "py_test")
+load("//tests/python:pytest_test.bzl", "pytest_test")
 load(":restricted.bzl", "restricted")
 
 def library_test(name, library, module, archs = [], tags = []):
@@ -27,33 +27,21 @@ def library_test(name, library, module, archs = [], tags = []):
         output_group = "plan",
         tags = tags,
     )
-    py_test(
+    pytest_test(
         name = name,
         size = "medium",
-        srcs = [
-            "test_library.py",
-            ":symbols",
-            "//tests/python:pytest_main",
-        ],
-        data = [
-            library,
-            name + ".plan",
-            "//:pyproject.toml",
-            "@aiter//:AITER.json",
-            "@qola_rocm_sdk//:sdk/bin/llvm-nm",
-            "@qola_rocm_sdk//:sdk_tools",
-        ],
+        files = ["test_library.py"],
+        srcs = [":symbols"],
+        data = ["//:pyproject.toml"],
         env = {
-            "PYTEST_FILES": "$(rootpath test_library.py)",
             "QOLA_TEST_ARCHS": " ".join(archs),
-            "QOLA_TEST_LIBRARY": "$(rootpath {})".format(library),
             "QOLA_TEST_MODULE": module,
-            "QOLA_TEST_PLAN": "$(rootpath {}.plan)".format(name),
-            "QOLA_TEST_LLVM": "$(rootpath @qola_rocm_sdk//:sdk/bin/llvm-nm)",
-            "QOLA_TEST_TREE": "$(rootpath @aiter//:AITER.json)",
         },
-        imports = ["../.."],
-        main = "pytest_main.py",
+        paths = {
+            "QOLA_TEST_LIBRARY": library,
+            "QOLA_TEST_LLVM": "@qola_rocm_sdk//:sdk/bin/llvm-nm",
+            "QOLA_TEST_PLAN": name + ".plan",
+            "QOLA_TEST_TREE": "@aiter//:AITER.json",
+        },
         tags = tags,
-        deps = ["@qola_pip_dev//:packages"],
     )

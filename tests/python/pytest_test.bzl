@@ -1,0 +1,42 @@
+"""pytest_test: files of pytest tests as a Bazel test."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+
+# What a program of the SDK reads or runs, by the program that a test is told of.
+_SDK = {
+    "@qola_rocm_sdk//:sdk/bin/clang++": [
+        "@qola_rocm_sdk//:sdk_compiler",
+        "@qola_rocm_sdk//:sdk_linker",
+    ],
+    "@qola_rocm_sdk//:sdk/bin/llvm-nm": ["@qola_rocm_sdk//:sdk_tools"],
+}
+
+def pytest_test(name, files = [], srcs = [], data = [], paths = {}, env = {}, deps = [], **kwargs):
+    """Declares a test, of a package two directories below the root.
+
+    Args:
+      name: target name.
+      files: the test's files; by default <name>.py.
+      srcs: other sources that it imports.
+      data: files that it reads.
+      paths: labels of files that it reads, by the variable that names each.
+      env: further variables.
+      deps: libraries, beside those for development.
+      **kwargs: further attributes of py_test.
+    """
+    files = files or [name + ".py"]
+    read = data + paths.values()
+    for label in paths.values():
+        read = read + _SDK.get(label, [])
+    py_test(
+        name = name,
+        srcs = files + srcs + ["//tests/python:pytest_main"],
+        data = {label: None for label in read}.keys(),
+        env = {"PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files])} |
+              {variable: "$(rootpath {})".format(label) for variable, label in paths.items()} |
+              env,
+        imports = ["../.."],
+        main = "pytest_main.py",
+        deps = deps + ["@qola_pip_dev//:packages"],
+        **kwargs
+    )
