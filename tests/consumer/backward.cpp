@@ -10,28 +10,20 @@
 
 float run_backward(const Problem& problem, hipStream_t stream)
 {
-    const bool group        = problem.mode == "group";
-    const std::size_t bytes = element_bytes(problem);
-    const Tensor q(problem, problem.seqlen_q, problem.nhead_q, problem.hdim_q, bytes);
-    const Tensor k(problem, problem.seqlen_k, problem.nhead_k, problem.hdim_q, bytes);
-    const Tensor v(problem, problem.seqlen_k, problem.nhead_k, problem.hdim_v, bytes);
-    const Tensor o(problem, problem.seqlen_q, problem.nhead_q, problem.hdim_v, bytes);
+    const bool group         = problem.mode == "group";
+    const std::size_t bytes  = element_bytes(problem);
     const Tensor d_o(problem, problem.seqlen_q, problem.nhead_q, problem.hdim_v, bytes);
     const Tensor dq(problem, problem.seqlen_q, problem.nhead_q, problem.hdim_q, bytes);
     // One head of K and V for each of Q: the caller sums them up.
     const Tensor dk(problem, problem.seqlen_k, problem.nhead_q, problem.hdim_q, bytes);
     const Tensor dv(problem, problem.seqlen_k, problem.nhead_q, problem.hdim_v, bytes);
     // A deterministic pass has an accumulator for each split of K; 16 rows make the most splits.
-    const int splits       = problem.deterministic ? (problem.seqlen_k + 15) / 16 : 1;
-    const int rows         = problem.seqlen_q * (group ? problem.batch : 1);
-    const int accumulators = problem.batch * problem.seqlen_q * problem.nhead_q * problem.hdim_q;
+    const int splits         = problem.deterministic ? (problem.seqlen_k + 15) / 16 : 1;
+    const int rows           = rows_of(problem);
+    const int accumulators   = problem.batch * problem.seqlen_q * problem.nhead_q * problem.hdim_q;
     const std::size_t scores = std::size_t{1} * problem.batch * problem.nhead_q * problem.seqlen_q;
 
-    aiter::mha_bwd_args args{};
-    args.q_ptr      = q.data;
-    args.k_ptr      = k.data;
-    args.v_ptr      = v.data;
-    args.o_ptr      = o.data;
+    auto args       = common_arguments<aiter::mha_bwd_args>(problem);
     args.do_ptr     = d_o.data;
     args.dq_ptr     = dq.data;
     args.dk_ptr     = dk.data;
@@ -39,45 +31,23 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.lse_ptr    = device_memory(sizeof(float) * scores);
     args.d_ptr      = device_memory(sizeof(float) * scores);
     args.dq_acc_ptr = device_memory(sizeof(float) * splits * accumulators);
-    if(problem.bias != "no")
-        args.bias_ptr = device_memory(bytes * problem.seqlen_q * problem.seqlen_k);
     if(problem.dbias)
         args.dbias_ptr = device_memory(bytes * scores * problem.seqlen_k);
     if(problem.store_randval)
         args.rand_val_ptr = device_memory(scores * problem.seqlen_k);
-    if(group)
-    {
-        args.seqstart_q_ptr = sequence_starts(problem.batch, problem.seqlen_q);
-        args.seqstart_k_ptr = sequence_starts(problem.batch, problem.seqlen_k);
-    }
-    args.seqlen_q     = rows;
-    args.seqlen_k     = problem.seqlen_k * (group ? problem.batch : 1);
-    args.max_seqlen_q = problem.seqlen_q;
     args.max_seqlen_k = problem.seqlen_k;
-    args.batch        = problem.batch;
-    args.hdim_q       = problem.hdim_q;
-    args.hdim_v       = problem.hdim_v;
-    args.nhead_q      = problem.nhead_q;
-    args.nhead_k      = problem.nhead_k;
     args.scale        = 1.f / std::sqrt(static_cast<float>(problem.hdim_q));
+    args.p_undrop     = 1.f - args.p_drop;
 
-    args.stride_q      = q.stride;
-    args.stride_k      = k.stride;
-    args.stride_v      = v.stride;
-    args.stride_o      = o.stride;
-    args.stride_do     = d_o.stride;
-    args.stride_dq     = dq.stride;
+    args.stride_do = d_o.stride;
+    args.stride_dq = dq.stride;
     // Head after head: assembly kernels take no other order, Composable Kernel any.
-    args.stride_dq_acc = problem.hdim_q;
-    args.stride_dk     = dk.stride;
-    args.stride_dv     = dv.stride;
-    args.stride_bias = args.stride_dbias = problem.bias == "bias" ? problem.seqlen_k : 0;
-    args.stride_randval                  = problem.store_randval ? problem.seqlen_k : 0;
+    args.stride_dq_acc  = problem.hdim_q;
+    args.stride_dk      = dk.stride;
+    args.stride_dv      = dv.stride;
+    args.stride_dbias   = args.stride_bias;
+    args.stride_randval = problem.store_randval ? problem.seqlen_k : 0;
 
-    args.nhead_stride_q      = q.nhead_stride;
-    args.nhead_stride_k      = k.nhead_stride;
-    args.nhead_stride_v      = v.nhead_stride;
-    args.nhead_stride_o      = o.nhead_stride;
     args.nhead_stride_do     = d_o.nhead_stride;
     args.nhead_stride_dq     = dq.nhead_stride;
     args.nhead_stride_dq_acc = rows * problem.hdim_q;
@@ -85,10 +55,6 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.nhead_stride_dv     = dv.nhead_stride;
     args.nhead_stride_lsed   = rows;
 
-    args.batch_stride_q      = q.batch_stride;
-    args.batch_stride_k      = k.batch_stride;
-    args.batch_stride_v      = v.batch_stride;
-    args.batch_stride_o      = o.batch_stride;
     args.batch_stride_do     = d_o.batch_stride;
     args.batch_stride_dq     = dq.batch_stride;
     args.batch_stride_dq_acc = dq.batch_stride;
@@ -96,13 +62,6 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.batch_stride_dv     = dv.batch_stride;
     args.batch_stride_lsed   = group ? 0 : problem.nhead_q * problem.seqlen_q;
     args.split_stride_dq_acc = accumulators;
-
-    args.window_size_left  = problem.mask == "window" ? 64 : -1;
-    args.window_size_right = problem.mask == "no" ? -1 : 0;
-    args.mask_type         = static_cast<ck_tile::index_t>(mask_of(problem));
-    args.p_drop            = static_cast<float>(problem.dropout);
-    args.p_undrop          = 1.f - args.p_drop;
-    args.drop_seed_offset  = std::pair<std::uint64_t, std::uint64_t>(1, 2);
 
     return QOLA_NS::mha_bwd(args,
                             ck_tile::stream_config{stream},
