@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tools.setup import make_registry
+
 HERE = Path(__file__).absolute().parent
-SCRIPT = HERE.parents[1] / "tools/setup/make_registry.py"
 
 RULES_CC = """\
 module(
@@ -32,19 +30,6 @@ bazel_dep(name = "rules_cc", version = "0.0.11")
 bazel_dep(name = "platforms", version = "0.0.9")
 bazel_dep(name = "buildozer", version = "7.1.2")
 """
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_registry", SCRIPT)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-make_registry = _load()
 
 
 def _debian(root: Path, modules: dict[str, str], bazel_tools: str = BAZEL_TOOLS) -> Path:
@@ -91,8 +76,9 @@ def test_every_served_module_parses_and_names_itself() -> None:
     assert "0.0.9" in make_registry.RELEASES["rules_cc"]
     for name in served:
         _, module_name, version, _ = name.split("/")
-        call = ast.parse(files[name]).body[0].value
-        keywords = {keyword.arg: keyword.value.value for keyword in call.keywords}
+        # The first is that of module().
+        call = next(n for n in ast.walk(ast.parse(files[name])) if isinstance(n, ast.Call))
+        keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
         assert (keywords["name"], keywords["version"]) == (module_name, version)
 
 
