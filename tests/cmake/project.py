@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,11 @@ def site() -> Path:
 CMAKE = site() / "cmake/data/bin/cmake"
 NINJA = site() / "bin/ninja"
 PKGCONF = site() / "pkgconf/.bin/pkgconf"
+
+
+def bundle(variable: str) -> Path:
+    """Directory of a bundle; through a file of it, since a sandbox has a link in its place."""
+    return Path(os.environ[variable], "manifest.json").resolve().parent
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.cmake.project import PKGCONF, Project, fails, succeeds
+from tests.cmake.project import PKGCONF, Project, bundle, fails, succeeds
 from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
+from tests.runtime.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[1] / "examples/cmake"
 
 
-def bundle(name: str) -> Path:
-    """Directory of a bundle; through a file of it, since a sandbox has a link in its place."""
-    return Path(os.environ[name], "manifest.json").resolve().parent
-
-
 BUNDLE = bundle("QOLA_TEST_BUNDLE")
 LAZY = bundle("QOLA_TEST_LAZY")
 FORWARD = bundle("QOLA_TEST_FORWARD")
-SDK = Path(os.environ["QOLA_TEST_CLANG"]).resolve().parents[1]
+# The pinned clang is not an installed one: it has to be told where its parts are.
+CLANG, *PLACES = compiler_of(Path(os.environ["QOLA_TEST_CLANG"]).resolve().parents[1])
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 
-# The pinned clang is not an installed one: it has to be told where its parts are.
-COMPILE = (
-    f"-no-canonical-prefixes --sysroot={SDK}/sysroot -resource-dir={SDK}/resource"
-    f" --start-no-unused-arguments --rocm-path={SDK}/rocm --end-no-unused-arguments"
-)
 TOOLCHAIN = (
-    f"-DCMAKE_CXX_COMPILER={SDK}/bin/clang++",
-    f"-DCMAKE_CXX_FLAGS={COMPILE}",
-    f"-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -L{SDK}/rocm/lib",
+    f"-DCMAKE_CXX_COMPILER={CLANG}",
+    f"-DCMAKE_CXX_FLAGS={' '.join(PLACES)}",
+    "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld",
 )
 HDIM_32_AND_NONE = "0 0\n-1 -1\n"
 
@@ -87,7 +79,7 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
         kind: shlex.split(pkgconf(moved, kind, "qola-mha-fwd", "qola-mha-bwd"))
         for kind in ("--cflags", "--libs")
     }
-    clang = [str(SDK / "bin/clang++"), *COMPILE.split()]
+    clang = [CLANG, *PLACES]
     hip = ["-xhip", "--offload-host-only", "-std=c++17", *flags["--cflags"], "-c"]
     objects = []
     for name in ("main", "forward", "backward"):
@@ -95,7 +87,7 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
         objects.append(str(tmp_path / f"{name}.o"))
         as_hip = ["-c"] if name == "main" else hip
         subprocess.run([*clang, *as_hip, source, "-o", objects[-1]], check=True)
-    link = ["-fuse-ld=lld", f"-L{SDK}/rocm/lib", *objects]
+    link = ["-fuse-ld=lld", *objects]
     archive = shlex.split(pkgconf(moved, "--libs", "qola-static"))
     for name, libs in {"shared": flags["--libs"], "static": archive}.items():
         subprocess.run([*clang, *link, *libs, "-o", tmp_path / name], check=True)

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from unidiff.patch import PatchSet
 
-from tests.cmake.project import Project, fails, succeeds
+from tests.cmake.project import Project, bundle, fails, succeeds
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Through a file of it, since a sandbox has a link in its place.
-BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
-FORWARD = Path(os.environ["QOLA_TEST_FORWARD"], "manifest.json").resolve().parent
+BUNDLE, FORWARD = bundle("QOLA_TEST_BUNDLE"), bundle("QOLA_TEST_FORWARD")
 
 # The summary of options that nobody sets.
 DEFAULTS = """\
