@@ -65,8 +65,6 @@ Kernel kernel_of(const Value& metadata)
     kernel.symbol                 = descriptor.substr(0, descriptor.rfind(".kd"));
     kernel.kernarg_bytes          = number(metadata, ".kernarg_segment_size");
     kernel.lds_bytes              = number(metadata, ".group_segment_fixed_size");
-    kernel.scratch_bytes          = number(metadata, ".private_segment_fixed_size");
-    kernel.vgprs                  = number(metadata, ".vgpr_count");
     kernel.max_block              = number(metadata, ".max_flat_workgroup_size");
     for(const Value& argument : metadata.at(".args").list)
         kernel.arguments.push_back({argument.at(".value_kind").text,

@@ -28,8 +28,6 @@ struct Kernel
     std::string symbol; ///< mangled name
     std::uint32_t kernarg_bytes = 0;
     std::uint32_t lds_bytes     = 0; ///< static LDS
-    std::uint32_t scratch_bytes = 0; ///< for each work-item
-    std::uint32_t vgprs         = 0; ///< vector registers, accumulation registers included
     std::uint32_t max_block     = 0; ///< most work-items of a block
     std::vector<Argument> arguments;
 };

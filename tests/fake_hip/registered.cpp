@@ -1,9 +1,7 @@
 // Kernels that a program or library registers when it is loaded, and their launch.
 #include "errors.h"
 #include "launch.h"
-#include "streams.h"
 
-#include <algorithm>
 #include <mutex>
 
 using fake_hip::Kernel;
@@ -88,18 +86,6 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
     return fake_hip::launch(launch, fake_hip::pack_arguments(launch, arguments));
 }
 
-// gfx9 has 4 SIMDs in a compute unit; each has 512 vector registers for a lane, given out in eights,
-// and holds 8 waves.
-int blocks_per_cu(const Kernel& kernel, int block_size, std::size_t dynamic_lds)
-{
-    const int waves          = (block_size + 63) / 64;
-    const int registers      = std::max(8, static_cast<int>(kernel.vgprs + 7) / 8 * 8);
-    const int waves_per_simd = std::min(8, 512 / registers);
-    const int by_waves       = 4 * waves_per_simd / waves;
-    const std::size_t lds    = kernel.lds_bytes + dynamic_lds;
-    return lds ? std::min<int>(by_waves, settings().arch.lds_bytes / lds) : by_waves;
-}
-
 } // namespace
 
 extern "C" {
@@ -174,62 +160,6 @@ hipError_t hipLaunchKernel(const void* function,
 {
     FAKE_HIP_ENTER();
     return launch(function, {grid, block, lds, stream}, arguments);
-}
-
-hipError_t hipExtLaunchKernel(const void* function,
-                              dim3 grid,
-                              dim3 block,
-                              void** arguments,
-                              std::size_t lds,
-                              hipStream_t stream,
-                              hipEvent_t start,
-                              hipEvent_t stop,
-                              int)
-{
-    FAKE_HIP_ENTER();
-    for(const hipEvent_t event : {start, stop})
-        if(event && !fake_hip::is_event(event))
-            return record(hipErrorInvalidHandle);
-    const hipError_t error = launch(function, {grid, block, lds, stream}, arguments);
-    for(const hipEvent_t event : {start, stop})
-        if(event && error == hipSuccess)
-            fake_hip::stamp(event);
-    return error;
-}
-
-hipError_t hipFuncSetAttribute(const void* function, hipFuncAttribute, int)
-{
-    FAKE_HIP_ENTER();
-    return record(find(function).error);
-}
-
-hipError_t hipFuncGetAttributes(hipFuncAttributes* attributes, const void* function)
-{
-    FAKE_HIP_ENTER();
-    const Found found = find(function);
-    if(found.error != hipSuccess)
-        return record(found.error);
-    *attributes                    = {};
-    attributes->sharedSizeBytes    = found.kernel->lds_bytes;
-    attributes->localSizeBytes     = found.kernel->scratch_bytes;
-    attributes->maxThreadsPerBlock = static_cast<int>(found.kernel->max_block);
-    attributes->numRegs            = static_cast<int>(found.kernel->vgprs);
-    return hipSuccess;
-}
-
-hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
-                                                        const void* function,
-                                                        int block_size,
-                                                        std::size_t lds)
-{
-    FAKE_HIP_ENTER();
-    const Found found = find(function);
-    if(found.error != hipSuccess)
-        return record(found.error);
-    if(block_size < 1 || block_size > static_cast<int>(found.kernel->max_block))
-        return record(hipErrorInvalidValue);
-    *blocks = blocks_per_cu(*found.kernel, block_size, lds);
-    return hipSuccess;
 }
 
 } // extern "C"

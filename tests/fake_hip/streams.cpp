@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 
-using fake_hip::is_event;
 using fake_hip::record;
 using fake_hip::stream_number;
 
@@ -31,6 +30,12 @@ Handle new_handle()
     return reinterpret_cast<Handle>(++created * 16);
 }
 
+bool is_event(hipEvent_t event)
+{
+    const std::scoped_lock lock(mutex);
+    return events().contains(event);
+}
+
 hipError_t check_stream(hipStream_t stream)
 {
     return record(stream_number(stream) < 0 ? hipErrorInvalidHandle : hipSuccess);
@@ -47,18 +52,6 @@ int stream_number(hipStream_t stream)
     const std::scoped_lock lock(mutex);
     const auto found = streams().find(stream);
     return found == streams().end() ? -1 : found->second;
-}
-
-bool is_event(hipEvent_t event)
-{
-    const std::scoped_lock lock(mutex);
-    return events().contains(event);
-}
-
-void stamp(hipEvent_t event)
-{
-    const std::scoped_lock lock(mutex);
-    events()[event] = Clock::now();
 }
 
 } // namespace fake_hip
@@ -110,7 +103,8 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
         return error;
     if(!is_event(event))
         return record(hipErrorInvalidHandle);
-    fake_hip::stamp(event);
+    const std::scoped_lock lock(mutex);
+    events()[event] = Clock::now();
     return hipSuccess;
 }
 

@@ -9,10 +9,4 @@ namespace fake_hip {
 /// handle that is not a stream of this process.
 int stream_number(hipStream_t stream);
 
-/// Whether a handle is an event of this process.
-bool is_event(hipEvent_t event);
-
-/// Stamps an event with the current time.
-void stamp(hipEvent_t event);
-
 } // namespace fake_hip

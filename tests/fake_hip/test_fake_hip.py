@@ -99,9 +99,7 @@ def test_device(arch: str, lds: int, cu_count: int | None, shown: int, tmp_path:
     lines, _ = probe("probe_both", hip, tmp_path / "log", "attributes")
     assert f"gcnArchName {arch}:sramecc+:xnack-" in lines
     assert f"multiProcessorCount {shown}" in lines
-    assert "sharedSizeBytes 256" in lines
-    # Each block takes 32 KiB of LDS.
-    assert f"blocks {lds // (32 << 10)}" in lines
+    assert f"sharedMemPerBlock {lds}" in lines
     assert "hipSetDevice 1 101" in lines
 
 
