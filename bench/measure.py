@@ -213,13 +213,7 @@ class Bench:
             self.results.notes.append(f"The {cache} did not have all: {counts} ran again.")
 
     @contextmanager
-    def _remote(self) -> Iterator[str | None]:
-        if not (ROOT / "tools/remote/nginx_cache.py").is_file():
-            self.results.notes.append(
-                "No remote cache was measured: no //tools/remote:nginx_cache here."
-            )
-            yield None
-            return
+    def _remote(self) -> Iterator[str]:
         log = self.work / "log.txt"
         with self._step("preparing: nginx"):
             start = nginx.script(self.work, log, self.environ)

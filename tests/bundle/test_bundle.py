@@ -36,6 +36,11 @@ SCHEMA: dict[str, Any] = json.loads(
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent
 # What a user of the bundle has.
 HIPCC = shutil.which("hipcc") or "/opt/rocm/bin/hipcc"
+MAIN = """
+#include <cstdio>
+float forward(int hdim);
+int main() { std::printf("%g\\n", static_cast<double>(forward(4096))); }
+"""
 AS_HOST = ["-x", "hip", "--offload-host-only", "-std=c++20", "-w"]
 
 
@@ -90,12 +95,15 @@ def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
     shutil.copytree(BUNDLE, moved)
     work = tmp_path / "work"
     work.mkdir()
-    shutil.copyfile(ROOT / "tests/bundle/consumer.cpp", work / "consumer.cpp")
+    for name in ("attention.h", "forward.cpp"):
+        shutil.copyfile(ROOT / "examples/cmake" / name, work / name)
+    (work / "main.cpp").write_text(MAIN)
     include = f"-I{moved / 'include'}"
-    hipcc(*AS_HOST, include, "-c", "consumer.cpp", "-o", "consumer.o", cwd=work)
+    for name in ("forward", "main"):
+        hipcc(*AS_HOST, include, "-c", f"{name}.cpp", "-o", f"{name}.o", cwd=work)
     library = str(moved / "lib/forward_libmha_fwd.so")
     rpath = f"-Wl,-rpath,{moved / 'lib'}"
-    hipcc("consumer.o", library, rpath, "-o", "consumer", cwd=work)
+    hipcc("forward.o", "main.o", library, rpath, "-o", "consumer", cwd=work)
     run = subprocess.run([work / "consumer"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert float(run.stdout) < 0

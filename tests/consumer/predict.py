@@ -46,9 +46,10 @@ def predict(plan: Mapping[str, Any], problem: Problem, arch: str, cu_count: int)
         return Prediction(NO_KERNEL)
     main = "fwd" if problem.direction == "fwd" else "dq_dk_dv"
     kernels = [k for k in plan["kernels"] if k["role"] == main]
-    bucket = _bucket(_of_dtype(_of_arch(kernels, arch), problem.dtype), problem)
+    kernels = [k for k in _of_arch(kernels, arch) if k["fields"]["dtype"] == problem.dtype]
+    bucket = _bucket(kernels, problem)
     if problem.direction == "fwd":
-        largest = max((_tile(kernel)[0] for kernel in bucket), default=0)
+        largest = max((_sizes(kernel["fields"])[0] for kernel in bucket), default=0)
         fitting = (k for k in bucket if _fits_forward(k["fields"], problem, largest))
     else:
         bucket.sort(key=lambda k: k["fields"]["max_seqlen_q"] or 1_000_000)
@@ -68,10 +69,6 @@ def _of_arch(kernels: Sequence[Kernel], arch: str) -> list[Kernel]:
     return [k for k in kernels if k["fields"]["arch_tag"] == tag]
 
 
-def _of_dtype(kernels: Sequence[Kernel], dtype: str) -> list[Kernel]:
-    return [k for k in kernels if k["fields"]["dtype"] == dtype]
-
-
 def _hdims(kernel: Kernel) -> tuple[int, int]:
     return kernel["fields"]["hdim_q"], kernel["fields"]["hdim_v"]
 
@@ -84,12 +81,8 @@ def _bucket(kernels: Sequence[Kernel], problem: Problem) -> list[Kernel]:
     return []
 
 
-def _tile(kernel: Kernel) -> list[int]:
-    """Tile sizes; the first two are along the sequences of Q and of K."""
-    return _sizes(kernel["fields"])
-
-
 def _sizes(fields: Mapping[str, Any]) -> list[int]:
+    """Tile sizes; the first two are along the sequences of Q and of K."""
     return [int(size) for size in fields["tile"].split("_")[0].removeprefix("b").split("x")]
 
 

@@ -30,6 +30,14 @@ Identity = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a call does, so far as the plan tells it."""
+
+    status: float
+    identities: list[Identity]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one call of an entry point did."""
 
@@ -37,14 +45,17 @@ class Outcome:
     launches: tuple[Launch, ...]  # the kernels it launched, in order
 
     @property
-    def identities(self) -> list[Identity]:
-        """What tells the launched kernels apart."""
-        return [
-            ("module", launch.code_object_sha256)
-            if launch.source == "module"
-            else of_symbol(launch.kernel)
-            for launch in self.launches
-        ]
+    def told(self) -> Told:
+        """What the plan has to tell of it."""
+        return Told(
+            self.status,
+            [
+                ("module", launch.code_object_sha256)
+                if launch.source == "module"
+                else of_symbol(launch.kernel)
+                for launch in self.launches
+            ],
+        )
 
     @property
     def without_arguments(self) -> Outcome:
@@ -53,18 +64,10 @@ class Outcome:
         return replace(self, launches=launches)
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the plan says that a call does; compared with an Outcome."""
-
-    status: float
-    identities: list[Identity]
-
-
-def expected(row: Row) -> Expected:
+def expected(row: Row) -> Told:
     """What the plan predicts for a row."""
     prediction = predict(PLAN, row.problem, row.device.arch, row.device.cu_count)
-    return Expected(
+    return Told(
         prediction.status,
         [
             ("module", planned["sha256"]) if "key" in planned else of_plan(planned)

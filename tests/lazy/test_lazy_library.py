@@ -163,7 +163,7 @@ def test_kernels_of_one_call_come_from_anywhere(place: Place, tmp_path: Path) ->
     """Prevents: a call whose kernels are right only where all come from one place."""
     expected = outcomes(GFX942)[BACKWARD]
     assert len(expected.launches) == 3, "before, main and after"
-    (main,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.identities[1])
+    (main,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.told.identities[1])
     pack = tmp_path / "main.qpack"
     place.tool("export", main, "--output", pack, QOLA_PACKS=str(LAZY / "share/qola/ci/packs"))
     before = place.compiles()

@@ -1,13 +1,8 @@
-"""The table of docs/reference/exit-codes.md, written from the table of exit codes and the commands.
-
-``python -m tools.docs.exit_codes docs/reference/exit-codes.md`` brings the page up to date.
-"""
+"""The table of docs/reference/exit-codes.md: exit codes, and the commands that end with each."""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 from qola.cli.command_line import build_parser
 from qola.errors import ExitCode
@@ -37,9 +32,3 @@ def update(page: str) -> str:
     if times != 1:
         raise ValueError(f"the place of the table stands {times} times on the page, not once")
     return page
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        file = Path(name)
-        file.write_text(update(file.read_text("utf-8")), "utf-8")

@@ -1,13 +1,8 @@
-"""The tables of docs/reference/manifest.md, written from the field definitions.
-
-``python -m tools.docs.manifest_tables docs/reference/manifest.md`` brings the page up to date.
-"""
+"""The tables of docs/reference/manifest.md, from the field definitions."""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 from qola.manifest.field_types import Field, Table
 from qola.manifest.fields import TABLES
@@ -48,9 +43,3 @@ def _value(field: Field) -> str:
 
 def _omitted(field: Field) -> str:
     return "an error" if field.required else field.omitted
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        file = Path(name)
-        file.write_text(update(file.read_text("utf-8")), "utf-8")

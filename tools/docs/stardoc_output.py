@@ -68,9 +68,11 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "attribute": (3, "AttributeInfo*"),
     },
 }
-_SCALARS = {
-    "string": FieldDescriptorProto.TYPE_STRING,
+#: Types that are no messages.
+_TYPES = {
+    "AttributeType": FieldDescriptorProto.TYPE_ENUM,
     "bool": FieldDescriptorProto.TYPE_BOOL,
+    "string": FieldDescriptorProto.TYPE_STRING,
 }
 
 
@@ -95,20 +97,12 @@ def _pool() -> DescriptorPool:
         message = file.message_type.add(name=name)
         for field, (number, declared) in fields.items():
             entry = message.field.add(name=field, number=number)
-            entry.label = (
-                FieldDescriptorProto.LABEL_REPEATED
-                if declared.endswith("*")
-                else FieldDescriptorProto.LABEL_OPTIONAL
-            )
+            many = declared.endswith("*")
+            entry.label = entry.LABEL_REPEATED if many else entry.LABEL_OPTIONAL
             kind = declared.rstrip("*")
-            if kind in _SCALARS:
-                entry.type = _SCALARS[kind]
-                continue
-            enum = kind == "AttributeType"
-            entry.type = (
-                FieldDescriptorProto.TYPE_ENUM if enum else FieldDescriptorProto.TYPE_MESSAGE
-            )
-            entry.type_name = f".{_PACKAGE}.{kind}"
+            entry.type = _TYPES.get(kind, FieldDescriptorProto.TYPE_MESSAGE)
+            if entry.type in (entry.TYPE_ENUM, entry.TYPE_MESSAGE):
+                entry.type_name = f".{_PACKAGE}.{kind}"
     pool = DescriptorPool()
     pool.Add(file)
     return pool

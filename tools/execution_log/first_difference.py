@@ -202,16 +202,6 @@ def read(path: Path) -> tuple[Spawn, ...]:
         ) from None
 
 
-def compare(one: Path, other: Path) -> str:
-    """Return what differs first between two logs as text, "" when nothing does.
-
-    Raises:
-        ExecutionLogError: a log cannot be read.
-    """
-    difference = first_difference(read(one), read(other))
-    return render(difference) if difference else ""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -222,12 +212,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("second", type=Path, help="log of another build of the same targets")
     args = parser.parse_args(argv)
     try:
-        text = compare(args.first, args.second)
+        found = first_difference(read(args.first), read(args.second))
     except QolaError as error:
         print(f"qola: {type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
-    print(text or "the builds did the same")
-    return 1 if text else 0
+    print(render(found) if found else "the builds did the same")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def page(repo_root: Path) -> str:
 
 def test_the_table_is_up_to_date(page: str) -> None:
     """Prevents: an exit code, or a command with it, added or changed without its documentation."""
-    assert update(page) == page, "run: python -m tools.docs.exit_codes docs/reference/exit-codes.md"
+    assert update(page) == page, "run: ./bazelw run //tools/docs:update"
 
 
 def test_the_table_shows_a_change(page: str) -> None:

@@ -20,9 +20,7 @@ def page(repo_root: Path) -> str:
 
 def test_the_tables_are_up_to_date(page: str) -> None:
     """Prevents: a field added, changed or removed without its documentation."""
-    assert update(page) == page, (
-        "run: python -m tools.docs.manifest_tables docs/reference/manifest.md"
-    )
+    assert update(page) == page, "run: ./bazelw run //tools/docs:update"
 
 
 def test_every_field_has_its_row(page: str) -> None:
