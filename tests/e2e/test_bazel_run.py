@@ -35,14 +35,13 @@ fail("\\nqola: PlanError: the manifest cannot be planned (1 error)\\nerror: m.to
 def bazel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
     """A workspace, and a Bazel that is shut down afterwards."""
     directory = tmp_path_factory.mktemp("run")
-    root = directory / "workspace"
-    (root / "planned").mkdir(parents=True)
-    (root / "MODULE.bazel").write_text('module(name = "probe")\n')
-    (root / "BUILD.bazel").write_text(BUILD)
-    (root / "planned/BUILD.bazel").write_text(FAILING)
-    rc = f"startup --output_base={directory / 'base'} --max_idle_secs=30\n"
-    (root / ".bazelrc").write_text(rc + "common --lockfile_mode=off\n")
-    instance = Bazel(root, directory / "base", directory / "disk")
+    instance = Bazel(directory / "workspace", directory / "base", directory / "disk")
+    (instance.workspace / "planned").mkdir(parents=True)
+    startup = f"startup --output_base={instance.output_base} --max_idle_secs=30\n"
+    instance.write(".bazelrc", startup + "common --lockfile_mode=off\n")
+    instance.write("MODULE.bazel", 'module(name = "probe")\n')
+    instance.write("BUILD.bazel", BUILD)
+    instance.write("planned/BUILD.bazel", FAILING)
     yield instance
     instance.run("shutdown", check=False)
 

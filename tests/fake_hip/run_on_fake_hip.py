@@ -51,7 +51,6 @@ class FakeHip:
     arch: str  # Arch of the device
     library_dirs: tuple[Path, ...] = ()  # Further directories to look for shared libraries in
     cu_count: int | None = None  # Compute units, None for those of the arch's largest GPU
-    fail: tuple[tuple[str, int], ...] = ()  # Error code by name of the HIP function that returns it
 
     def environment(self, log: Path) -> dict[str, str]:
         """Environment in which programs find the fake in place of HIP's own runtime."""
@@ -60,7 +59,6 @@ class FakeHip:
             "LD_LIBRARY_PATH": os.pathsep.join(str(path) for path in dirs),
             "FAKE_HIP_ARCH": self.arch,
             "FAKE_HIP_LOG": str(log),
-            "FAKE_HIP_FAIL": ",".join(f"{name}={code}" for name, code in self.fail),
         }
         if self.cu_count is not None:
             result["FAKE_HIP_CU_COUNT"] = str(self.cu_count)

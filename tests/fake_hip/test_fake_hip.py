@@ -27,10 +27,10 @@ FILL = "_Z4fillILi4EEvPi"
 
 
 def probe(
-    name: str, hip: FakeHip, log: Path, *arguments: str | Path
+    name: str, hip: FakeHip, log: Path, *arguments: str | Path, **env: str
 ) -> tuple[list[str], list[Launch]]:
     """Run a probe that ends well; the lines it printed, and its launches."""
-    result = hip.run([PROBES[name], *arguments], log)
+    result = hip.run([PROBES[name], *arguments], log, **env)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines(), read_log(log)
 
@@ -151,8 +151,9 @@ def test_module_of_another_arch(tmp_path: Path) -> None:
 def test_fail(tmp_path: Path) -> None:
     """Prevents: a test of an error path in which no error happens."""
     path, name = module_of("gfx942")
-    hip = FakeHip(FAKE, "gfx942", fail=(("hipModuleLoadData", 2), ("hipModuleLaunchKernel", 719)))
-    lines, launches = probe("probe_both", hip, tmp_path / "log", "module", path, name)
+    hip, fail = FakeHip(FAKE, "gfx942"), "hipModuleLoadData=2,hipModuleLaunchKernel=719"
+    module = ("module", path, name)
+    lines, launches = probe("probe_both", hip, tmp_path / "log", *module, FAKE_HIP_FAIL=fail)
     assert "hipModuleLoad 0" in lines
     assert "hipModuleLaunchKernel 719" in lines
     assert lines[-1] == "hipModuleLoadData 2"
@@ -162,10 +163,9 @@ def test_fail(tmp_path: Path) -> None:
 def test_fail_first_calls(tmp_path: Path) -> None:
     """Prevents: a test of what comes after an error in which the error never ends."""
     path, name = module_of("gfx942")
-    env = {"FAKE_HIP_FAIL": "hipModuleUnload=2*1"}
-    command: list[str | Path] = [PROBES["probe_both"], "module", path, name]
-    result = FakeHip(FAKE, "gfx942").run(command, tmp_path / "log", **env)
-    lines = result.stdout.splitlines()
+    hip, fail = FakeHip(FAKE, "gfx942"), "hipModuleUnload=2*1"
+    module = ("module", path, name)
+    lines, _ = probe("probe_both", hip, tmp_path / "log", *module, FAKE_HIP_FAIL=fail)
     unloads = [line for line in lines if "Unload" in line]
     assert unloads == ["hipModuleUnload 2", "hipModuleUnload 0"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import struct
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 # Bytes of instructions; convert_dq has the fewest.
@@ -24,15 +26,7 @@ PASSES, ONE_COMMAND = files("QOLA_TEST_PASSES"), files("QOLA_TEST_ONE_COMMAND")
 
 def sections(elf: bytes) -> dict[str, bytes]:
     """Return the contents of an ELF file's sections by name; the last one of a name counts."""
-    offset, count, names = (*struct.unpack_from("<Q", elf, 40), *struct.unpack_from("<HH", elf, 60))
-    headers = [struct.unpack_from("<IIQQQQ", elf, offset + 64 * i) for i in range(count)]
-    strings = headers[names][4]
-    found = {}
-    for name, kind, _, _, start, size in headers:
-        end = elf.index(b"\0", strings + name)
-        # Type 8 has a size, but nothing in the file.
-        found[elf[strings + name : end].decode()] = b"" if kind == 8 else elf[start : start + size]
-    return found
+    return {section.name: section.data() for section in ELFFile(BytesIO(elf)).iter_sections()}
 
 
 def code_objects(file: Path) -> dict[str, bytes]:
