@@ -29,7 +29,7 @@ from typing import Any
 from qola.aiter.tree import read_tree
 from qola.codegen.ck.families import headers_text, warm_header
 from qola.manifest.load import loads
-from qola.plan.model import Plan, PlannedKernel, PlannedModule, PlannedSource
+from qola.plan.model import Plan, PlannedKernel
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 
@@ -288,14 +288,11 @@ def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
                 yield {
                     "direction": source.direction,
                     "role": source.role,
-                    "kernels": _called(plan, module, source),
+                    "kernels": sum(
+                        k.direction == source.direction for k in plan.kernels_of(module)
+                    ),
                     **bench.compile(plan, source.file, module.name, module.copts, host=False),
                 }
-
-
-def _called(plan: Plan, module: PlannedModule, source: PlannedSource) -> int:
-    directions = [kernel.direction for kernel in plan.kernels_of(module)]
-    return directions.count(source.direction)
 
 
 def lines(values: Sequence[dict[str, Any]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.rows import CONTENDERS, Row, ratios, unit_of
+from bench.rows import CONTENDERS, Row, unit_of
 from qola.cli.tables import align
 
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ def report(
     return {
         "schema": SCHEMA_VERSION,
         "command": command,
-        "ratios": ratios(table),
+        "ratios": {row.name: round(row.ratio, 3) for row in table},
         "rows": [
             {
                 "name": row.name,

@@ -201,8 +201,3 @@ def rows(
             raise BenchError(Finding(name, f"ours {ours}, theirs {theirs}", "both above 0"))
         found.append(Row(name, kind, contender, ours, theirs))
     return found
-
-
-def ratios(table: Iterable[Row]) -> dict[str, float]:
-    """Return each row's ratio by its name."""
-    return {row.name: round(row.ratio, 3) for row in table}

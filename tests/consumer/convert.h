@@ -4,31 +4,25 @@
 #include "problem.h"
 
 #include <cstdint>
-#include <stdexcept>
+#include <map>
 #include <utility>
 
 inline mask_enum mask_of(const Problem& problem)
 {
-    if(problem.mask == "no")
-        return mask_enum::no_mask;
-    if(problem.mask == "top_left")
-        return mask_enum::mask_top_left;
-    if(problem.mask == "bottom_right")
-        return mask_enum::mask_bottom_right;
-    if(problem.mask == "window")
-        return mask_enum::window_generic;
-    throw std::invalid_argument("mask " + problem.mask);
+    static const std::map<std::string, mask_enum> masks{
+        {"no", mask_enum::no_mask},
+        {"top_left", mask_enum::mask_top_left},
+        {"bottom_right", mask_enum::mask_bottom_right},
+        {"window", mask_enum::window_generic}};
+    return masks.at(problem.mask);
 }
 
 inline bias_enum bias_of(const Problem& problem)
 {
-    if(problem.bias == "no")
-        return bias_enum::no_bias;
-    if(problem.bias == "bias")
-        return bias_enum::elementwise_bias;
-    if(problem.bias == "alibi")
-        return bias_enum::alibi;
-    throw std::invalid_argument("bias " + problem.bias);
+    static const std::map<std::string, bias_enum> biases{{"no", bias_enum::no_bias},
+                                                         {"bias", bias_enum::elementwise_bias},
+                                                         {"alibi", bias_enum::alibi}};
+    return biases.at(problem.bias);
 }
 
 // One tensor of [batch, sequence, head, dim]: in group mode the sequences lie behind each other.

@@ -54,15 +54,8 @@ def main() -> None:
             print()
 
 
-def run() -> int:
-    """Return the exit code of `main`."""
+if __name__ == "__main__":
     try:
         main()
     except RuntimeError as error:
-        print(f"server: error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run())
+        sys.exit(f"server: error: {error}")
