@@ -14,7 +14,7 @@ def room_tests(name, deps, data = {}, medium = []):
     helpers = native.glob(
         ["*.py"],
         allow_empty = True,
-        exclude = ["conftest.py", "plans.py", "pytest_main.py", "test_*.py"],
+        exclude = ["conftest.py", "folders.py", "plans.py", "pytest_main.py", "test_*.py"],
     )
     for file in native.glob(["test_*.py"]):
         test = file[:-len(".py")]
@@ -24,6 +24,7 @@ def room_tests(name, deps, data = {}, medium = []):
             srcs = helpers + [
                 file,
                 "//tests/python:conftest.py",
+                "//tests/python:folders.py",
                 "//tests/python:plans.py",
                 "//tests/python:pytest_main.py",
             ],

@@ -11,33 +11,27 @@ import pytest
 from qola.cli.console import Console
 from qola.cli.tables import Table, align, duration, size, to_text
 from qola.codegen.types import Explanation
+from qola.errors import Finding
 from qola.inspect.explain import rule_of, summary, verdicts
 from qola.inspect.query import Item, QueryError, count, make_item, nearest_names, select
 from qola.manifest.load import loads
 
 
-def item(name: str, **fields: str | int | bool | None) -> Item:
-    direction = str(fields.pop("direction", "fwd"))
-    archs = str(fields.pop("arch", "gfx950")).split(",")
+def item(
+    name: str, dtype: str, q: int, v: int, direction: str = "fwd", **more: str | bool | None
+) -> Item:
+    """A kernel instance for gfx950; those that split keys and values are for gfx942 too."""
+    fields = {"dtype": dtype, "hdim_q": q, "hdim_v": v, **more}
+    archs = ["gfx950"] if direction == "fwd" else ["gfx942", "gfx950"]
     return make_item(name, "libmha_fwd", direction, direction, archs, fields.items())
 
 
 ITEMS = [
-    item("fwd_d64_bf16_batch_mask", dtype="bf16", hdim_q=64, hdim_v=64, mode="batch", mask=True),
-    item(
-        "fwd_d128_bf16_batch_nmask", dtype="bf16", hdim_q=128, hdim_v=128, mode="batch", mask=False
-    ),
-    item("fwd_d128_fp16_group_mask", dtype="fp16", hdim_q=128, hdim_v=128, mode="group", mask=True),
-    item("fwd_d192_fp16_group_mask", dtype="fp16", hdim_q=192, hdim_v=128, mode="group", mask=True),
-    item(
-        "splitkv_d128_bf16",
-        dtype="bf16",
-        hdim_q=128,
-        hdim_v=128,
-        arch="gfx942,gfx950",
-        direction="fwd_splitkv",
-        arch_tag=None,
-    ),
+    item("fwd_d64_bf16_batch_mask", "bf16", 64, 64, mode="batch", mask=True),
+    item("fwd_d128_bf16_batch_nmask", "bf16", 128, 128, mode="batch", mask=False),
+    item("fwd_d128_fp16_group_mask", "fp16", 128, 128, mode="group", mask=True),
+    item("fwd_d192_fp16_group_mask", "fp16", 192, 128, mode="group", mask=True),
+    item("splitkv_d128_bf16", "bf16", 128, 128, "fwd_splitkv", arch_tag=None),
 ]
 
 
@@ -71,106 +65,40 @@ def test_queries(words: Sequence[str], found: Sequence[int]) -> None:
     assert select(ITEMS, words) == found
 
 
+FIELDS = "arch, direction, dtype, hdim, hdim_q, hdim_v, mask, mode, module or role"
+NO_NAME = "no kernel instance of that name"
+NAMES = "a name, or a pattern in quotes such as '*_d128_bf16_*'"
+NEAR = "did you mean one of these?\nfwd_d64_bf16_batch_mask"
+PATTERN = "'*d128*' is a pattern that finds 3 kernel instances"
+NO_FP61 = "no kernel instance with dtype fp61"
+HDIMS = "64, 64x64, 128, 128x128 or 192x128"
+NOT_ALL = "no kernel instance that has all of it"
+TOGETHER = "fields and names that occur together"
+
+
 @pytest.mark.parametrize(
-    ("words", "findings"),
+    "findings",
     [
-        (
-            ["dtyp=bf16"],
-            [
-                (
-                    "dtyp=bf16",
-                    "unknown field 'dtyp'",
-                    "arch, direction, dtype, hdim, hdim_q, hdim_v, mask, mode, module or role",
-                    "did you mean dtype=bf16?",
-                )
-            ],
-        ),
-        (
-            ["dtype=fp61,bf16"],
-            [
-                (
-                    "dtype=fp61,bf16",
-                    "no kernel instance with dtype fp61",
-                    "bf16 or fp16",
-                    "did you mean dtype=fp16?",
-                )
-            ],
-        ),
-        (
-            ["hdim=512"],
-            [
-                (
-                    "hdim=512",
-                    "no kernel instance with hdim 512",
-                    "64, 64x64, 128, 128x128 or 192x128",
-                    "",
-                )
-            ],
-        ),
-        (
-            ["mask="],
-            [("mask=", "no kernel instance with mask empty", "no or yes", "")],
-        ),
-        (
-            ["fwd_d96_bf16_batch_mask"],
-            [
-                (
-                    "fwd_d96_bf16_batch_mask",
-                    "no kernel instance of that name",
-                    "a name, or a pattern in quotes such as '*_d128_bf16_*'",
-                    "did you mean one of these?\nfwd_d64_bf16_batch_mask",
-                )
-            ],
-        ),
-        (
-            ["d128"],
-            [
-                (
-                    "d128",
-                    "no kernel instance of that name",
-                    "a name, or a pattern in quotes such as '*_d128_bf16_*'",
-                    "'*d128*' is a pattern that finds 3 kernel instances",
-                )
-            ],
-        ),
-        (
-            ["mode=batch", "dtype=fp16"],
-            [
-                (
-                    "mode=batch dtype=fp16",
-                    "no kernel instance that has all of it",
-                    "fields and names that occur together",
-                    "",
-                )
-            ],
-        ),
-        (
-            ["zzz=1", "nothing_like_it"],
-            [
-                (
-                    "zzz=1",
-                    "unknown field 'zzz'",
-                    "arch, direction, dtype, hdim, hdim_q, hdim_v, mask, mode, module or role",
-                    "",
-                ),
-                (
-                    "nothing_like_it",
-                    "no kernel instance of that name",
-                    "a name, or a pattern in quotes such as '*_d128_bf16_*'",
-                    "",
-                ),
-            ],
-        ),
+        [Finding("dtyp=bf16", "unknown field 'dtyp'", FIELDS, "did you mean dtype=bf16?")],
+        [Finding("dtype=fp61,bf16", NO_FP61, "bf16 or fp16", "did you mean dtype=fp16?")],
+        [Finding("hdim=512", "no kernel instance with hdim 512", HDIMS)],
+        [Finding("mask=", "no kernel instance with mask empty", "no or yes")],
+        [Finding("fwd_d96_bf16_batch_mask", NO_NAME, NAMES, NEAR)],
+        [Finding("d128", NO_NAME, NAMES, PATTERN)],
+        [Finding("mode=batch dtype=fp16", NOT_ALL, TOGETHER)],
+        [
+            Finding("zzz=1", "unknown field 'zzz'", FIELDS),
+            Finding("nothing_like_it", NO_NAME, NAMES),
+        ],
     ],
 )
-def test_queries_that_find_nothing(
-    words: Sequence[str], findings: Sequence[tuple[str, str, str, str]]
-) -> None:
+def test_queries_that_find_nothing(findings: list[Finding]) -> None:
     """Prevents: an empty answer where the question had a typing error."""
+    words = [word for finding in findings for word in finding.place.split()]
     with pytest.raises(QueryError) as caught:
         select(ITEMS, words)
     assert caught.value.exit_code == 2
-    assert [(f.place, f.found, f.expected, f.fix) for f in caught.value.findings] == findings
+    assert list(caught.value.findings) == findings
 
 
 def test_an_empty_plan_says_so() -> None:
@@ -246,25 +174,20 @@ def test_reasons_name_variant_receipt_or_rule() -> None:
 def test_the_summary_is_by_rule() -> None:
     """Prevents: a summary with a line for each combination of values."""
     fwd = MANIFEST.modules[0]
+    nearest = "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks"
     reasons = [
         "no variant has dtype=fp16 hdim=64x64",
         "no variant has dtype=fp16 hdim=96x128",
-        "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks dtype=fp16",
+        f"{nearest} dtype=fp16",
         "receipt 700: lse must be yes",
         "",
     ]
-    found = verdicts(
-        MANIFEST,
-        [(fwd, [explanation(f"k{i}", (), reason) for i, reason in enumerate(reasons)])],
-    )
+    explained = [explanation(f"k{i}", (), reason) for i, reason in enumerate(reasons)]
+    found = verdicts(MANIFEST, [(fwd, explained)])
     assert [(r.kept, r.rule, r.count) for r in summary(found)] == [
         (True, "all of receipt 700 (m.toml:3 [[modules]].receipt)", 1),
         (False, "no variant has this dtype, hdim", 2),
-        (
-            False,
-            "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks this dtype",
-            1,
-        ),
+        (False, f"{nearest} this dtype", 1),
         (False, "receipt 700: lse must be yes", 1),
     ]
     assert rule_of(found[3]) == "receipt 700: lse must be yes"
