@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,6 +24,7 @@ from qola.cli import command_line as cli
 from qola.errors import AiterError, ExitCode
 from qola.plan.model import Plan
 from qola.version import __version__
+from tests.python.folders import write
 
 MANIFEST = """\
 [build]
@@ -40,33 +42,27 @@ has_alibi = false
 has_dropout = false
 """
 
-PYTHON_MODULE = """\
-[[modules]]
-name = "module_aiter_enum"
-mode = "pybind"
-group = "other"
-"""
+PYTHON_MODULE = '[[modules]]\nname = "module_aiter_enum"\nmode = "pybind"\ngroup = "other"\n'
+MINE = "manifests/mine.toml"
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a directory with a manifest in it, and empty directories for temporary files."""
-    folder = tmp_path / "here"
-    (folder / "manifests").mkdir(parents=True)
-    (folder / "manifests/mine.toml").write_text(MANIFEST)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    return folder
+    return write(tmp_path / "here", {MINE: MANIFEST})
 
 
-Run = Callable[..., "Result"]
-
-
-class Result:
+class Result(NamedTuple):
     """What a command printed and how it ended."""
 
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -76,16 +72,15 @@ def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run
     def call(*words: str, tree: bool = True) -> Result:
         more = ["--aiter-root", str(aiter_tree)] if tree else []
         code = cli.main([*words, *more], {}, directory=here)
-        captured = capsys.readouterr()
         assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
-        return Result(code, captured.out, captured.err)
+        return Result(code, *capsys.readouterr())
 
     return call
 
 
 def test_plan_counts_kernels(run: Run) -> None:
     """Prevents: counts that are not those of the plan, or a manifest's warnings lost."""
-    found = run("plan", "manifests/mine.toml")
+    found = run("plan", MINE)
     assert found.code == 0
     assert found.err == "qola: mine: generating kernel instances for gfx950\n"
     lines = found.out.splitlines()
@@ -102,7 +97,7 @@ def test_plan_counts_kernels(run: Run) -> None:
 
 def test_plan_as_json_is_the_plan(run: Run) -> None:
     """Prevents: JSON that is mixed with words, or is not a plan.json."""
-    found = run("plan", "--json", "--manifest", "manifests/mine.toml", "--name", "other")
+    found = run("plan", "--json", "--manifest", MINE, "--name", "other")
     plan = Plan.from_json(found.out)
     assert found.code == 0
     assert plan.name == "other"
@@ -113,7 +108,7 @@ def test_plan_as_json_is_the_plan(run: Run) -> None:
 
 def test_plan_estimates(run: Run, here: Path) -> None:
     """Prevents: an estimate that ignores the cores, or the costs that were named."""
-    words = ("plan", "manifests/mine.toml", "--estimate", "-q")
+    words = ("plan", MINE, "--estimate", "-q")
     text = run(*words, "--jobs", "3").out
     assert "Estimated cost\n" in text
     assert re.search(r"^about \d+ (s|min) on 3 cores, from an empty cache", text, re.MULTILINE)
@@ -130,16 +125,16 @@ def test_plan_estimates(run: Run, here: Path) -> None:
 
 def test_list_prints_names(run: Run) -> None:
     """Prevents: names that are cut, or kernels that a filter should have left out."""
-    every = run("list", "manifests/mine.toml", "-q").out.splitlines()
+    every = run("list", MINE, "-q").out.splitlines()
     assert len(every) == 18
     assert all(re.fullmatch(r"fmha_fwd_d128_bf16_\w+_gfx950", line) for line in every)
-    group = run("list", "-m", "manifests/mine.toml", "-q", "mode=group", "hdim=128", "mask=yes")
+    group = run("list", "-m", MINE, "-q", "mode=group", "hdim=128", "mask=yes")
     assert group.out.splitlines() == [n for n in every if "_group_" in n and "_mask_" in n]
-    long = run("list", "-q", "--long", "manifests/mine.toml", "mode=group").out.splitlines()
+    long = run("list", "-q", "--long", MINE, "mode=group").out.splitlines()
     assert len(long) == 1 + 2
     assert long[0].split()[-1] == "name"
     assert {line.split()[-1] for line in long[1:]} == {n for n in every if "_group_" in n}
-    data = json.loads(run("list", "-q", "--json", "manifests/mine.toml", "mode=group").out)
+    data = json.loads(run("list", "-q", "--json", MINE, "mode=group").out)
     assert [entry["name"] for entry in data] == [n for n in every if "_group_" in n]
     assert {entry["module"] for entry in data} == {"libmha_fwd"}
     assert data[0]["fields"]["mode"] == "group"
@@ -149,7 +144,7 @@ def test_list_filters_are_checked(run: Run) -> None:
     """Prevents: an empty list where a filter's value is misspelt."""
     fields = ("module", "direction", "dtype", "hdim", "mode")
     query = [f"{field}=nothing" for field in fields]
-    found = run("list", "-q", "manifests/mine.toml", *query)
+    found = run("list", "-q", MINE, *query)
     assert (found.code, found.out) == (2, "")
     for field in fields:
         assert f"no kernel instance with {field} nothing" in found.err
@@ -157,18 +152,16 @@ def test_list_filters_are_checked(run: Run) -> None:
 
 def test_explain_says_why(run: Run) -> None:
     """Prevents: a kernel whose absence cannot be traced to a line or a rule."""
-    name = run("list", "-q", "manifests/mine.toml").out.splitlines()[0]
-    kept = run("explain", "-q", "manifests/mine.toml", f"bazel-bin/x/{name}.pic.o").out
+    name = run("list", "-q", MINE).out.splitlines()[0]
+    kept = run("explain", "-q", MINE, f"bazel-bin/x/{name}.pic.o").out
     assert kept.splitlines()[:2] == [f"{name}: in", "  kept by  [[mha_fwd_variants]] #1 (line 8)"]
     assert "mask=no" in kept
     without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
-    found = run("explain", "-q", "manifests/mine.toml", *without).out.splitlines()
-    assert sorted(line.split(maxsplit=2)[2] for line in found) == [
-        "no variant has dtype=fp16",
-        "receipt 700: lse must be yes",
-    ]
+    found = run("explain", "-q", MINE, *without).out.splitlines()
+    reasons = sorted(line.split(maxsplit=2)[2] for line in found)
+    assert reasons == ["no variant has dtype=fp16", "receipt 700: lse must be yes"]
     assert {line.split()[1] for line in found} == set(without)
-    several = run("explain", "-q", "manifests/mine.toml", "dtype=bf16", "hdim=128", "lse=yes")
+    several = run("explain", "-q", MINE, "dtype=bf16", "hdim=128", "lse=yes")
     verdicts = [line.split(maxsplit=2) for line in several.out.splitlines()]
     assert sum(word == "in" for word, *_ in verdicts) == 18
     assert several.err == f"18 in, {len(verdicts) - 18} out\n"
@@ -177,12 +170,12 @@ def test_explain_says_why(run: Run) -> None:
 
 def test_explain_without_a_query_counts_rules(run: Run) -> None:
     """Prevents: kernels that no rule accounts for."""
-    text = run("explain", "-q", "manifests/mine.toml").out
+    text = run("explain", "-q", MINE).out
     title, _, *lines = text.splitlines()
     kept, dropped = map(int, re.findall(r"\d+", title))
     assert kept == 18
     assert sum(int(line.split()[-1]) for line in lines) == kept + dropped
-    data = json.loads(run("explain", "-q", "--json", "manifests/mine.toml").out)
+    data = json.loads(run("explain", "-q", "--json", MINE).out)
     assert sum(entry["count"] for entry in data) == kept + dropped
     assert data[0] == {
         "module": "libmha_fwd",
@@ -196,7 +189,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
 
 def test_explain_as_json(run: Run) -> None:
     """Prevents: explanations that only people can read."""
-    words = ("explain", "-q", "--json", "manifests/mine.toml", "dtype=fp16", "hdim=128")
+    words = ("explain", "-q", "--json", MINE, "dtype=fp16", "hdim=128")
     data = json.loads(run(*words, "pipeline=qr_async", "mode=group", "lse=yes").out)
     assert data
     assert {entry["in"] for entry in data} == {False}
@@ -208,18 +201,16 @@ def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
     """Prevents: a manifest of ROCm/QoLA, without archs and mode, that cannot be looked at."""
     (here / "bare.toml").write_text('[[modules]]\nname = "libmha_fwd"\nreceipt = 700\n')
     assert run("plan", "bare.toml").code == 2
-    found = run(
-        "plan", "-q", "bare.toml", "--mode=cpp_itfs", "--arch=gfx942", "--arch=gfx950,gfx942"
-    )
+    archs = ("--arch=gfx942", "--arch=gfx950,gfx942")
+    found = run("plan", "-q", "bare.toml", "--mode=cpp_itfs", *archs)
     assert found.code == 0
     assert "1032 kernel instances" in found.out
 
 
 def test_groups(run: Run, here: Path) -> None:
     """Prevents: a plan of other modules than the same options build."""
-    (here / "two.toml").write_text(
-        MANIFEST.replace("[[mha", f'group = "forward"\n{PYTHON_MODULE}[[mha')
-    )
+    two = MANIFEST.replace("[[mha", f'group = "forward"\n{PYTHON_MODULE}[[mha')
+    (here / "two.toml").write_text(two)
     both, other = run("plan", "two.toml", "-q"), run("plan", "two.toml", "-q", "--group", "other")
     assert ("libmha_fwd" in both.out, "module_aiter_enum" in both.out) == (True, True)
     assert ("libmha_fwd" in other.out, "module_aiter_enum" in other.out) == (False, True)
@@ -230,26 +221,22 @@ def test_groups(run: Run, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "messages"),
     [
-        (["plan", "nowhere.toml"], 2, ["error: nowhere.toml", "No such file or directory"]),
-        (["plan"], 2, ["no manifest", "qola plan manifests/quickstart.toml"]),
-        (["plan", "manifests/mine.toml", "more"], 2, ["too many arguments", "found     more"]),
+        ("plan nowhere.toml", 2, ["error: nowhere.toml", "No such file or directory"]),
+        ("plan", 2, ["no manifest", "qola plan manifests/quickstart.toml"]),
+        (f"plan {MINE} more", 2, ["too many arguments", "found     more"]),
+        (f"list {MINE} dtyp=bf16 x", 2, ["did you mean dtype=bf16?", "instance of that name"]),
         (
-            ["list", "manifests/mine.toml", "dtyp=bf16", "x"],
-            2,
-            ["did you mean dtype=bf16?", "no kernel instance of that name"],
-        ),
-        (
-            ["plan", "manifests/mine.toml", "--arch", "gfx90"],
+            f"plan {MINE} --arch gfx90",
             6,
-            ["the archs asked for instead of the manifest's", "gfx90", "gfx942, gfx950"],
+            ["the archs asked for instead", "gfx90", "gfx942, gfx950"],
         ),
     ],
 )
 def test_errors_end_with_their_exit_code(
-    run: Run, words: list[str], code: int, messages: list[str]
+    run: Run, words: str, code: int, messages: list[str]
 ) -> None:
     """Prevents: a script that takes a failure for a result, or a person for a compiler."""
-    found = run(*words, "-q")
+    found = run(*words.split(), "-q")
     assert (found.code, found.out) == (code, "")
     for message in messages:
         assert message in found.err
@@ -258,11 +245,11 @@ def test_errors_end_with_their_exit_code(
 
 def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
     """Prevents: a dead end in a checkout without Bazel."""
-    found = run("plan", "manifests/mine.toml", tree=False)
+    found = run("plan", MINE, tree=False)
     assert found.code == AiterError.exit_code == 3
     assert "--aiter-root DIR names it" in found.err
     assert "./bazelw run //:qola" in found.err
-    missing = run("plan", "manifests/mine.toml", "--aiter-root=nowhere", tree=False)
+    missing = run("plan", MINE, "--aiter-root=nowhere", tree=False)
     assert missing.code == 3
     assert "here/nowhere" in missing.err
 
@@ -387,38 +374,24 @@ def test_paths_are_those_of_the_user_under_bazel_run(
 ) -> None:
     """Prevents: `bazel run //:qola -- plan mine.toml` looking in the runfiles."""
     environ = {"BUILD_WORKING_DIRECTORY": str(here)}
-    words = ["plan", "-q", "manifests/mine.toml", "--aiter-root", str(aiter_tree)]
+    words = ["plan", "-q", MINE, "--aiter-root", str(aiter_tree)]
     assert cli.main(words, environ) == 0
     assert "manifests/mine.toml:7 [[modules]].drop_srcs" in capsys.readouterr().out
-
-
-RUNFILES_LIBRARY = """\
-class Runfiles:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def Rlocation(self, path):
-        return f"{self.folder}/{path}"
-
-
-def Create(env):
-    return Runfiles(env["RUNFILES_DIR"]) if "RUNFILES_DIR" in env else None
-"""
 
 
 def test_the_default_tree_is_beside_its_runfile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: the tree looked for in the runfiles, where only its stand-in is."""
-    library = tmp_path / "python/runfiles/runfiles.py"
-    library.parent.mkdir(parents=True)
-    library.write_text(RUNFILES_LIBRARY)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("python", "python.runfiles", "python.runfiles.runfiles"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def create(environ: dict[str, str]) -> SimpleNamespace | None:
+        folder = environ.get("RUNFILES_DIR")
+        return SimpleNamespace(Rlocation=lambda path: f"{folder}/{path}") if folder else None
+
+    library = SimpleNamespace(Create=create)
+    monkeypatch.setitem(sys.modules, "python.runfiles.runfiles", library)
     tree, runfiles = tmp_path / "external/aiter", tmp_path / "x.runfiles"
-    tree.mkdir(parents=True)
-    (tree / "AITER.json").write_text("{}")
+    write(tree, {"AITER.json": "{}"})
     (runfiles / "aiter").mkdir(parents=True)
     (runfiles / "aiter/AITER.json").symlink_to(tree / "AITER.json")
     environ = {"RUNFILES_DIR": str(runfiles)}
@@ -446,11 +419,9 @@ def start(here: Path, aiter_tree: Path, *words: str, **options: Any) -> subproce
 
 def test_a_reader_that_has_enough_is_no_error(here: Path, aiter_tree: Path) -> None:
     """Prevents: a traceback from `qola list ... | head -1`."""
-    read, write = os.pipe()
-    process = start(
-        here, aiter_tree, "list", "manifests/mine.toml", stdout=write, stderr=subprocess.PIPE
-    )
-    os.close(write)
+    read, into = os.pipe()
+    process = start(here, aiter_tree, "list", MINE, stdout=into, stderr=subprocess.PIPE)
+    os.close(into)
     os.close(read)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 141, error
@@ -465,7 +436,7 @@ def test_an_interrupted_command_leaves_nothing(
     here: Path, aiter_tree: Path, number: int, code: int, message: bytes
 ) -> None:
     """Prevents: temporary directories and generators that outlive Ctrl-C."""
-    process = start(here, aiter_tree, "plan", "manifests/mine.toml", stderr=subprocess.PIPE)
+    process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
     deadline = time.monotonic() + 30
     while not list(temporary.glob("*/libmha_fwd/kernels")):
@@ -483,9 +454,7 @@ def test_a_terminal_gets_tables_and_a_spinner(here: Path, aiter_tree: Path) -> N
     """Prevents: tables for people that are cut, or a result mixed with the spinner's."""
     pytest.importorskip("rich")
     leader, follower = pty.openpty()
-    process = start(
-        here, aiter_tree, "plan", "manifests/mine.toml", stdout=follower, stderr=follower
-    )
+    process = start(here, aiter_tree, "plan", MINE, stdout=follower, stderr=follower)
     os.close(follower)
     chunks = []
     try:

@@ -13,40 +13,29 @@ import pytest
 from qola.cli.plan import to_lines, to_table
 from qola.cli.tables import to_text
 from qola.errors import PlanError
-from qola.inspect.costs import Cost, load_costs
+from qola.inspect.costs import Cost, Costs, load_costs
 from qola.inspect.estimate import available_cores, estimate
 from qola.plan.model import Plan, PlannedKernel, PlannedSource
 from qola.plan.warm_headers import PrecompileCost
 from tests.python import plans
 
+KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
+DISPATCH = {"direction": "fwd", "role": "dispatch"}
 COSTS: dict[str, Any] = {
-    "schema": 1,
-    "command": "measure",
-    "compiler": "clang 1",
-    "cpu": "CPU",
-    "arch": "gfx950",
+    **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
     "kernels": [
-        {
-            "direction": "fwd",
-            "role": "fwd",
-            "hdim": hdim,
-            "cpu_seconds": seconds,
-            "host_cpu_seconds": 4,
-            "object_bytes": 1000,
-            "linked_bytes": 800,
-        }
+        {**KERNEL, "linked_bytes": 800, "hdim": hdim, "cpu_seconds": seconds}
         for hdim, seconds in ((256, 40), (64, 20), (128, 24))
     ],
     "sources": [
+        {**DISPATCH, "kernels": 10, "cpu_seconds": 6, "object_bytes": 1000, "linked_bytes": 100},
         {
-            "direction": "fwd",
-            "role": "dispatch",
-            "kernels": kernels,
-            "cpu_seconds": seconds,
-            "object_bytes": 100 * kernels,
-            "linked_bytes": 10 * kernels,
-        }
-        for kernels, seconds in ((10, 6), (110, 16))
+            **DISPATCH,
+            "kernels": 110,
+            "cpu_seconds": 16,
+            "object_bytes": 11000,
+            "linked_bytes": 1100,
+        },
     ],
 }
 
@@ -64,33 +53,32 @@ def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) ->
 
 
 @pytest.fixture
-def costs_file(tmp_path: Path) -> Path:
+def costs(tmp_path: Path) -> Costs:
     path = tmp_path / "costs.json"
     path.write_text(json.dumps(COSTS))
-    return path
+    return load_costs(path)
 
 
 @pytest.mark.parametrize(
     ("hdim", "seconds"), [(32, 20), (64, 20), (96, 22), (128, 24), (192, 32), (256, 40), (512, 40)]
 )
 def test_between_measured_head_dimensions_is_a_line(
-    costs_file: Path, hdim: int, seconds: float
+    costs: Costs, hdim: int, seconds: float
 ) -> None:
     """Prevents: head dimensions that were not measured counted as nothing, or beyond the last."""
-    found = estimate(make_plan(kernel(hdim)), load_costs(costs_file), 1)
+    found = estimate(make_plan(kernel(hdim)), costs, 1)
     assert found.cpu_seconds == pytest.approx(seconds)
 
 
-def test_each_arch_costs_a_device_pass(costs_file: Path) -> None:
+def test_each_arch_costs_a_device_pass(costs: Costs) -> None:
     """Prevents: a kernel for two archs that costs as much as one, or twice its host pass."""
-    found = estimate(make_plan(kernel(128, ("gfx942", "gfx950"))), load_costs(costs_file), 1)
+    found = estimate(make_plan(kernel(128, ("gfx942", "gfx950"))), costs, 1)
     assert found.cpu_seconds == pytest.approx(4 + 2 * 20)
     assert found.object_bytes == pytest.approx(2000)
 
 
-def test_the_default_build_is_estimated(costs_file: Path) -> None:
+def test_the_default_build_is_estimated(costs: Costs) -> None:
     """Prevents: an estimate of one command for each kernel, which is not what is built."""
-    costs = load_costs(costs_file)
     saves = replace(costs, precompiled={("fwd", "fwd"): PrecompileCost(15, 30, 15)})
     alike = [replace(kernel(128), name=f"k{i}", family="f") for i in range(3)]
     found = estimate(make_plan(*alike, kernel(64)), saves, 1)
@@ -99,9 +87,8 @@ def test_the_default_build_is_estimated(costs_file: Path) -> None:
     assert [row.role for row in found.rows] == ["precompiled header", "fwd"]
 
 
-def test_cores_divide_but_not_the_longest_compile(costs_file: Path) -> None:
+def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
     """Prevents: an hour promised to whoever has a hundred cores for one long compile."""
-    costs = load_costs(costs_file)
     plan = make_plan(*[kernel(128)] * 10)
     assert estimate(plan, costs, 1).wall_seconds == pytest.approx(240)
     assert estimate(plan, costs, 4).wall_seconds == pytest.approx(60)
@@ -110,13 +97,13 @@ def test_cores_divide_but_not_the_longest_compile(costs_file: Path) -> None:
     assert "the longest compile decides" in "\n".join(to_lines(many, {"libmha_fwd": "x.so"}))
 
 
-def test_a_dispatch_costs_by_what_it_calls(costs_file: Path) -> None:
+def test_a_dispatch_costs_by_what_it_calls(costs: Costs) -> None:
     """Prevents: minutes of compiling a large dispatch forgotten."""
     dispatch = PlannedSource("api", "api.cpp", "fwd", "dispatch", "", ())
     entry = PlannedSource("mha_fwd", "mha_fwd.cpp", "fwd", "entry", "", ())
     other = PlannedSource("api2", "api2.cpp", "fwd_splitkv", "dispatch", "", ())
     plan = make_plan(*[kernel(64)] * 60, sources=[dispatch, entry, other])
-    found = estimate(plan, load_costs(costs_file), 1)
+    found = estimate(plan, costs, 1)
     row = found.rows[-1]
     assert row.compiles == 3
     # 60 kernels: 6 + 50 * 0.1; none: 6 - 10 * 0.1, twice.
@@ -125,23 +112,20 @@ def test_a_dispatch_costs_by_what_it_calls(costs_file: Path) -> None:
     assert found.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 600)}
 
 
-def test_what_was_not_measured_is_borrowed_and_said(costs_file: Path) -> None:
+def test_what_was_not_measured_is_borrowed_and_said(costs: Costs) -> None:
     """Prevents: roles without a measurement counted as free, or passed off as measured."""
     plan = make_plan(kernel(128), kernel(128, role="new"), kernel(64, direction="other", role="x"))
-    found = estimate(plan, load_costs(costs_file), 1)
-    assert [(row.role, row.measured) for row in found.rows] == [
-        ("fwd", True),
-        ("new", False),
-        ("x", False),
-    ]
+    found = estimate(plan, costs, 1)
+    measured = [(row.role, row.measured) for row in found.rows]
+    assert measured == [("fwd", True), ("new", False), ("x", False)]
     assert found.cpu_seconds == pytest.approx(24 + 24 + 20)
     assert "new (borrowed)" in to_text(to_table(found))
     assert "(borrowed): not measured" in "\n".join(to_lines(found, {"libmha_fwd": "x.so"}))
 
 
-def test_the_words_say_what_it_is(costs_file: Path) -> None:
+def test_the_words_say_what_it_is(costs: Costs) -> None:
     """Prevents: an estimate taken for a measurement of this machine."""
-    found = estimate(make_plan(*[kernel(128)] * 300), load_costs(costs_file), 2)
+    found = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
     assert to_lines(found, {"libmha_fwd": "x.so"}) == [
         "about 60 min on 2 cores, from an empty cache; x.so 240 kB",
         "an estimate, from costs measured on: CPU, clang 1, gfx950; measure",
@@ -154,9 +138,9 @@ def test_the_words_say_what_it_is(costs_file: Path) -> None:
     ]
 
 
-def test_the_json_is_of_whole_numbers(costs_file: Path) -> None:
+def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
     """Prevents: digits that are not known."""
-    data = estimate(make_plan(kernel(100)), load_costs(costs_file), 2).to_dict()
+    data = estimate(make_plan(kernel(100)), costs, 2).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["cpu_seconds"] == data["longest_seconds"] == data["wall_seconds"] == 22
     assert data["library_bytes"] == {"libmha_fwd": 800}
@@ -196,9 +180,8 @@ def test_costs_that_cannot_be_used(tmp_path: Path, text: str | None, reason: str
     (finding,) = caught.value.findings
     assert finding.place == path.as_posix()
     assert reason in finding.found
-    assert finding.fix == (
-        f"measure again: python3 bench/measure_costs.py --aiter TREE --output {path}"
-    )
+    command = f"python3 bench/measure_costs.py --aiter TREE --output {path}"
+    assert finding.fix == f"measure again: {command}"
 
 
 def test_the_shipped_costs_cover_every_role() -> None:
@@ -215,10 +198,8 @@ def test_the_shipped_costs_cover_every_role() -> None:
             assert isinstance(cost, Cost)
             assert 1 < cost.host_cpu_seconds < cost.cpu_seconds < 120
             assert 1_000 < cost.linked_bytes < cost.object_bytes < 1_000_000
-    assert {direction: len(points) for direction, points in costs.dispatches.items()} == {
-        "fwd": 2,
-        "bwd": 2,
-    }
+    counts = {direction: len(points) for direction, points in costs.dispatches.items()}
+    assert counts == {"fwd": 2, "bwd": 2}
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,14 @@ def init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Init:
 
     def call(*words: str) -> tuple[int, str, str]:
         code = cli.main(["init", *words], {}, directory=tmp_path)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return code, *capsys.readouterr()
 
     return call
 
 
 def test_the_text(repo_root: Path) -> None:
     """Prevents: a change to the starter manifest that nobody has read."""
-    golden = repo_root / "tests/golden/starter.toml"
-    expected = golden.read_text("utf-8")
+    expected = (repo_root / "tests/golden/starter.toml").read_text("utf-8")
     assert starter_manifest() == expected, "python -m qola init - > tests/golden/starter.toml"
 
 
