@@ -1,9 +1,14 @@
-"""Files below a directory: written, and read again."""
+"""Files below a directory: written, read again, and under git."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from qola.files import write_if_changed
 
@@ -19,3 +24,17 @@ def read(root: Path) -> dict[str, bytes]:
     """Return what the files below a directory hold, by their paths in it."""
     files = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def git(directory: Path, *args: str) -> str:
+    """Run git in a directory, whatever a user, a hook or a test sets for it; what it prints."""
+    if not shutil.which("git"):
+        pytest.skip("needs git")
+    settings = ("user.name=t", "user.email=t@t.invalid", "protocol.file.allow=always")
+    command = ["git", *(word for setting in settings for word in ("-c", setting)), *args]
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    run = subprocess.run(
+        command, cwd=directory, env=environ, check=True, capture_output=True, text=True
+    )
+    return run.stdout.strip()

@@ -14,7 +14,8 @@ from qola.errors import AiterError
 from qola.fetch.patches import recorded_patches
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
-from tests.python.checkout.trees import FILES, GENERATOR, PATCH, git, write
+from tests.python.checkout.trees import FILES, GENERATOR, PATCH
+from tests.python.folders import git, write
 
 
 def beside(directory: Path) -> list[str]:
@@ -57,8 +58,6 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelSource:
 @pytest.fixture
 def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSource:
     """Make a repository whose submodule has a URL relative to it, as forks have."""
-    if not shutil.which("git"):
-        pytest.skip("needs git")
     for key, value in {
         # Of submodules git takes no local paths unless the user allows it.
         "GIT_CONFIG_COUNT": "1",
@@ -139,9 +138,8 @@ def test_a_patch_that_fails_leaves_what_was_there(
     """Prevents: a good tree lost to a patch that does not fit, or one half patched."""
     tree = prepare_tree(local, tmp_path / "trees/tree")
     patch.write_text(PATCH.replace("// one", "// once"))
-    with pytest.raises(AiterError) as error:
+    with pytest.raises(AiterError, match="-// once"):
         prepare_tree(local, tree, [patch], replace_existing=True)
-    assert "-// once" in str(error.value)
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     assert beside(tree) == ["tree"]
 
@@ -219,7 +217,7 @@ def test_a_copy_of_a_prepared_tree_keeps_its_pin(
 def test_a_directory_that_is_no_aiter(tmp_path: Path) -> None:
     """Prevents: minutes of copying, and then a message about a temporary directory."""
     (tmp_path / "source").mkdir()
-    with pytest.raises(AiterError, match=r"no aiter/jit/optCompilerConfig\.json") as error:
+    message = rf"error: {tmp_path}/source.*\n.*no aiter/jit/optCompilerConfig\.json"
+    with pytest.raises(AiterError, match=message):
         prepare_tree(LocalSource(tmp_path / "source"), tmp_path / "tree")
-    assert f"error: {tmp_path / 'source'}" in str(error.value)
     assert beside(tmp_path / "tree") == ["source"]
