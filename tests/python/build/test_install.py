@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, summarize
+from tests.python.folders import read
 
 
 def record(output: Path, **built: bool) -> BuildResult:
@@ -47,17 +48,13 @@ def library(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def names(output: Path) -> list[str]:
-    return sorted(p.relative_to(output).as_posix() for p in output.rglob("*") if p.is_file())
-
-
 def test_layout(tmp_path: Path) -> None:
     """Prevents: files that QoLA's users do not find, read-only ones they cannot replace."""
     output = tmp_path / "deep" / "out"
     files: dict[str, Path | str] = {"include/qola_config.h": "// text\n"}
     files["lib/te_fwd.so"] = library(tmp_path, "new")
     install(output, files, [], record(output, fwd=True))
-    assert names(output) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
+    assert list(read(output)) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
     assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
     assert (output / "include/qola_config.h").stat().st_mode & 0o777 == 0o644
     written = json.loads((output / "manifest.json").read_text())
@@ -72,13 +69,13 @@ def test_failed_module_keeps_its_earlier_library_aside(tmp_path: Path) -> None:
     install(output, both, [], record(output, fwd=True, bwd=True))
     second = {"lib/te_fwd.so": library(tmp_path, "second")}
     install(output, second, ["lib/te_bwd.so"], record(output, fwd=True, bwd=False))
-    assert names(output) == ["lib/te_bwd.so.previous", "lib/te_fwd.so", "manifest.json"]
+    assert list(read(output)) == ["lib/te_bwd.so.previous", "lib/te_fwd.so", "manifest.json"]
     assert (output / "lib/te_fwd.so").read_text() == "second"
     assert (output / "lib/te_bwd.so.previous").read_text() == "first"
     third = {"lib/te_bwd.so": library(tmp_path, "third")}
     install(output, third, [], record(output, bwd=True))
     # fwd is of another group this time: it stays.
-    assert names(output) == ["lib/te_bwd.so", "lib/te_fwd.so", "manifest.json"]
+    assert list(read(output)) == ["lib/te_bwd.so", "lib/te_fwd.so", "manifest.json"]
 
 
 def test_failure_changes_nothing(tmp_path: Path) -> None:
@@ -94,7 +91,7 @@ def test_failure_changes_nothing(tmp_path: Path) -> None:
         install(output, files, [], record(output, fwd=True, bwd=True))
     assert (output / "lib/te_fwd.so").read_text() == "1"
     assert (output / "manifest.json").read_text() == before
-    assert names(output) == ["lib/te_fwd.so", "manifest.json"]
+    assert list(read(output)) == ["lib/te_fwd.so", "manifest.json"]
 
 
 def test_a_mapped_library_stays_whole(tmp_path: Path) -> None:
@@ -119,11 +116,11 @@ def test_sources_of_an_earlier_library_go(tmp_path: Path) -> None:
     again: dict[str, Path | str] = {"share/qola/te/fwd/kernels.index": "2"}
     install(output, again, [], record(output, fwd=True), ["share/qola/te/fwd"])
     kept = ["manifest.json", pack.relative_to(output).as_posix()]
-    assert names(output) == sorted([*again, *others, *kept])
+    assert list(read(output)) == sorted([*again, *others, *kept])
     assert not (output / "share/qola/te/fwd/include").exists(), "empty directories are left"
     own = [*("share/qola/te/fwd", "share/qola/te/bwd", "share/qola/te/absent"), "bin/qola-kernels"]
     install(output, {}, [], record(output, fwd=True), own)
-    assert names(output) == sorted(kept)
+    assert list(read(output)) == sorted(kept)
     assert not (output / "bin").exists()
     pack.unlink()
     install(output, {}, [], record(output, fwd=True), ["share/qola/te/packs"])

@@ -18,6 +18,7 @@ from qola.bundle.elf_versions import ElfNeeds, highest
 from qola.bundle.platform_policy import check_platform
 from qola.bundle.python_wheel import write_wheel
 from qola.errors import BundleError
+from tests.python.folders import write
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
 
@@ -25,11 +26,8 @@ NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """A directory with a file of each kind."""
-    path = tmp_path / "bundle"
-    for name in ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "manifest.json"):
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(name)
-    return path
+    names = ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "manifest.json")
+    return write(tmp_path / "bundle", {name: name for name in names})
 
 
 def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
