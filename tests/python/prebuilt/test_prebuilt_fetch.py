@@ -7,7 +7,6 @@ import io
 import json
 import random
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -32,6 +31,7 @@ from qola.prebuilt.options import PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import DirectorySource
+from tests.python.folders import git, read, write
 from tests.servers.http_files import Fault, Files, serving
 
 MANIFEST = """\
@@ -58,23 +58,12 @@ def write_bundle(directory: Path, library: bytes = LIBRARY) -> Path:
     record = {"schema": 1, "name": "left", "namespace": "left", "archs": ["gfx950"]}
     files = {LIBRARY_FILE: library, "include/qola_config.h": b"#pragma once\n"}
     files["manifest.json"] = json.dumps({**record, "modules": modules}).encode()
-    for name, content in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
-    return directory
+    return write(directory, files)
 
 
 @dataclass
 class User:
-    """Somebody with a manifest, a cache, and servers to ask.
-
-    Attributes:
-        directory: where they are, with the prebuilt bundle of the manifest in published/.
-        key: the bundle's key.
-        stack: ends the servers.
-        environ: the environment.
-        capsys: what qola says.
-    """
+    """Somebody with a manifest, whose bundle is in published/, a cache, and servers to ask."""
 
     directory: Path
     key: Key
@@ -95,9 +84,9 @@ class User:
         self.capsys.readouterr()
         given = [command, "-m", "left.toml", *output, *given]
         ended = main(given, self.environ, directory=self.directory)
-        said = self.capsys.readouterr()
-        assert ended == code, said.err
-        return said.out, said.err
+        out, err = self.capsys.readouterr()
+        assert ended == code, err
+        return out, err
 
     def fetch(self, *words: str, code: int = 0) -> str:
         """Run qola fetch."""
@@ -136,7 +125,9 @@ def user(
     monkeypatch.setattr(fetch, "Transport", partial(Transport, retry=RETRY))
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "0" * 64)
     (tmp_path / "left.toml").write_text(MANIFEST)
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "HOME": str(tmp_path)}
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    # Without a bundle a build gets as far as looking for Bazel.
+    environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
     request = BuildRequest(manifest_path=tmp_path / "left.toml", archs=(), groups=())
     key = fetch.key_of(choose_all(request, environ, print), Forms(), (), environ, print)
     signature.write_pair(tmp_path / "k", "")
@@ -160,22 +151,17 @@ def test_from_a_directory(user: User) -> None:
     assert record["summary"] == {"total": 1, "success": 1, "failed": 0}
     assert record["modules"][0]["so_path"] == str(user.output / LIBRARY_FILE)
     assert record["archs"] == ["gfx950"]
-    found = sorted(path.name for path in user.output.iterdir())
-    assert found == ["include", "lib", "manifest.json"]
+    assert list(read(user.output)) == ["include/qola_config.h", LIBRARY_FILE, "manifest.json"]
 
 
 def test_an_archive_of_an_earlier_build(user: User) -> None:
     """Prevents: an archive of other kernels than the libraries have; --static passed over."""
-    earlier = user.output / "lib/libqola_left.a"
-    of_cmake = user.output / "lib/cmake/qola/qola-static.cmake"
-    of_cmake.parent.mkdir(parents=True)
-    for file in (earlier, of_cmake):
-        file.write_text("of an earlier build")
+    earlier = dict.fromkeys(("lib/libqola_left.a", "lib/cmake/qola/qola-static.cmake"), "1")
+    write(user.output, earlier)
     user.fetch("published", "--static", code=9)
-    assert earlier.exists()
+    assert read(user.output).keys() == earlier.keys()
     user.fetch("published")
-    assert not earlier.exists()
-    assert not of_cmake.exists(), "CMake offers an archive that is not there"
+    assert not read(user.output).keys() & earlier.keys()
 
 
 def test_from_a_server_and_then_from_the_cache(user: User) -> None:
@@ -268,7 +254,7 @@ def test_the_record_of_another_bundle(user: User) -> None:
     user.put("other", key=other)
     shutil.copy(user.published / record_name(other.text), user.published / user.record)
     said = user.fetch("published", code=10)
-    for words in (user.key.digest, other.digest, "qola.ruleset differs"):
+    for words in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
         assert words in said
 
 
@@ -294,13 +280,13 @@ def test_an_archive_that_lacks_a_library(user: User) -> None:
 def test_earlier_files_stay_when_it_fails(user: User) -> None:
     """Prevents: an output directory half of one bundle and half of another."""
     user.fetch("published")
-    before = {p: p.read_bytes() for p in user.output.rglob("*") if p.is_file()}
+    before = read(user.output)
     user.put("other", overwrite=True)
     archive = user.published / user.archive
     archive.write_bytes(archive.read_bytes()[:-50])
     shutil.rmtree(user.directory / "cache")
     user.fetch("published", code=10)
-    assert {p: p.read_bytes() for p in user.output.rglob("*") if p.is_file()} == before
+    assert read(user.output) == before
 
 
 def test_published_twice(user: User) -> None:
@@ -344,14 +330,13 @@ def test_published_to_a_server(user: User) -> None:
 
 def test_where_to_publish_is_asked_before_the_build(user: User) -> None:
     """Prevents: hours of building for a server that is down, unwilling, or has another bundle."""
-    user.environ |= {"QOLA_BAZEL": "no-such-bazel", "QOLA_PREBUILT_TOKEN": "secret"}
+    user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
     assert "is not published" in user.run("publish", "--to=http://127.0.0.1:9", code=1)[1]
     server = user.serve({user.record: b"{}"})
     user.run("publish", f"--to={server.url}", code=10)
     assert [r.headers.get("Authorization") for r in server.requests] == ["Bearer secret"]
     (user.published / user.record).write_bytes(b"{}")
     user.run("publish", "--to=published", code=10)
-    # It gets as far as Bazel.
     user.run("publish", "--to=published", "--overwrite", code=5)
 
 
@@ -384,9 +369,7 @@ def test_who_is_asked_and_gets_the_token(user: User, how: str) -> None:
 
 def test_a_miss_builds(user: User) -> None:
     """Prevents: a build that ends with a miss; one that does not say what it missed."""
-    user.environ["QOLA_BAZEL"] = "no-such-bazel"
     (user.directory / "empty").mkdir()
-    # It gets as far as looking for Bazel.
     said = user.build("empty", code=5)
     assert f"no prebuilt {user.key.text}, building" in said
     assert "empty: not there" in said
@@ -397,7 +380,6 @@ def test_a_manifest_is_read_once(user: User, monkeypatch: pytest.MonkeyPatch) ->
     """Prevents: a prebuilt bundle of one manifest and a build of what an editor has just saved."""
     read = Mock(wraps=loads)
     monkeypatch.setattr("qola.manifest.load.loads", read)
-    user.environ["QOLA_BAZEL"] = "no-such-bazel"
     user.build("nowhere", code=5)
     assert read.call_count == 1
 
@@ -418,7 +400,6 @@ def test_modules_that_python_imports(user: User) -> None:
     """Prevents: a module for one Python in the hands of another."""
     user.manifest('[[modules]]\nname = "module_aiter_enum"\nmode = "pybind"\n')
     assert "module_aiter_enum" in user.fetch("published", code=9)
-    user.environ["QOLA_BAZEL"] = "no-such-bazel"
     assert "no prebuilt bundle has module_aiter_enum" in user.build("published", code=5)
 
 
@@ -427,7 +408,6 @@ def test_an_argument_that_no_key_has(user: User) -> None:
     own = "--bazel-arg=--config=mine"
     words = "--config=mine, whose meaning lies elsewhere"
     assert words in user.fetch("published", own, code=9)
-    user.environ["QOLA_BAZEL"] = "no-such-bazel"
     assert f"no prebuilt bundle is looked for: {words}" in user.build("published", own, code=5)
     apart = ("--bazel-arg=--repo_env", "--bazel-arg=QOLA_ROCM=pinned", "--print-key")
     assert user.run("fetch", *apart)[0].strip() == user.key.text
@@ -515,14 +495,10 @@ def test_transformer_engine_s_layout(user: User, name: str) -> None:
 
 def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
     """Prevents: TransformerEngine's own tree of AITER, a submodule, without its prebuilts."""
-    tree = user.directory / "aiter"
-    (tree / "aiter/jit").mkdir(parents=True)
-    (tree / "aiter/jit/optCompilerConfig.json").write_text("{}")
-    git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
-        subprocess.run([*git, *command], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
-    te_server(user, f"rocm-7_aiter-{head.stdout.strip()}", LIBRARY_FILE)
+    tree = write(user.directory / "aiter", {"aiter/jit/optCompilerConfig.json": "{}"})
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        git(tree, *command)
+    te_server(user, f"rocm-7_aiter-{git(tree, 'rev-parse', 'HEAD')}", LIBRARY_FILE)
     user.fetch(f"--aiter-root={tree}")
     # A directory of somebody else's repository is not a checkout of AITER.
     (tree / ".git").rename(user.directory / ".git")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +20,7 @@ from qola.errors import NoPrebuiltError, ToolchainError
 from qola.manifest.load import loads
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, digest_of, settings_of
+from tests.python.folders import write
 
 TEXT = """\
 [qola]
@@ -136,24 +137,16 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
     assert one == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
     wheel = identity.source_identity(WheelSource("0.1.7", "a" * 64))
     assert wheel["sha256"] == "a" * 64
-    first, second = tmp_path / "a", tmp_path / "deeper" / "b"
-    (first / "csrc").mkdir(parents=True)
-    (first / "csrc" / "x.h").write_text("1")
-    (first / ".git").mkdir()
-    (first / ".git" / "HEAD").write_text("1")
-    shutil.copytree(first, second)
-    (second / ".git" / "HEAD").write_text("2")
-    (second / "csrc" / "__pycache__").mkdir()
-    (second / "csrc" / "__pycache__" / "y.pyc").write_text("2")
+    first = write(tmp_path / "a", {"csrc/x.h": "1", ".git/HEAD": "1"})
+    own = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
+    second = write(tmp_path / "deeper/b", own)
     assert identity.tree_digest(first) == identity.tree_digest(second)
-    elsewhere = tmp_path / "composable_kernel"
-    elsewhere.mkdir()
-    (elsewhere / "ck.hpp").write_text("1")
+    elsewhere = write(tmp_path / "composable_kernel", {"ck.hpp": "1"})
     (elsewhere / "back").symlink_to(second)
     before = identity.source_identity(LocalSource(second))
     changes: list[Callable[[], object]] = [
-        lambda: (second / "csrc" / "x.h").write_text("2"),
-        lambda: (second / "csrc" / "x.h").rename(second / "csrc" / "y.h"),
+        lambda: (second / "csrc/x.h").write_text("2"),
+        lambda: (second / "csrc/x.h").rename(second / "csrc" / "y.h"),
         lambda: (second / "csrc" / "empty.h").write_text(""),
         lambda: (second / "loop").symlink_to(second),
         lambda: (second / "ck").symlink_to(elsewhere),
@@ -170,9 +163,7 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
 def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: patches, modules, modes or archs that a build has and its key leaves out."""
     monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
-    (tmp_path / "b.patch").write_text("b")
-    (tmp_path / "a.diff").write_text("a")
-    (tmp_path / "README").write_text("no patch")
+    write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
     of = loads(TEXT, file="left.toml")
     chosen = Chosen(of, tmp_path / "te-left.toml", of.modules, (), None, aiter)
@@ -198,14 +189,6 @@ RULESET = {
 }
 
 
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    """Write files below a directory."""
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
     """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
     one, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
@@ -221,25 +204,19 @@ def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
 
 def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
     """Prevents: libraries of another compiler under the key of the pinned one."""
-    root = tmp_path / "root"
-    (root / "third_party/rocm").mkdir(parents=True)
-    (root / "third_party/rocm/packages.lock").write_text("1")
     sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
-    (root / "third_party/rocm/sdk.json").write_text(json.dumps(sdk))
+    pins = {"packages.lock": "1", "sdk.json": json.dumps(sdk)}
+    root = tmp_path / "root"
+    write(root / "third_party/rocm", pins)
     local = {"origin": "local", "amd_clang": True, "identity": "9" * 64, **sdk}
     (tmp_path / "rocm.json").write_text(json.dumps(local))
-    asked = []
-
-    def ask() -> Path:
-        asked.append(1)
-        return tmp_path / "rocm.json"
-
+    ask = Mock(return_value=tmp_path / "rocm.json")
     pinned = identity.rocm_identity(root, {}, (), ask)
     assert pinned["rocm_version"] == "7.2.4"
     assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), ask) == pinned
     undone = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
     assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, undone, ask) == pinned
-    assert not asked, "Bazel started where files say it"
+    assert not ask.called, "Bazel started where files say it"
     other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
     assert (other["identity"], other["origin"]) == ("9" * 64, "local")
     assert identity.rocm_identity(root, {}, undone[:1], ask) == other
