@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tools.execution_log.log import Spawn, parse_spawns
+
 
 def file(path: str, digest: str, size: int = 1) -> dict[str, Any]:
     return {"path": path, "digest": {"hash": digest, "sizeBytes": str(size)}}
@@ -28,3 +30,8 @@ def entry(
 def text_of(*entries: dict[str, Any]) -> str:
     """A log: indented, and nothing between two entries."""
     return "".join(json.dumps(e, indent=2) for e in entries) + "\n"
+
+
+def spawns(*entries: dict[str, Any]) -> tuple[Spawn, ...]:
+    """What is read of a log."""
+    return tuple(parse_spawns(text_of(*entries).splitlines(keepends=True)))

@@ -8,8 +8,7 @@ import pytest
 
 from bench import kernel_actions, ninja_log
 from bench.errors import BenchError
-from tests.python.bench.entries import entry, text_of
-from tools.execution_log.log import Spawn, parse_spawns
+from tests.python.bench.entries import entry, spawns
 
 NINJA_LOG = """\
 # ninja log v7
@@ -21,21 +20,15 @@ NINJA_LOG = """\
 KERNELS = "@@qola~~qola~qola_kernels_aiter"
 
 
-def spawn(label: str, **more: Any) -> str:
+def action(label: str, total: str = "20.5s", queue: str = "0.5s", **changed: Any) -> dict[str, Any]:
     """An action in the execution log."""
-    times = {"totalTime": more.pop("total", "20.5s"), "queueTime": more.pop("queue", "0.5s")}
-    return text_of(entry(label, [], [], metrics={**times, "executionWallTime": "19.9s"}, **more))
-
-
-def parse(log: str) -> list[Spawn]:
-    """The actions of a log."""
-    return list(parse_spawns(log.splitlines(keepends=True)))
+    times = {"totalTime": total, "queueTime": queue, "executionWallTime": "19.9s"}
+    return entry(label, [], [], metrics=times, **changed)
 
 
 def test_ninja_log_has_the_last_time_of_each_output() -> None:
     """Prevents: an output that was made twice counted with its first, or with both times."""
-    seconds = ninja_log.parse(NINJA_LOG)
-    assert seconds == {
+    assert ninja_log.parse(NINJA_LOG) == {
         "libmha_fwd/fmha_fwd_a.cuda.o": 1.0,
         "CMakeFiles/x.dir/fmha_bwd_b.cpp.o": 9.0,
         "libmha_fwd.so": 0.39,
@@ -66,52 +59,52 @@ def test_other_files_are_no_ninja_log(text: str) -> None:
 
 def test_execution_log_sums_every_action_for_kernels() -> None:
     """Prevents: device pass, host pass or precompiled header of split compilation left out."""
-    log = "\n".join(
-        [
-            spawn(f"{KERNELS}//fwd:headers.pch", mnemonic="HipPrecompile", total="4.5s"),
-            spawn(f"{KERNELS}//fwd:a", mnemonic="HipDevice", total="10.5s"),
-            spawn(f"{KERNELS}//fwd:a", mnemonic="HipHost", total="1.3s", queue="0.3s"),
-            spawn(f"{KERNELS}//bwd:b", total="30s", queue="0s"),
-            spawn("@@qola~~qola~qola_bench//:libmha_fwd.mha_fwd", total="7s"),
-            spawn("//:libmha_fwd", mnemonic="CppLink", total="1s"),
-        ]
+    log = spawns(
+        action(f"{KERNELS}//fwd:headers.pch", mnemonic="HipPrecompile", total="4.5s"),
+        action(f"{KERNELS}//fwd:a", mnemonic="HipDevice", total="10.5s"),
+        action(f"{KERNELS}//fwd:a", mnemonic="HipHost", total="1.3s", queue="0.3s"),
+        action(f"{KERNELS}//bwd:b", total="30s", queue="0s"),
+        action("@@qola~~qola~qola_bench//:libmha_fwd.mha_fwd", total="7s"),
+        action("//:libmha_fwd", mnemonic="CppLink", total="1s"),
     )
-    spawns = parse(log)
-    sums = kernel_actions.kernel_seconds(spawns, {"fwd": ["a"], "bwd": ["b"]})
+    sums = kernel_actions.kernel_seconds(log, {"fwd": ["a"], "bwd": ["b"]})
     assert sums == pytest.approx({"fwd": 15.0, "bwd": 30.0})
 
 
 def test_kernels_are_known_by_their_outputs_too() -> None:
     """Prevents: an error where the target that makes a kernel's object has another name."""
     output = "bazel-out/cfg/bin/external/k/fwd/_objs/a/a.o"
-    spawns = parse(spawn(f"{KERNELS}//fwd:a.device", listedOutputs=[output]))
-    assert kernel_actions.kernel_seconds(spawns, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
+    log = spawns(action(f"{KERNELS}//fwd:a.device", listedOutputs=[output]))
+    assert kernel_actions.kernel_seconds(log, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
 
 
 @pytest.mark.parametrize(
-    ("action", "kernels", "message"),
+    ("entry", "kernels", "message"),
     [
         # A build that compiled less than the list, shown as faster.
-        (spawn(f"{KERNELS}//fwd:a"), ["a", "z"], "no action for 1 kernels, such as z"),
+        (action(f"{KERNELS}//fwd:a"), ["a", "z"], "no action for 1 kernels, such as z"),
         # A kernel that a cache had, counted as compiled in no time.
-        (spawn(f"{KERNELS}//fwd:a", runner="disk cache hit"), ["a"], "disk cache hit"),
+        (action(f"{KERNELS}//fwd:a", runner="disk cache hit"), ["a"], "disk cache hit"),
         # A header that kernels share, forgotten because it is made in another repository.
-        (spawn("@@aiter//:headers", mnemonic="HipPrecompile"), [], "no direction that is known"),
+        (action("@@aiter//:headers", mnemonic="HipPrecompile"), [], "no direction that is known"),
     ],
 )
-def test_logs_that_are_not_of_one_cold_build(action: str, kernels: list[str], message: str) -> None:
+def test_logs_that_are_not_of_one_cold_build(
+    entry: dict[str, Any], kernels: list[str], message: str
+) -> None:
     """Prevents: seconds per kernel over other compiles than those of the kernels in the list."""
     with pytest.raises(BenchError, match=message):
-        kernel_actions.kernel_seconds(parse(action), {"fwd": kernels})
+        kernel_actions.kernel_seconds(spawns(entry), {"fwd": kernels})
 
 
 def test_variants_of_a_direction_belong_to_the_longest_name() -> None:
     """Prevents: splitkv kernels, which are others, counted as forward kernels."""
-    (found,) = parse(spawn(f"{KERNELS}//fwd_splitkv_gfx950:a"))
+    (found,) = spawns(action(f"{KERNELS}//fwd_splitkv_gfx950:a"))
     assert kernel_actions.direction_of(found) == "fwd_splitkv"
 
 
 def test_what_ran_is_told_from_what_was_cached() -> None:
     """Prevents: a warm rebuild said to compile nothing when it did."""
-    log = spawn(f"{KERNELS}//fwd:a") + spawn(f"{KERNELS}//fwd:b", runner="remote cache hit")
-    assert kernel_actions.ran(parse(log)) == {"CppCompile": 1}
+    cached = action(f"{KERNELS}//fwd:b", runner="remote cache hit")
+    log = spawns(action(f"{KERNELS}//fwd:a"), cached)
+    assert kernel_actions.ran(log) == {"CppCompile": 1}

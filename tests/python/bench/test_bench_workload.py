@@ -70,12 +70,9 @@ def test_unequal_lists_are_an_error() -> None:
 
 def test_build_file_compiles_each_source_by_one_hipcc() -> None:
     """Prevents: theirs built otherwise than AITER builds, which compares with nobody."""
+    sources = (Path("/c/c.cpp"), Path("/b b/a.cpp"))
     text = aiter_ninja.build_file(
-        [
-            aiter_ninja.Module(
-                "libmha_fwd", (Path("/c/c.cpp"), Path("/b b/a.cpp")), ("-DFAST", "-DSPLIT")
-            )
-        ],
+        [aiter_ninja.Module("libmha_fwd", sources, ("-DFAST", "-DSPLIT"))],
         flags=["-O3"],
         includes=[Path("/ck/include")],
         link_flags=["-shared", "-lamdhip64"],

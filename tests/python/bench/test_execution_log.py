@@ -9,7 +9,7 @@ import pytest
 
 from bench.action_inputs import Group, group_of, summarize, to_table
 from qola.cli.tables import to_text
-from tests.python.bench.entries import entry, file, text_of
+from tests.python.bench.entries import entry, file, spawns, text_of
 from tools.execution_log.log import LoggedFile, read_spawns
 
 SDK = "external/_main~qola~qola_rocm_sdk/sdk"
@@ -23,17 +23,9 @@ def compiled(kernel: str, *inputs: dict[str, Any], **changed: Any) -> dict[str, 
     return entry(f"@@k//fwd:{kernel}", [source, *inputs], [output], **changed)
 
 
-def write(path: Path, *entries: dict[str, Any]) -> Path:
-    path.write_text(text_of(*entries), encoding="utf-8")
-    return path
-
-
-def test_entries_are_read_one_by_one(tmp_path: Path) -> None:
+def test_entries_are_read_one_by_one() -> None:
     """Prevents: a log read as one document, or a field taken from another entry."""
-    log = write(
-        tmp_path / "log", compiled("a"), compiled("b", runner="disk cache hit", platform=None)
-    )
-    first, second = read_spawns(log)
+    first, second = spawns(compiled("a"), compiled("b", runner="disk cache hit", platform=None))
     assert (first.label, first.runner, second.runner) == ("@@k//fwd:a", "remote", "disk cache hit")
     assert first.properties == {"OSFamily": "linux"}
     assert second.properties == {}
@@ -41,26 +33,23 @@ def test_entries_are_read_one_by_one(tmp_path: Path) -> None:
     assert second.outputs == (LoggedFile("bazel-out/b.o", "bo", 7),)
 
 
-def test_an_action_took_what_it_did_not_wait(tmp_path: Path) -> None:
+def test_an_action_took_what_it_did_not_wait() -> None:
     """Prevents: a build with few jobs whose actions look slow because they waited."""
     metrics = {"totalTime": "20.5s", "queueTime": "0.5s"}
-    first, second = read_spawns(
-        write(tmp_path / "log", compiled("a", metrics=metrics), compiled("b"))
-    )
+    first, second = spawns(compiled("a", metrics=metrics), compiled("b"))
     assert (first.seconds, second.seconds) == (20.0, 0.0)
 
 
-def test_duration_without_unit_is_an_error(tmp_path: Path) -> None:
+def test_duration_without_unit_is_an_error() -> None:
     """Prevents: milliseconds read as seconds should the log's form change."""
-    log = write(tmp_path / "log", compiled("a", metrics={"totalTime": "1200"}))
     with pytest.raises(ValueError, match="'1200' is not a duration"):
-        list(read_spawns(log))
+        spawns(compiled("a", metrics={"totalTime": "1200"}))
 
 
 def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     """Prevents: figures over half a build, of a Bazel that was killed."""
-    log = write(tmp_path / "log", compiled("a"), compiled("b"))
-    log.write_text(log.read_text(encoding="utf-8")[:-100], encoding="utf-8")
+    log = tmp_path / "log"
+    log.write_text(text_of(compiled("a"), compiled("b"))[:-100], encoding="utf-8")
     with pytest.raises(ValueError, match="ends within an entry"):
         list(read_spawns(log))
 
@@ -87,12 +76,11 @@ def test_groups(path: str, name: str) -> None:
     assert group_of(path) == name
 
 
-def test_inputs_per_action(tmp_path: Path) -> None:
+def test_inputs_per_action() -> None:
     """Prevents: a compiler of 250 MB counted per kernel where a worker fetches it once."""
     compiler = file(f"{SDK}/lib/libLLVM.so", "llvm", 1000)
     own = file("external/a~qola~aiter/own.hpp", "own", 30)
-    log = write(tmp_path / "log", compiled("a", compiler), compiled("b", compiler, own))
-    groups = summarize(read_spawns(log))
+    groups = summarize(spawns(compiled("a", compiler), compiled("b", compiler, own)))
     assert groups == [
         Group("CppCompile", "compiler", 1, 1000, 1000),
         Group("CppCompile", "AITER and CK headers", 0.5, 15, 30),

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.python.bench import entries
-from tests.python.bench.entries import file, text_of
+from tests.python.bench.entries import file, spawns, text_of
 from tools.execution_log import first_difference as execlog
-from tools.execution_log.log import Spawn, parse_spawns
 
 
 def entry(
@@ -19,10 +18,6 @@ def entry(
     """An action whose files have these digests."""
     read, written = ([file(*item) for item in files.items()] for files in (inputs, outputs))
     return entries.entry(target, read, written, **changed)
-
-
-def log(*actions: dict[str, Any]) -> tuple[Spawn, ...]:
-    return tuple(parse_spawns(text_of(*actions).splitlines(keepends=True)))
 
 
 def chain(**changes: str) -> list[dict[str, Any]]:
@@ -36,14 +31,14 @@ def chain(**changes: str) -> list[dict[str, Any]]:
 
 
 def report(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> str:
-    difference = execlog.first_difference(log(*one), log(*other))
+    difference = execlog.first_difference(spawns(*one), spawns(*other))
     return execlog.render(difference) if difference else ""
 
 
 def test_the_same() -> None:
     """Prevents: a difference reported where none is, for the order of a log or where it ran."""
     cached = [{**e, "runner": "disk cache hit", "cacheHit": True} for e in reversed(chain())]
-    assert execlog.first_difference(log(*chain()), log(*cached)) is None
+    assert execlog.first_difference(spawns(*chain()), spawns(*cached)) is None
 
 
 def test_an_action_that_is_not_deterministic() -> None:
@@ -127,14 +122,14 @@ def test_what_differs_first(
 def test_the_last_try_counts() -> None:
     """Prevents: an action that was retried compared by its failure."""
     failed = entry("//:a", {"a.c": "1"}, {"a.o": ""})
-    assert execlog.first_difference(log(failed, *chain()), log(*chain())) is None
-    assert execlog.first_difference(log(*chain(), failed), log(*chain())) is not None
+    assert execlog.first_difference(spawns(failed, *chain()), spawns(*chain())) is None
+    assert execlog.first_difference(spawns(*chain(), failed), spawns(*chain())) is not None
 
 
 def test_a_circle_is_an_error() -> None:
     """Prevents: an endless loop, or a traceback, over logs that do not belong together."""
-    one = log(entry("//:a", {"b": "1"}, {"a": "1"}))
-    other = log(entry("//:b", {"a": "1"}, {"b": "1"}))
+    one = spawns(entry("//:a", {"b": "1"}, {"a": "1"}))
+    other = spawns(entry("//:b", {"a": "1"}, {"b": "1"}))
     with pytest.raises(execlog.ExecutionLogError, match="need each other's outputs"):
         execlog.first_difference(one, other)
 

@@ -139,12 +139,19 @@ def user(
         yield someone
 
 
-def test_from_a_directory(user: User) -> None:
-    """Prevents: a bundle that is there and not found; a record that says nothing of its origin."""
-    out, err = user.run("fetch", "published", SIGNED)
+@pytest.mark.parametrize(
+    ("command", "summary"),
+    [
+        ("fetch", "left_libmha_fwd: fetched, "),
+        ("build", "Build complete: 1/1 succeeded, 0 failed."),
+    ],
+)
+def test_from_a_directory(user: User, command: str, summary: str) -> None:
+    """Prevents: a bundle that is there and not found, or compiled; a record without its origin."""
+    out, err = user.run(command, "published", SIGNED)
     assert f"prebuilt {user.key.text} from {user.published}" in err
     assert "only its digest" not in err
-    assert "left_libmha_fwd: fetched, " in out
+    assert summary in out
     assert (user.output / LIBRARY_FILE).read_bytes() == LIBRARY
     record = json.loads((user.output / "manifest.json").read_text())
     assert record["prebuilt"]["key"] == user.key.text
@@ -338,13 +345,6 @@ def test_where_to_publish_is_asked_before_the_build(user: User) -> None:
     (user.published / user.record).write_bytes(b"{}")
     user.run("publish", "--to=published", code=10)
     user.run("publish", "--to=published", "--overwrite", code=5)
-
-
-def test_build_takes_it_first(user: User) -> None:
-    """Prevents: hours of compiling for a bundle that is there; a Bazel that is needed for it."""
-    out, err = user.run("build", "published")
-    assert f"prebuilt {user.key.text}" in err
-    assert "Build complete: 1/1 succeeded, 0 failed." in out
 
 
 @pytest.mark.parametrize(

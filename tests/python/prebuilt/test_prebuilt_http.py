@@ -103,12 +103,6 @@ def test_waits(server: Files) -> None:
     assert 1 <= time.monotonic() - started < 10
 
 
-def test_nobody_listens() -> None:
-    """Prevents: an unreachable mirror that stops everything with a traceback."""
-    with pytest.raises(UnreachableError, match="refused"):
-        source("http://127.0.0.1:9").read("file", LIMIT)
-
-
 def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a slow download that is given up, or goes on for minutes without a word."""
     # Longer than the timeout as a whole, and far from it between two bytes.
