@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, summarize
-from tests.python.folders import read
+from tests.python.folders import read, write
 
 
 def record(output: Path, **built: bool) -> BuildResult:
@@ -39,21 +40,33 @@ def record(output: Path, **built: bool) -> BuildResult:
     )
 
 
-def library(tmp_path: Path, text: str) -> Path:
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "deep/out"
+
+
+def put(
+    output: Path,
+    files: Mapping[str, Path | str],
+    failed: Sequence[str] = (),
+    own: Sequence[str] = (),
+    **built: bool,
+) -> None:
+    """Install files of a build, of forward alone where nothing else is said."""
+    install(output, files, failed, record(output, **built or {"fwd": True}), own)
+
+
+def library(output: Path, text: str) -> Path:
     """A built library: read-only and executable, as Bazel leaves it."""
-    path = tmp_path / "built.so"
-    path.unlink(missing_ok=True)
-    path.write_text(text)
+    path = output.with_name(f"{text}.so")
+    write(output.parent, {path.name: text})
     path.chmod(0o555)
     return path
 
 
-def test_layout(tmp_path: Path) -> None:
+def test_layout(output: Path) -> None:
     """Prevents: files that QoLA's users do not find, read-only ones they cannot replace."""
-    output = tmp_path / "deep" / "out"
-    files: dict[str, Path | str] = {"include/qola_config.h": "// text\n"}
-    files["lib/te_fwd.so"] = library(tmp_path, "new")
-    install(output, files, [], record(output, fwd=True))
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": library(output, "new")})
     assert list(read(output)) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
     assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
     assert (output / "include/qola_config.h").stat().st_mode & 0o777 == 0o644
@@ -62,68 +75,53 @@ def test_layout(tmp_path: Path) -> None:
     assert written["summary"] == {"total": 1, "success": 1, "failed": 0}
 
 
-def test_failed_module_keeps_its_earlier_library_aside(tmp_path: Path) -> None:
+def test_failed_module_keeps_its_earlier_library_aside(output: Path) -> None:
     """Prevents: an earlier library lost, or one that looks like this build's."""
-    output = tmp_path / "out"
-    both = {f"lib/te_{m}.so": library(tmp_path, "first") for m in ("fwd", "bwd")}
-    install(output, both, [], record(output, fwd=True, bwd=True))
-    second = {"lib/te_fwd.so": library(tmp_path, "second")}
-    install(output, second, ["lib/te_bwd.so"], record(output, fwd=True, bwd=False))
-    assert list(read(output)) == ["lib/te_bwd.so.previous", "lib/te_fwd.so", "manifest.json"]
-    assert (output / "lib/te_fwd.so").read_text() == "second"
+    fwd, bwd = "lib/te_fwd.so", "lib/te_bwd.so"
+    first, second, third = (library(output, text) for text in ("first", "second", "third"))
+    put(output, {fwd: first, bwd: first}, fwd=True, bwd=True)
+    put(output, {fwd: second}, failed=[bwd], fwd=True, bwd=False)
+    assert list(read(output)) == ["lib/te_bwd.so.previous", fwd, "manifest.json"]
+    assert (output / fwd).read_text() == "second"
     assert (output / "lib/te_bwd.so.previous").read_text() == "first"
-    third = {"lib/te_bwd.so": library(tmp_path, "third")}
-    install(output, third, [], record(output, bwd=True))
+    put(output, {bwd: third}, bwd=True)
     # fwd is of another group this time: it stays.
-    assert list(read(output)) == ["lib/te_bwd.so", "lib/te_fwd.so", "manifest.json"]
+    assert list(read(output)) == [bwd, fwd, "manifest.json"]
 
 
-def test_failure_changes_nothing(tmp_path: Path) -> None:
+def test_failure_changes_nothing(output: Path) -> None:
     """Prevents: half an installation, and a good one lost, when a file cannot be written."""
-    output = tmp_path / "out"
-    install(output, {"lib/te_fwd.so": library(tmp_path, "1")}, [], record(output, fwd=True))
-    before = (output / "manifest.json").read_text()
-    files: dict[str, Path | str] = {
-        "lib/te_fwd.so": library(tmp_path, "2"),
-        "lib/te_bwd.so": tmp_path / "absent",
-    }
+    put(output, {"lib/te_fwd.so": library(output, "1")})
+    before = read(output)
+    files = {"lib/te_fwd.so": library(output, "2"), "lib/te_bwd.so": output / "absent"}
     with pytest.raises(OSError, match="absent"):
-        install(output, files, [], record(output, fwd=True, bwd=True))
-    assert (output / "lib/te_fwd.so").read_text() == "1"
-    assert (output / "manifest.json").read_text() == before
-    assert list(read(output)) == ["lib/te_fwd.so", "manifest.json"]
+        put(output, files, fwd=True, bwd=True)
+    assert read(output) == before
 
 
-def test_a_mapped_library_stays_whole(tmp_path: Path) -> None:
+def test_a_mapped_library_stays_whole(output: Path) -> None:
     """Prevents: a crash of a process that uses the library while it is replaced."""
-    output = tmp_path / "out"
-    install(output, {"lib/te_fwd.so": library(tmp_path, "old")}, [], record(output, fwd=True))
+    put(output, {"lib/te_fwd.so": library(output, "old")})
     with (output / "lib/te_fwd.so").open() as opened:
-        files = {"lib/te_fwd.so": library(tmp_path, "new and longer")}
-        install(output, files, [], record(output, fwd=True))
+        put(output, {"lib/te_fwd.so": library(output, "new and longer")})
         assert opened.read() == "old"
 
 
-def test_sources_of_an_earlier_library_go(tmp_path: Path) -> None:
+def test_sources_of_an_earlier_library_go(output: Path) -> None:
     """Prevents: kernels compiled with headers of another AITER; packs of the user's own lost."""
-    output = tmp_path / "out"
-    sources = {f"share/qola/te/fwd/{name}": "1" for name in ("kernels.index", "include/a/old.h")}
-    others = {"share/qola/te/bwd/kernels.index": "1", "bin/qola-kernels": "1"}
-    install(output, {**sources, **others}, [], record(output, fwd=True))
-    pack = output / "share/qola/te/packs/mine.qpack"
-    pack.parent.mkdir()
-    pack.write_text("pack")
-    again: dict[str, Path | str] = {"share/qola/te/fwd/kernels.index": "2"}
-    install(output, again, [], record(output, fwd=True), ["share/qola/te/fwd"])
-    kept = ["manifest.json", pack.relative_to(output).as_posix()]
-    assert list(read(output)) == sorted([*again, *others, *kept])
-    assert not (output / "share/qola/te/fwd/include").exists(), "empty directories are left"
-    own = [*("share/qola/te/fwd", "share/qola/te/bwd", "share/qola/te/absent"), "bin/qola-kernels"]
-    install(output, {}, [], record(output, fwd=True), own)
+    fwd, bwd, packs = (f"share/qola/te/{name}" for name in ("fwd", "bwd", "packs"))
+    others = {f"{bwd}/kernels.index": "1", "bin/qola-kernels": "1"}
+    put(output, {f"{fwd}/kernels.index": "1", f"{fwd}/include/a/old.h": "1", **others})
+    pack = write(output, {f"{packs}/mine.qpack": "pack"}) / packs / "mine.qpack"
+    put(output, {f"{fwd}/kernels.index": "2"}, own=[fwd])
+    kept = ["manifest.json", f"{packs}/mine.qpack"]
+    assert list(read(output)) == sorted([f"{fwd}/kernels.index", *others, *kept])
+    assert not (output / fwd / "include").exists(), "empty directories are left"
+    put(output, {}, own=[fwd, bwd, "share/qola/te/absent", "bin/qola-kernels"])
     assert list(read(output)) == sorted(kept)
     assert not (output / "bin").exists()
     pack.unlink()
-    install(output, {}, [], record(output, fwd=True), ["share/qola/te/packs"])
+    put(output, {}, own=[packs])
     assert [path.name for path in output.iterdir()] == ["manifest.json"]
 
 
@@ -142,20 +140,21 @@ def test_what_speaks_of_other_libraries() -> None:
     assert not_made("te", ["module_aiter_enum"], files) == []
 
 
-def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+def test_what_is_there_already_is_left_alone(output: Path) -> None:
     """Prevents: a user's whole project compiled again because its headers look new."""
-    output = tmp_path / "out"
-    files: dict[str, Path | str] = {"include/qola_config.h": "// text\n"}
-    files["lib/te_fwd.so"] = library(tmp_path, "same")
-    install(output, files, [], record(output, fwd=True))
-    before = {name: (output / name).stat() for name in files}
-    (output / "lib/te_fwd.so.previous").write_text("of a build that failed between")
-    install(output, files, [], record(output, fwd=True))
-    for name, status in before.items():
-        after = (output / name).stat()
-        assert (after.st_ino, after.st_mtime_ns) == (status.st_ino, status.st_mtime_ns), name
+    header, so = output / "include/qola_config.h", output / "lib/te_fwd.so"
+    same = library(output, "same")
+
+    def times() -> list[tuple[int, int]]:
+        return [(file.stat().st_ino, file.stat().st_mtime_ns) for file in (header, so)]
+
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    before = times()
+    write(output, {"lib/te_fwd.so.previous": "of a build that failed between"})
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    assert times() == before
     assert not (output / "lib/te_fwd.so.previous").exists()
-    (output / "lib/te_fwd.so").chmod(0o644)
-    install(output, {**files, "include/qola_config.h": "// other\n"}, [], record(output, fwd=True))
-    assert (output / "include/qola_config.h").read_text() == "// other\n"
-    assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
+    so.chmod(0o644)
+    put(output, {"include/qola_config.h": "// other\n", "lib/te_fwd.so": same})
+    assert header.read_text() == "// other\n"
+    assert so.stat().st_mode & 0o777 == 0o755

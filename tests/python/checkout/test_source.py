@@ -21,10 +21,6 @@ NOTHING = AiterRequest(
 )
 
 
-def quiet(_text: str) -> None:
-    """Progress that nobody reads."""
-
-
 @pytest.fixture
 def patches(tmp_path: Path) -> Path:
     """A folder with a patch of the tree above."""
@@ -42,9 +38,9 @@ def remote(tmp_path: Path) -> tuple[str, str]:
 
 def test_without_a_word_it_is_the_pinned_wheel(patches: Path) -> None:
     """Prevents: a build that needs git, or a commit, where qola has a pin."""
-    assert choose(NOTHING, quiet).source == WheelSource("0.1.7.post2", "a" * 64)
+    assert choose(NOTHING, print).source == WheelSource("0.1.7.post2", "a" * 64)
     for commit in ("0.1.7.post2", "v0.1.7.post2"):
-        found = choose(replace(NOTHING, commit=commit, patches_dir=patches), quiet)
+        found = choose(replace(NOTHING, commit=commit, patches_dir=patches), print)
         assert found.source == WheelSource("0.1.7.post2", "a" * 64)
         assert found.patches_dir == patches
 
@@ -54,18 +50,18 @@ def test_commit_comes_from_the_remote(remote: tuple[str, str]) -> None:
     url, commit = remote
     for name in (commit, "v1", commit[:8]):
         request = replace(NOTHING, commit=name, remote=url)
-        assert pinned_source(request, quiet) == GitSource(url, commit)
+        assert pinned_source(request, print) == GitSource(url, commit)
 
 
 def test_own_tree_is_left_as_it_is(tmp_path: Path, patches: Path) -> None:
     """Prevents: a user's checkout that is reset or patched in place."""
     root = write(tmp_path / "own", FILES)
     request = replace(NOTHING, root=root, commit="d32b0cb62", patches_dir=patches)
-    found = choose(request, quiet)
+    found = choose(request, print)
     assert (found.source, found.patches_dir) == (LocalSource(root), patches)
     assert (root / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     with pytest.raises(AiterError, match=f"fix .*git -C {root} checkout d32b0cb62"):
-        choose(replace(request, commit_asked=True), quiet)
+        choose(replace(request, commit_asked=True), print)
 
 
 def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: Path) -> None:
@@ -74,12 +70,12 @@ def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: P
     root = tmp_path / "new"
     request = replace(NOTHING, root=root, commit="v1", remote=url, patches_dir=patches)
     for _ in range(2):
-        found = choose(request, quiet)
+        found = choose(request, print)
         assert (found.source, found.patches_dir) == (LocalSource(root), None)
         assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
     assert json.loads((root / "AITER.json").read_text())["commit"] == commit
     # No commit is named: the tree is what it is, patched as it should be or not.
-    found = choose(replace(request, commit=None), quiet)
+    found = choose(replace(request, commit=None), print)
     assert (found.source, found.patches_dir) == (LocalSource(root), None)
 
 
@@ -89,13 +85,13 @@ def test_prepared_tree_with_other_patches(
     """Prevents: patches on top of others; a tree built with patches that nobody asked for."""
     root = tmp_path / "new"
     request = replace(NOTHING, root=root, commit="v1", remote=remote[0], patches_dir=patches)
-    checkout(request, root, quiet)
+    checkout(request, root, print)
     with pytest.raises(AiterError, match=r"found .*0001\.patch.*\n +expected +with no patches"):
-        choose(replace(request, commit=None, patches_dir=None), quiet)
+        choose(replace(request, commit=None, patches_dir=None), print)
     (patches / "0002.patch").write_text("another")
     fix = f"fix +qola checkout --aiter-root {root} --patches-dir {patches} "
     with pytest.raises(AiterError, match=fix):
-        choose(replace(request, commit=None), quiet)
+        choose(replace(request, commit=None), print)
     assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
 
 

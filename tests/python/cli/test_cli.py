@@ -334,13 +334,18 @@ def test_a_command_that_is_two_now(capsys: pytest.CaptureFixture[str]) -> None:
         assert "qola pack" in said
 
 
+def ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a command prints that does nothing else."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words, {})
+    assert not caught.value.code
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a command, an option or an exit code without a word about it."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*command, "--help"], {})
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
+    text = ends_well([*command, "--help"], capsys)
     assert text.startswith("usage: qola")
     codes = dict(re.findall(r"^  (\d+) +(.+)$", text.partition("exit codes:\n")[2], re.MULTILINE))
     assert {"0", "1", "2", "130"} <= {*codes}
@@ -354,19 +359,13 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_directory_of_qola_cmake(capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a CMake project that cannot include qola.cmake, or a path that is wrapped."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["--cmake-dir"], {})
-    assert not caught.value.code
-    said = capsys.readouterr().out
+    said = ends_well(["--cmake-dir"], capsys)
     assert Path(said.rstrip("\n"), "qola.cmake").is_file()
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a bug report without a version."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["--version"], {})
-    assert caught.value.code == 0
-    assert capsys.readouterr().out == f"qola {__version__}\n"
+    assert ends_well(["--version"], capsys) == f"qola {__version__}\n"
 
 
 def test_paths_are_those_of_the_user_under_bazel_run(

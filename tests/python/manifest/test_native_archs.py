@@ -72,8 +72,7 @@ def test_no_gpu_names_the_remedy(tmp_path: Path, gpuless: str) -> None:
 def test_unreadable_topology(tmp_path: Path) -> None:
     """Prevents: a traceback where a node cannot be read."""
     nodes = topology(tmp_path, 90402)
-    (nodes / "0" / "properties").unlink()
-    (nodes / "0" / "properties").mkdir()
-    with pytest.raises(ToolchainError) as caught:
+    (nodes / "0/properties").unlink()
+    (nodes / "0/properties").mkdir()
+    with pytest.raises(ToolchainError, match=r"found .*0/properties"):
         native_archs(nodes)
-    assert "0/properties" in caught.value.findings[0].found
