@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
@@ -108,21 +109,15 @@ def test_links_come_last() -> None:
         Compile("fwd:api", "libmha_fwd", "all", "dispatch, entry", cost, True),
         Compile("bwd:b", "libmha_bwd", "bwd", "dq_dk_dv", cost.for_archs(2), True),
     ]
-    tasks = tasks_of(compiles, shared=["sdk"], source_bytes=5, link_rate=100)
+    build = partial(tasks_of, compiles, shared=["sdk"], source_bytes=5, link_rate=100)
+    tasks = build()
     names = [task.name for task in tasks]
     assert names == ["fwd:api", "fwd:a", "bwd:b", "link libmha_fwd", "link libmha_bwd"]
     assert [task.seconds for task in tasks] == [30, 30, 56, 20, 20]
     assert set(tasks[3].after) == {"fwd:api", "fwd:a"}
     assert tasks[4].output_bytes == 1600
     assert wall(tasks, 2, INSTANT, sdk=0) == 30 + 56 + 20
-    warm = tasks_of(
-        compiles,
-        shared=["sdk"],
-        source_bytes=5,
-        link_rate=100,
-        headers=[Task("pch", 10)],
-        headers_of={"bwd:b": ["pch"]},
-    )
+    warm = build(headers=[Task("pch", 10)], headers_of={"bwd:b": ["pch"]})
     assert wall(warm, 9, INSTANT, sdk=0) == 10 + 56 + 20
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
+from wheel.wheelfile import WheelFile
 
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.errors import AiterError
@@ -43,10 +43,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelSource:
     }
     files[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: qola-tiny\nVersion: 1.0\n"
     files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in files)
     index = tmp_path / "index"
     index.mkdir()
-    with zipfile.ZipFile(index / "qola_tiny-1.0-py3-none-any.whl", "w") as archive:
+    with WheelFile(str(index / "qola_tiny-1.0-py3-none-any.whl"), "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
