@@ -46,7 +46,7 @@ def found(measured: dict[str, dict[str, float]] = MEASURED) -> dict[str, Any]:
 
 
 def test_ratios_are_theirs_by_ours() -> None:
-    """Prevents: a ratio upside down, or a row that is lost looking like the others."""
+    """Prevents: a ratio upside down, or made up where one side is missing; a loss unsaid."""
     verdicts = {row["name"]: row["verdict"] for row in found()["rows"]}
     assert {name: (ratio, verdicts[name]) for name, ratio in found()["ratios"].items()} == {
         "kernel forward vs AITER with ninja": (2.1, "ours is faster"),
@@ -65,12 +65,6 @@ def test_json_follows_its_schema(repo_root: Path) -> None:
     jsonschema.validate(json.loads(json.dumps(found())), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**found(), "machine": {"cores": 2, "host": "x"}}, schema)
-
-
-def test_what_was_not_measured_has_no_row() -> None:
-    """Prevents: a ratio made up where one side is missing."""
-    names = found()["ratios"]
-    assert not [name for name in names if "CK with CMake" in name or "backward" in name]
 
 
 def test_measurement_of_nothing_is_an_error() -> None:

@@ -12,7 +12,7 @@ from qola.build.forms import ChoiceError, check_static, choose_lazy
 from qola.cache import cache_directory
 from qola.checkout.request import choose_patches
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
-from qola.manifest.archs import choose_archs, choose_modules, split
+from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, loads
 from tests.python.folders import write
 
@@ -45,7 +45,7 @@ def no_gpu() -> NoReturn:
         (["gfx942,gfx942"], (), "", ("gfx942",)),
         ([], ("gfx950",), "gfx942", ()),
         (["gfx950"], ("gfx950",), "", ()),
-        ([], (), "gfx942; gfx950;", ("gfx942", "gfx950")),
+        ([], (), " gfx942; gfx950;;gfx942", ("gfx942", "gfx950")),
     ],
 )
 def test_archs_without_asking_the_machine(
@@ -130,11 +130,6 @@ def test_groups() -> None:
     assert [m.name for m in choose_modules(two, ["a;b"])] == ["libmha_fwd", "libmha_bwd"]
     with pytest.raises(ManifestError, match=r"none with c\n +expected +a group out of a, b"):
         choose_modules(two, ["a;c"])
-
-
-def test_lists() -> None:
-    """Prevents: empty items and repeats taken for archs."""
-    assert split([" a; b,a ", "", ";"]) == ("a", "b")
 
 
 def test_cache_directory() -> None:

@@ -140,16 +140,6 @@ def test_list_prints_names(run: Run) -> None:
     assert data[0]["fields"]["mode"] == "group"
 
 
-def test_list_filters_are_checked(run: Run) -> None:
-    """Prevents: an empty list where a filter's value is misspelt."""
-    fields = ("module", "direction", "dtype", "hdim", "mode")
-    query = [f"{field}=nothing" for field in fields]
-    found = run("list", "-q", MINE, *query)
-    assert (found.code, found.out) == (2, "")
-    for field in fields:
-        assert f"no kernel instance with {field} nothing" in found.err
-
-
 def test_explain_says_why(run: Run) -> None:
     """Prevents: a kernel whose absence cannot be traced to a line or a rule."""
     name = run("list", "-q", MINE).out.splitlines()[0]
