@@ -6,6 +6,7 @@ Example:
     use_repo(qola, "qola_mine")
 """
 
+load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:aiter_git.bzl", "aiter_git")
 load("//rules/private/repositories:aiter_local.bzl", "aiter_local")
 load("//rules/private/repositories:aiter_wheel.bzl", "aiter_wheel")
@@ -23,36 +24,32 @@ def _place(module, tag_class, tag):
     """Where a tag stands, as an error names it."""
     return "MODULE.bazel of {}: qola.{}(name = \"{}\")".format(module.name or "the root module", tag_class, tag.name)
 
-def _collect(mctx, tag_class, same = None):
-    """Tags of one class by name, each once.
+def _collect(mctx, tag_class, deciding = []):
+    """Tags of one class by name, as struct(tag, module, place), each once.
 
-    Args:
-      mctx: the module context.
-      tag_class: name of the tag class.
-      same: function(tag, tag) -> bool: whether two modules that use one name
-        mean the same; None: they never do.
-
-    Returns:
-      dict from name to struct(tag, module, place).
+    Two modules that use one name mean the same where the `deciding` attributes
+    of their tags are the same; without any they never do.
     """
     found = {}
     for module in mctx.modules:
         for tag in getattr(module.tags, tag_class):
             place = _place(module, tag_class, tag)
             if tag.name in found:
-                if not same or not same(tag, found[tag.name].tag):
+                other = found[tag.name].tag
+                if not deciding or [a for a in deciding if getattr(tag, a) != getattr(other, a)]:
                     _fail_twice(tag.name, found[tag.name].place, place)
                 continue
             found[tag.name] = struct(module = module, place = place, tag = tag)
     return found
 
 def _fail_twice(name, first, second):
-    fail("""
-qola: one name for two things
-  place:    {second}
-  found:    name = "{name}", which {first} has too
-  expected: a name of its own: it becomes the name of a repository
-  fix:      rename one of them""".format(first = first, name = name, second = second))
+    fail(finding(
+        "one name for two things",
+        place = second,
+        found = "name = \"{}\", which {} has too".format(name, first),
+        expected = "a name of its own: it becomes the name of a repository",
+        fix = "rename one of them",
+    ))
 
 def _display(label):
     """A label as the path its user knows."""
@@ -60,25 +57,37 @@ def _display(label):
         return str(label)
     return label.package + "/" + label.name if label.package else label.name
 
-_SAME_SOURCE = {
-    "git": lambda one, other: (one.remote, one.commit, one.patches_dir) == (other.remote, other.commit, other.patches_dir),
-    "local": None,
-    "wheel": lambda one, other: (one.package, one.sha256, one.patches_dir) == (other.package, other.sha256, other.patches_dir),
+# Of each kind of source: its rule, the attributes that the tag hands on, those that say which AITER
+# it is (as qola.prebuilt.identity has it), and those by which two tags mean the same.
+_SOURCES = {
+    "git": struct(
+        attributes = ["commit", "remote"],
+        deciding = ["commit", "patches_dir", "remote"],
+        identity = ["commit"],
+        rule = aiter_git,
+    ),
+    "local": struct(attributes = ["path"], deciding = [], identity = [], rule = aiter_local),
+    "wheel": struct(
+        attributes = ["package", "sha256", "version"],
+        deciding = ["package", "patches_dir", "sha256"],
+        identity = ["package", "sha256", "version"],
+        rule = aiter_wheel,
+    ),
 }
+
+def _attributes(tag, names):
+    return {name: getattr(tag, name) for name in names}
 
 def _check_patches_dir(entry):
     """Refuses a path that would be looked for in another module than the one it is written in."""
     path = entry.tag.patches_dir
     if path and not path.startswith("/") and not entry.module.is_root:
-        fail("""
-qola: patches of a dependency
-  place:    {place}
-  found:    patches_dir = "{path}"
-  expected: patches_dir in the root module alone, to which the path is relative
-  fix:      use a commit that has the changes: qola.git(name = "{name}", ...)""".format(
-            name = entry.tag.name,
-            path = path,
+        fail(finding(
+            "patches of a dependency",
             place = entry.place,
+            found = "patches_dir = \"{}\"".format(path),
+            expected = "patches_dir in the root module alone, to which the path is relative",
+            fix = "use a commit that has the changes: qola.git(name = \"{}\", ...)".format(entry.tag.name),
         ))
 
 def _declare_trees(mctx):
@@ -90,49 +99,32 @@ def _declare_trees(mctx):
     declared = {}
     tags = {}
     for tag_class in ["wheel", "git", "local"]:
-        for name, entry in _collect(mctx, tag_class, _SAME_SOURCE[tag_class]).items():
+        source = _SOURCES[tag_class]
+        for name, entry in _collect(mctx, tag_class, source.deciding).items():
             if name in declared:
                 _fail_twice(name, declared[name], entry.place)
             if name == _DEFAULT_AITER and not entry.module.is_root:
                 # It would change what every other module's manifests mean.
-                fail("""
-qola: a dependency declares the default AITER source
-  place:    {place}
-  found:    name = "{name}"
-  expected: a name of its own: only the root module may say what "{name}" is
-  fix:      qola.{tag_class}(name = "{name}_of_{module}", ...), and aiter = the same in its manifests""".format(
-                    module = entry.module.name,
-                    name = name,
+                fail(finding(
+                    "a dependency declares the default AITER source",
                     place = entry.place,
-                    tag_class = tag_class,
+                    found = "name = \"{}\"".format(name),
+                    expected = "a name of its own: only the root module may say what \"{}\" is".format(name),
+                    fix = "qola.{}(name = \"{}_of_{}\", ...), and aiter = the same in its manifests".format(
+                        tag_class,
+                        name,
+                        entry.module.name,
+                    ),
                 ))
             declared[name] = entry.place
             tags[name] = struct(kind = tag_class, tag = entry.tag)
             _check_patches_dir(entry)
-            if tag_class == "wheel":
-                aiter_wheel(
-                    name = name,
-                    package = entry.tag.package,
-                    patches_dir = entry.tag.patches_dir,
-                    place = entry.place,
-                    sha256 = entry.tag.sha256,
-                    version = entry.tag.version,
-                )
-            elif tag_class == "git":
-                aiter_git(
-                    name = name,
-                    commit = entry.tag.commit,
-                    patches_dir = entry.tag.patches_dir,
-                    place = entry.place,
-                    remote = entry.tag.remote,
-                )
-            else:
-                aiter_local(
-                    name = name,
-                    patches_dir = entry.tag.patches_dir,
-                    path = entry.tag.path,
-                    place = entry.place,
-                )
+            source.rule(
+                name = name,
+                patches_dir = entry.tag.patches_dir,
+                place = entry.place,
+                **_attributes(entry.tag, source.attributes)
+            )
     if _DEFAULT_AITER not in declared:
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
@@ -140,34 +132,24 @@ qola: a dependency declares the default AITER source
         tags[_DEFAULT_AITER] = struct(kind = "wheel", tag = struct(patches_dir = "", **({"package": "amd-aiter"} | pin)))
     return struct(places = declared, tags = tags)
 
-def _identity(source):
-    """Which AITER a tag means, as qola.prebuilt.identity has it; the place it comes from is none of it."""
-    if source.kind == "wheel":
-        return {"kind": "wheel", "package": source.tag.package, "sha256": source.tag.sha256, "version": source.tag.version}
-    if source.kind == "git":
-        return {"commit": source.tag.commit, "kind": "git"}
-    return {"kind": "local"}
-
 def _declare_prebuilt(mctx, trees, manifests):
     """Declares a repository per prebuilt() tag."""
     for name, entry in _collect(mctx, "prebuilt").items():
         _check_manifest_name(name, entry.place)
         if entry.tag.manifest not in manifests:
-            fail("""
-qola: prebuilt libraries of an unknown manifest
-  place:    {place}
-  found:    manifest = "{found}"
-  expected: one of {known}
-  fix:      declare qola.manifest(name = "{found}", file = ...)""".format(
-                found = entry.tag.manifest,
-                known = ", ".join(sorted(manifests)) or "none, since there is no qola.manifest",
+            fail(finding(
+                "prebuilt libraries of an unknown manifest",
                 place = entry.place,
+                found = "manifest = \"{}\"".format(entry.tag.manifest),
+                expected = "one of " + (", ".join(sorted(manifests)) or "none, since there is no qola.manifest"),
+                fix = "declare qola.manifest(name = \"{}\", file = ...)".format(entry.tag.manifest),
             ))
         manifest = manifests[entry.tag.manifest].tag
         source = trees.tags[manifest.aiter]
+        identity = {"kind": source.kind} | _attributes(source.tag, _SOURCES[source.kind].identity)
         prebuilt_repository(
             name = "qola_prebuilt_" + name,
-            aiter = json.encode(_identity(source)),
+            aiter = json.encode(identity),
             architectures = manifest.architectures,
             display = _display(manifest.file),
             manifest = manifest.file,
@@ -184,12 +166,13 @@ def _declare_rocm(mctx):
     """Declares @qola_rocm and @qola_rocm_sdk; the root module decides where they come from."""
     tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
     if len(tags) > 1:
-        fail("""
-qola: two ROCm installations
-  place:    MODULE.bazel of the root module: qola.rocm
-  found:    {}
-  expected: one
-  fix:      remove the others""".format(", ".join([tag.path or "mirrors = {}".format(tag.mirrors) for tag in tags])))
+        fail(finding(
+            "two ROCm installations",
+            place = "MODULE.bazel of the root module: qola.rocm",
+            found = ", ".join([tag.path or "mirrors = {}".format(tag.mirrors) for tag in tags]),
+            expected = "one",
+            fix = "remove the others",
+        ))
     rocm_repository(name = "qola_rocm", path = tags[0].path if tags else "")
     rocm_sdk_repository(name = "qola_rocm_sdk", mirrors = tags[0].mirrors if tags else [])
 
@@ -198,12 +181,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 def _check_manifest_name(name, place):
     taken = name in ["rocm", "rocm_sdk", "python"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
-        fail("""
-qola: a manifest's name becomes the repository @qola_<name>
-  place:    {place}
-  found:    name = "{name}"
-  expected: small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_..., pip_... or prebuilt_...
-  fix:      rename it""".format(name = name, place = place))
+        fail(finding(
+            "a manifest's name becomes the repository @qola_<name>",
+            place = place,
+            found = "name = \"{}\"".format(name),
+            expected = "small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_..., pip_... or prebuilt_...",
+            fix = "rename it",
+        ))
 
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
@@ -225,15 +209,12 @@ def _qola_impl(mctx):
         aiter = entry.tag.aiter
         _check_manifest_name(name, entry.place)
         if aiter not in trees.places:
-            fail("""
-qola: unknown AITER source
-  place:    {place}
-  found:    aiter = "{aiter}"
-  expected: one of {known}
-  fix:      declare qola.wheel, qola.git or qola.local with that name""".format(
-                aiter = aiter,
-                known = ", ".join(sorted(trees.places)),
+            fail(finding(
+                "unknown AITER source",
                 place = entry.place,
+                found = "aiter = \"{}\"".format(aiter),
+                expected = "one of " + ", ".join(sorted(trees.places)),
+                fix = "declare qola.wheel, qola.git or qola.local with that name",
             ))
         manifest_repository(
             name = "qola_" + name,

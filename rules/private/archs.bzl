@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//lib:selects.bzl", "selects")
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load(":finding.bzl", "finding")
 
 # As SUPPORTED_ARCHS in qola/manifest/fields.py; tests/python/repository/test_build_files.py compares them.
 SUPPORTED_ARCHS = ["gfx942", "gfx950"]
@@ -10,15 +11,12 @@ def _archs_flag_impl(ctx):
     asked = ctx.build_setting_value
     unknown = [arch for arch in asked if arch not in SUPPORTED_ARCHS]
     if unknown:
-        fail("""
-qola: unknown arch
-  place:    --@qola//:archs
-  found:    {}
-  expected: archs out of {}
-  fix:      --@qola//:archs={}, or none of it for all archs of the manifest""".format(
-            ", ".join(unknown),
-            ", ".join(SUPPORTED_ARCHS),
-            ",".join(SUPPORTED_ARCHS),
+        fail(finding(
+            "unknown arch",
+            place = "--@qola//:archs",
+            found = ", ".join(unknown),
+            expected = "archs out of " + ", ".join(SUPPORTED_ARCHS),
+            fix = "--@qola//:archs={}, or none of it for all archs of the manifest".format(",".join(SUPPORTED_ARCHS)),
         ))
     return [BuildSettingInfo(value = asked)]
 

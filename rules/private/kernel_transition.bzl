@@ -28,6 +28,13 @@ _ROCM = {
 def _kernel_transition_impl(_settings, _attr):
     return _NORMALISED | _ROCM
 
+# Of each rule that has an attribute under it.
+TRANSITION_ATTRS = {
+    "_allowlist_function_transition": attr.label(
+        default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+    ),
+}
+
 kernel_transition = transition(
     implementation = _kernel_transition_impl,
     inputs = [],

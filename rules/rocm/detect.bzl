@@ -1,5 +1,6 @@
 """Finds a local ROCm and asks its compiler what it is: the reading half of the ROCm repository."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS")
 
 # Where ROCm is looked for when neither the tag nor ROCM_PATH names a place: AMD's packages,
@@ -7,17 +8,9 @@ load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS")
 USUAL_PREFIXES = ["/opt/rocm", "/usr"]
 
 def candidate_prefixes(path, rocm_path_env):
-    """Prefixes to try, in order.
+    """Returns the prefixes to try, in order: the rocm() tag's path or ROCM_PATH alone, or else the usual ones.
 
-    Args:
-      path: the rocm() tag's path, or "".
-      rocm_path_env: the value of ROCM_PATH, or None.
-
-    A path that was named is the only candidate: falling back from an explicit
-    choice would hide its being wrong.
-
-    Returns:
-      A list of absolute directory names.
+    Falling back from an explicit choice would hide its being wrong.
     """
     named = path or rocm_path_env
     return [named] if named else USUAL_PREFIXES
@@ -67,23 +60,13 @@ def parse_include_dirs(text):
     return dirs.keys()
 
 def optional_flags(probe, amd_clang):
-    """The optional flags a compiler gets.
-
-    Args:
-      probe: function(list of arguments) -> bool, True where the compiler
-        accepts them.
-      amd_clang: whether the compiler is AMD's own clang.
-
-    Returns:
-      A flat list of arguments.
-    """
-    flags = []
-    for flag in OPTIONAL_FLAGS:
-        if flag in AMD_CLANG_ONLY and not amd_clang:
-            continue
-        if probe(flag):
-            flags += flag
-    return flags
+    """Returns, as a flat list, the OPTIONAL_FLAGS that probe(list of arguments) finds the compiler to accept."""
+    return [
+        word
+        for flag in OPTIONAL_FLAGS
+        if (amd_clang or flag not in AMD_CLANG_ONLY) and probe(flag)
+        for word in flag
+    ]
 
 _EMPTY_COMPILE = ["-x", "hip", "--offload-arch=gfx942", "-E", "/dev/null", "-o", "/dev/null"]
 
@@ -134,33 +117,38 @@ def _identity(rctx, hipcc, clang_dir, prefix, include_dirs):
     rctx.file("identity.txt", files.stdout)
     digest = rctx.execute(["/bin/sh", "-c", _DIGEST])
     if files.return_code != 0 or len(digest.stdout.strip()) != 64:
-        fail("""
-qola: ToolchainError: a ROCm that cannot be read
-  place:    {place}
-  found:    {found}
-  expected: hipcc, clang, lld, device libraries and HIP headers
-  fix:      reinstall it""".format(found = files.stderr + digest.stderr, place = prefix or "/usr"))
+        fail(finding(
+            "ToolchainError: a ROCm that cannot be read",
+            place = prefix or "/usr",
+            found = files.stderr + digest.stderr,
+            expected = "hipcc, clang, lld, device libraries and HIP headers",
+            fix = "reinstall it",
+        ))
 
     # An upgrade of any of these packages makes the toolchain another one.
     for file in files.stdout.splitlines():
         rctx.watch(file)
     return digest.stdout.strip()
 
-def rocm_version(rctx, prefix, hip_version):
-    """ROCm's version as far as it is known.
-
-    Args:
-      rctx: the repository context.
-      prefix: the installation's prefix, "" for a distribution's.
-      hip_version: what hipcc says; its third number counts builds of HIP.
-
-    Returns:
-      "7.2.4" where the installation says so, else "7.2".
-    """
+def _rocm_version(rctx, prefix, hip_version):
+    """ROCm's version as far as it is known: "7.2.4" where the installation says so, else "7.2"."""
     info = rctx.path((prefix or "/usr") + "/.info/version")
     if info.exists:
         return rctx.read(info).strip().split("-")[0]
+
+    # Of hipcc's, the third number counts builds of HIP.
     return ".".join(hip_version.split(".")[:2])
+
+def _tools(hipcc, llvm):
+    return {
+        "ar": llvm + "/llvm-ar",
+        "gcc": str(hipcc),
+        "ld": llvm + "/ld.lld",
+        "nm": llvm + "/llvm-nm",
+        "objcopy": llvm + "/llvm-objcopy",
+        "objdump": llvm + "/llvm-objdump",
+        "strip": llvm + "/llvm-strip",
+    }
 
 def detect_rocm(rctx, path, rocm_path_env):
     """Looks for a ROCm that answers.
@@ -171,8 +159,8 @@ def detect_rocm(rctx, path, rocm_path_env):
       rocm_path_env: the value of ROCM_PATH, or None.
 
     Returns:
-      A struct (prefix, "" for a distribution's layout, hipcc, hip_version, rocm_version, clang_version, amd_clang,
-      clang_dir, include_dirs, library_dir, flags, identity), or None where none answers.
+      A struct (prefix, "" for a distribution's layout, tools, hip_version, rocm_version, clang_version, amd_clang,
+      include_dirs, library_dir, flags, identity), or None where none answers.
     """
     for prefix in candidate_prefixes(path, rocm_path_env):
         hipcc = rctx.path(prefix + "/bin/hipcc")
@@ -202,12 +190,11 @@ def detect_rocm(rctx, path, rocm_path_env):
         return struct(
             prefix = prefix,
             identity = _identity(rctx, hipcc, version.clang_dir, prefix, include_dirs),
-            hipcc = str(hipcc),
+            tools = _tools(hipcc, version.clang_dir),
             hip_version = version.hip_version,
-            rocm_version = rocm_version(rctx, prefix, version.hip_version),
+            rocm_version = _rocm_version(rctx, prefix, version.hip_version),
             clang_version = version.clang_version,
             amd_clang = version.amd_clang,
-            clang_dir = version.clang_dir,
             include_dirs = include_dirs,
             library_dir = library[0],
             flags = optional_flags(_probe(rctx, command), version.amd_clang),

@@ -1,6 +1,6 @@
 """rocm_files: targets built by the ROCm toolchain, for tests that run under the host's."""
 
-load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _rocm_files_impl(ctx):
     files = depset(transitive = [src[DefaultInfo].files for src in ctx.attr.srcs])
@@ -8,14 +8,11 @@ def _rocm_files_impl(ctx):
 
 rocm_files = rule(
     implementation = _rocm_files_impl,
-    attrs = {
+    attrs = TRANSITION_ATTRS | {
         "srcs": attr.label_list(
             cfg = kernel_transition,
             doc = "Targets whose files are wanted.",
             mandatory = True,
-        ),
-        "_allowlist_function_transition": attr.label(
-            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
     },
     doc = "The files of other targets, built as kernels are: by the ROCm toolchain, optimised.",

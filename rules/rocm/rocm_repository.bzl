@@ -1,5 +1,6 @@
 """The repository @qola_rocm: which ROCm compiles, and what versions it has."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":detect.bzl", "detect_rocm")
 
 _HEADER = """# Written by @qola//rules/rocm:rocm_repository.bzl from {origin}.
@@ -37,17 +38,19 @@ rocm_toolchain(
 )
 """
 
-def _tools(rocm):
-    llvm = rocm.clang_dir
-    return {
-        "ar": llvm + "/llvm-ar",
-        "gcc": rocm.hipcc,
-        "ld": llvm + "/ld.lld",
-        "nm": llvm + "/llvm-nm",
-        "objcopy": llvm + "/llvm-objcopy",
-        "objdump": llvm + "/llvm-objdump",
-        "strip": llvm + "/llvm-strip",
-    }
+# What is known of a ROCm that is not there.
+_NONE = struct(
+    amd_clang = False,
+    clang_version = "",
+    flags = [],
+    hip_version = "",
+    identity = "",
+    include_dirs = [],
+    library_dir = "",
+    prefix = "",
+    rocm_version = "",
+    tools = {tool: "missing_rocm.sh" for tool in ["ar", "gcc", "ld", "nm", "objcopy", "objdump", "strip"]},
+)
 
 def choice(environment, path):
     """Which ROCm is meant.
@@ -87,51 +90,40 @@ def _pinned(rctx):
 def _local(rctx, path):
     rocm = detect_rocm(rctx, path, rctx.getenv("ROCM_PATH"))
     if not rocm and path and path == rctx.attr.path:
-        fail("""
-qola: ToolchainError: no ROCm at the path that was named
-  place:    rocm(path = "{path}")
-  found:    no runnable {path}/bin/hipcc with libamdhip64.so beside it
-  expected: the prefix of a ROCm installation, such as /opt/rocm
-  fix:      correct the path, or leave it out to build with the ROCm that qola pins""".format(path = path))
-    if rocm:
-        values = dict(
-            flags = rocm.flags,
-            identity = rocm.identity,
-            include_dirs = rocm.include_dirs,
-            library_dir = rocm.library_dir,
-            prefix = rocm.prefix,
-            tools = _tools(rocm),
-        )
-    else:
+        fail(finding(
+            "ToolchainError: no ROCm at the path that was named",
+            place = "rocm(path = \"{}\")".format(path),
+            found = "no runnable {}/bin/hipcc with libamdhip64.so beside it".format(path),
+            expected = "the prefix of a ROCm installation, such as /opt/rocm",
+            fix = "correct the path, or leave it out to build with the ROCm that qola pins",
+        ))
+    if not rocm:
         rctx.symlink(Label("//rules/rocm:missing_rocm.sh"), "missing_rocm.sh")
-        values = dict(
-            flags = [],
-            identity = "",
-            include_dirs = [],
-            library_dir = "",
-            prefix = "",
-            tools = {t: "missing_rocm.sh" for t in ["ar", "gcc", "ld", "nm", "objcopy", "objdump", "strip"]},
-        )
-    build = _LOCAL.format(origin = "the ROCm on this machine", **{k: repr(v) for k, v in values.items()})
-    _write(rctx, build, {
-        "amd_clang": rocm.amd_clang if rocm else False,
-        "clang_version": rocm.clang_version if rocm else "",
-        "hip_version": rocm.hip_version if rocm else "",
-        "identity": values["identity"],
+        rocm = _NONE
+    values = {
+        name: repr(getattr(rocm, name))
+        for name in ["flags", "identity", "include_dirs", "library_dir", "prefix", "tools"]
+    }
+    _write(rctx, _LOCAL.format(origin = "the ROCm on this machine", **values), {
+        "amd_clang": rocm.amd_clang,
+        "clang_version": rocm.clang_version,
+        "hip_version": rocm.hip_version,
+        "identity": rocm.identity,
         "origin": "local",
-        "rocm_version": rocm.rocm_version if rocm else "",
+        "rocm_version": rocm.rocm_version,
     })
 
 def _rocm_repository_impl(rctx):
     environment = rctx.getenv("QOLA_ROCM")
     chosen = choice(environment, rctx.attr.path)
     if not chosen:
-        fail("""
-qola: ToolchainError: a ROCm that qola does not know
-  place:    QOLA_ROCM in the environment, or --repo_env=QOLA_ROCM
-  found:    {}
-  expected: pinned (the ROCm that qola fetches), local (that of this machine) or the absolute path of one
-  fix:      --repo_env=QOLA_ROCM=local""".format(environment))
+        fail(finding(
+            "ToolchainError: a ROCm that qola does not know",
+            place = "QOLA_ROCM in the environment, or --repo_env=QOLA_ROCM",
+            found = environment,
+            expected = "pinned (the ROCm that qola fetches), local (that of this machine) or the absolute path of one",
+            fix = "--repo_env=QOLA_ROCM=local",
+        ))
     if chosen.mode == "pinned":
         _pinned(rctx)
     else:

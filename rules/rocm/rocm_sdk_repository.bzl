@@ -1,5 +1,6 @@
 """The repository @qola_rocm_sdk: compiler, device libraries, HIP and a sysroot, from pinned packages."""
 
+load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:debian_packages.bzl", "fetch_packages")
 load("//rules/private/repositories:host_python.bzl", "host_python")
 
@@ -31,15 +32,12 @@ def _rocm_sdk_repository_impl(rctx):
     rctx.report_progress("laying out the SDK")
     result = rctx.execute([python, "-B", "-I", rctx.path(rctx.attr.layout), ".", "sdk"])
     if result.return_code != 0:
-        fail("""
-qola: ToolchainError: the pinned ROCm packages are not what the layout expects
-  place:    {layout}
-  found:    {found}
-  expected: every file the layout names in a package of {lock}
-  fix:      mend the layout or the lock, they belong together""".format(
+        fail(finding(
+            "ToolchainError: the pinned ROCm packages are not what the layout expects",
+            place = rctx.attr.layout,
             found = (result.stderr or result.stdout).strip(),
-            layout = rctx.attr.layout,
-            lock = rctx.attr.lock,
+            expected = "every file the layout names in a package of {}".format(rctx.attr.lock),
+            fix = "mend the layout or the lock, they belong together",
         ))
     for group in ["compiler", "sysroot"]:
         rctx.delete(group)

@@ -1,7 +1,8 @@
 """embedded_code_objects: .co files as data of a library, with a table to find them by key."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("//rules/private:cc_features.bzl", "cc_features")
 
 # The blobs stand in a section of their own, which nothing else shares, so that
 # the alignment costs once per blob. The table holds addresses, which the
@@ -76,29 +77,23 @@ def _embedded_code_objects_impl(ctx):
     files = _files(ctx)
     source = ctx.actions.declare_file(ctx.label.name + ".s")
     ctx.actions.write(source, _assembly(files))
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    found = cc_features(ctx)
     _, outputs = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
         # What .incbin reads: neither a source nor a header.
         additional_inputs = files.values(),
-        cc_toolchain = toolchain,
-        feature_configuration = features,
+        cc_toolchain = found.toolchain,
+        feature_configuration = found.features,
         srcs = [source],
     )
     linking_context, _ = cc_common.create_linking_context_from_compilation_outputs(
         name = ctx.label.name,
         actions = ctx.actions,
-        cc_toolchain = toolchain,
+        cc_toolchain = found.toolchain,
         compilation_outputs = outputs,
         disallow_dynamic_library = True,
-        feature_configuration = features,
+        feature_configuration = found.features,
     )
     return [
         CcInfo(linking_context = linking_context),

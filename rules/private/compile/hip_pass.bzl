@@ -3,7 +3,8 @@
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("//rules/private:cc_features.bzl", "cc_features")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "OFFLOAD_BUNDLE")
 
 HipPassInfo = provider(
@@ -118,13 +119,8 @@ def _precompile(ctx, compiler, argv, env, base, inputs):
 def _hip_pass_impl(ctx):
     if bool(ctx.attr.arch) == bool(ctx.attr.archs):
         fail("{}: a pass is either for one `arch` or for the host of several `archs`".format(ctx.label))
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
-        cc_toolchain = toolchain,
-        ctx = ctx,
-        requested_features = ctx.features + ["aiter"],
-        unsupported_features = ctx.disabled_features,
-    )
+    found = cc_features(ctx, requested = ["aiter"])
+    toolchain, features = found.toolchain, found.features
     context = cc_common.merge_compilation_contexts(
         compilation_contexts = [dep[CcInfo].compilation_context for dep in ctx.attr.deps],
     )

@@ -34,19 +34,10 @@ def _defines(archs):
     }.keys())
 
 def hip_source(name, src, archs, copts = [], local_defines = [], deps = [], tags = [], fixed_archs = False, **kwargs):
-    """Compiles one source for the given archs and no other.
+    """Compiles one source, as a cc_library, for the given archs and no other: one code object each.
 
-    Args:
-      name: target name; also the compilation-unit id that HIP puts into the
-        object, so it has to be unique within a library.
-      src: label of one .cpp file.
-      archs: list of archs, such as ["gfx950"]: one code object each.
-      copts: further compiler flags.
-      local_defines: further defines.
-      deps: header_set and cc_library targets.
-      tags: tags of the target.
-      fixed_archs: compile for all of `archs`, whatever --@qola//:archs says.
-      **kwargs: further attributes of cc_library.
+    `name` is also the compilation-unit id that HIP puts into the object, so it has to be unique
+    within a library. `fixed_archs`: for all of `archs`, whatever --@qola//:archs says.
     """
 
     # A source of one arch is asked for by libraries that have the arch alone.

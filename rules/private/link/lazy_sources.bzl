@@ -2,22 +2,11 @@
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("//rules/private:cc_features.bzl", "cc_features")
 load("//rules/private:providers.bzl", "KernelObjectInfo", "LazySourcesInfo")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
 load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE")
-
-def _toolchain(ctx):
-    toolchain = find_cpp_toolchain(ctx)
-    return struct(
-        features = cc_common.configure_features(
-            cc_toolchain = toolchain,
-            ctx = ctx,
-            requested_features = ctx.features + ["aiter"],
-            unsupported_features = ctx.disabled_features,
-        ),
-        toolchain = toolchain,
-    )
 
 def _command(found, action_name):
     variables = cc_common.create_compile_variables(
@@ -72,7 +61,7 @@ def _run(ctx, outputs, inputs, arguments, message, transitive = []):
     )
 
 def _lazy_sources_impl(ctx):
-    found = _toolchain(ctx)
+    found = cc_features(ctx, requested = ["aiter"])
     identity = _identity(ctx, found)
     objects = [target[KernelObjectInfo] for target in ctx.attr.kernels]
     entries = {object.entry: None for object in objects if object.entry}.keys()

@@ -12,7 +12,7 @@ def _prebuilt_library_impl(ctx):
                 headers = depset(ctx.files.headers),
                 system_includes = depset([root]),
             ),
-            linking_context = linking_context(ctx, ctx.file.library),
+            linking_context = linking_context(ctx, dynamic_library = ctx.file.library),
         ),
         DefaultInfo(
             files = depset([ctx.file.library]),

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaLibraryInfo")
 load(":linking_context.bzl", "linking_context")
 
@@ -32,7 +32,7 @@ def _qola_library_impl(ctx):
     return [
         CcInfo(
             compilation_context = info.headers.compilation_context,
-            linking_context = linking_context(ctx, library),
+            linking_context = linking_context(ctx, dynamic_library = library),
         ),
         DefaultInfo(
             files = depset([library]),
@@ -52,15 +52,12 @@ def _qola_library_impl(ctx):
 
 qola_library = rule(
     implementation = _qola_library_impl,
-    attrs = {
+    attrs = TRANSITION_ATTRS | {
         "library": attr.label(
             cfg = kernel_transition,
             doc = "The module in the manifest's repository: @qola_<manifest>//:<module>, or <module>_lazy.",
             mandatory = True,
             providers = [QolaLibraryInfo],
-        ),
-        "_allowlist_function_transition": attr.label(
-            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
     },
     doc = """The shared library of one module of a manifest.

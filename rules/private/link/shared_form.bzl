@@ -11,21 +11,10 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
     """Declares a module's shared library.
 
     Expands to a cc_shared_library, <name>.shared; a built_module of it,
-    <name>.built; and <name>, the qola_library of that.
-
-    Args:
-      name: target name, the module's.
-      file: file name of the library.
-      export_list: version script that names the exported symbols.
-      archs: archs of the manifest, sorted.
-      deps: what is linked: a list of labels, or a select of lists.
-      headers: label of a header target for the library's users.
-      plan: label of plan.json.
-      bundle_files: label of the manifest's bundle_files.
-      link_flags: further flags of the link.
-      directory: directory in the calling package that the library is in, with a
-        slash at its end; empty for the package's own.
-      **kwargs: further attributes of built_module.
+    <name>.built; and <name>, the qola_library of that. Its arguments are those of
+    module_library, and `deps`, what is linked; `link_flags`, further ones;
+    `directory`, where in the calling package the library is, with a slash at its
+    end; and further attributes of built_module.
     """
     cc_shared_library(
         name = name + ".shared",

@@ -1,6 +1,7 @@
 """kernel_pack: kernels for lazy libraries, compiled by Bazel, as one file."""
 
-load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:finding.bzl", "finding")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "KernelLibrariesInfo")
 
 def _wanted(ctx):
@@ -17,15 +18,12 @@ def _wanted(ctx):
             known.update({name: None for name in called})
     unknown = [name for name in ctx.attr.kernels if name not in known]
     if unknown:
-        fail("""
-qola: ManifestError: no such kernel instance
-  place:    {place}: kernels
-  found:    {found}
-  expected: kernel instances of {modules}
-  fix:      qola list MANIFEST lists them; qola explain MANIFEST NAME says why one is left out""".format(
+        fail(finding(
+            "ManifestError: no such kernel instance",
+            place = "{}: kernels".format(ctx.label),
             found = ", ".join(unknown),
-            modules = ", ".join([str(target.label) for target in ctx.attr.modules]),
-            place = ctx.label,
+            expected = "kernel instances of " + ", ".join([str(target.label) for target in ctx.attr.modules]),
+            fix = "qola list MANIFEST lists them; qola explain MANIFEST NAME says why one is left out",
         ))
     return found
 
@@ -56,7 +54,7 @@ def _kernel_pack_impl(ctx):
 
 kernel_pack = rule(
     implementation = _kernel_pack_impl,
-    attrs = {
+    attrs = TRANSITION_ATTRS | {
         "kernels": attr.string_list(
             doc = "Names of the kernel instances to pack, for all archs, or <name>:<arch>; empty: all of the modules.",
         ),
@@ -66,9 +64,6 @@ kernel_pack = rule(
             doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_kernels.",
             mandatory = True,
             providers = [KernelLibrariesInfo],
-        ),
-        "_allowlist_function_transition": attr.label(
-            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
         "_tool": attr.label(
             allow_single_file = True,

@@ -1,87 +1,79 @@
 """qola_bundle: libraries of a manifest with all that their users need, as a directory and a tar file."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:finding.bzl", "finding")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaLibraryInfo", "QolaStaticInfo")
+load(":bundle_tool.bzl", "BUNDLE_TOOL_ATTRS", "PACK_ATTRS", "pack_bundle")
 
 def _check_libraries(ctx):
     first = ctx.attr.libraries[0]
     for library in ctx.attr.libraries[1:]:
         if library[QolaLibraryInfo].plan != first[QolaLibraryInfo].plan:
-            fail("""
-qola: libraries of two manifests in one bundle
-  place:    {place}: libraries
-  found:    {first} of {first_plan}
-            {other} of {other_plan}
-  expected: libraries of one manifest: a bundle has one qola_config.h, and so one namespace
-  fix:      a qola_bundle for each manifest""".format(
-                first = first.label,
-                first_plan = first[QolaLibraryInfo].plan.short_path,
-                other = library.label,
-                other_plan = library[QolaLibraryInfo].plan.short_path,
-                place = ctx.label,
+            fail(finding(
+                "libraries of two manifests in one bundle",
+                place = "{}: libraries".format(ctx.label),
+                found = "\n".join([
+                    "{} of {}".format(one.label, one[QolaLibraryInfo].plan.short_path)
+                    for one in [first, library]
+                ]),
+                expected = "libraries of one manifest: a bundle has one qola_config.h, and so one namespace",
+                fix = "a qola_bundle for each manifest",
             ))
     packs = {}
     for pack in ctx.attr.packs:
         packs.setdefault(pack.label.name, []).append(str(pack.label))
     for labels in packs.values():
         if len(labels) > 1:
-            fail("""
-qola: two packs of one name in a bundle
-  place:    {place}: packs
-  found:    {found}
-  expected: packs whose names differ: a bundle has all of them in one directory
-  fix:      one kernel_pack with the modules of both, or another name""".format(
+            fail(finding(
+                "two packs of one name in a bundle",
+                place = "{}: packs".format(ctx.label),
                 found = ", ".join(labels),
-                place = ctx.label,
+                expected = "packs whose names differ: a bundle has all of them in one directory",
+                fix = "one kernel_pack with the modules of both, or another name",
             ))
-    static = ctx.attr.static
-    if static and static[QolaStaticInfo].plan != first[QolaLibraryInfo].plan:
-        fail("""
-qola: libraries of one manifest and an archive of another in one bundle
-  place:    {place}: static
-  found:    {archive} of {archive_plan}
-  expected: an archive of {plan}, as the libraries
-  fix:      a qola_static of the libraries' modules""".format(
-            archive = static.label,
-            archive_plan = static[QolaStaticInfo].plan.short_path,
-            place = ctx.label,
-            plan = first[QolaLibraryInfo].plan.short_path,
-        ))
-    names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
-    if static and sorted(static[QolaStaticInfo].modules) != names:
-        fail("""
-qola: libraries of some modules and an archive of others in one bundle
-  place:    {place}: static
-  found:    {archive} of {modules}
-  expected: an archive of {names}, as the libraries: the bundle's headers are for both
-  fix:      a qola_static of the libraries' modules""".format(
-            archive = static.label,
-            modules = ", ".join(static[QolaStaticInfo].modules),
-            names = ", ".join(names),
-            place = ctx.label,
-        ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
-    if static and lazy[0]:
-        fail("""
-qola: lazy libraries and an archive in one bundle
-  place:    {place}: static
-  found:    {archive} beside {first} (lazy)
-  expected: an archive beside libraries that have their kernels inside, as it has
-  fix:      a qola_bundle for each""".format(archive = static.label, first = first.label, place = ctx.label))
+    if ctx.attr.static:
+        _check_static(ctx, first, ctx.attr.static)
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
-        fail("""
-qola: lazy libraries and others in one bundle
-  place:    {place}
-  found:    {found}{packs}
-  expected: lazy libraries alone, with or without packs, or others alone, without packs
-  fix:      a qola_bundle for each""".format(
+        fail(finding(
+            "lazy libraries and others in one bundle",
+            place = ctx.label,
             found = ", ".join([
                 str(library.label) + (" (lazy)" if library[QolaLibraryInfo].lazy else "")
                 for library in ctx.attr.libraries
-            ]),
-            packs = "".join([", pack " + file.basename for file in ctx.files.packs]),
-            place = ctx.label,
+            ] + ["pack " + file.basename for file in ctx.files.packs]),
+            expected = "lazy libraries alone, with or without packs, or others alone, without packs",
+            fix = "a qola_bundle for each",
+        ))
+
+def _check_static(ctx, first, static):
+    place = "{}: static".format(ctx.label)
+    plan = first[QolaLibraryInfo].plan
+    if static[QolaStaticInfo].plan != plan:
+        fail(finding(
+            "libraries of one manifest and an archive of another in one bundle",
+            place = place,
+            found = "{} of {}".format(static.label, static[QolaStaticInfo].plan.short_path),
+            expected = "an archive of {}, as the libraries".format(plan.short_path),
+            fix = "a qola_static of the libraries' modules",
+        ))
+    names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
+    if sorted(static[QolaStaticInfo].modules) != names:
+        fail(finding(
+            "libraries of some modules and an archive of others in one bundle",
+            place = place,
+            found = "{} of {}".format(static.label, ", ".join(static[QolaStaticInfo].modules)),
+            expected = "an archive of {}, as the libraries: the bundle's headers are for both".format(", ".join(names)),
+            fix = "a qola_static of the libraries' modules",
+        ))
+    if first[QolaLibraryInfo].lazy:
+        fail(finding(
+            "lazy libraries and an archive in one bundle",
+            place = place,
+            found = "{} beside {} (lazy)".format(static.label, first.label),
+            expected = "an archive beside libraries that have their kernels inside, as it has",
+            fix = "a qola_bundle for each",
         ))
 
 def _include_dirs(library):
@@ -158,15 +150,9 @@ def _qola_bundle_directory_impl(ctx):
         runfiles = ctx.runfiles([directory]),
     )]
 
-_TOOL = attr.label(
-    cfg = "exec",
-    default = "//qola/bundle:tool",
-    executable = True,
-)
-
 _qola_bundle_directory = rule(
     implementation = _qola_bundle_directory_impl,
-    attrs = {
+    attrs = BUNDLE_TOOL_ATTRS | TRANSITION_ATTRS | {
         "generated_at": attr.string(
             doc = "UTC time to state as the time of generation, such as 2026-01-31T00:00:00Z; nothing: none is stated.",
         ),
@@ -185,9 +171,6 @@ _qola_bundle_directory = rule(
             doc = "A qola_static of the same manifest.",
             providers = [QolaStaticInfo],
         ),
-        "_allowlist_function_transition": attr.label(
-            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
-        ),
         "_kernels": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
@@ -195,42 +178,21 @@ _qola_bundle_directory = rule(
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
-        "_tool": _TOOL,
     },
     doc = "The directory of a bundle.",
 )
 
 def _qola_bundle_tar_impl(ctx):
     output = ctx.actions.declare_file(ctx.attr.prefix + ".tar")
-    args = ctx.actions.args()
-    args.add("archive")
-    args.add_all("--directory", [ctx.file.bundle], expand_directories = False)
-    args.add("--prefix", ctx.attr.prefix)
-    args.add("--output", output)
-    ctx.actions.run(
-        arguments = [args],
-        executable = ctx.executable._tool,
-        inputs = [ctx.file.bundle],
-        mnemonic = "QolaBundleTar",
-        outputs = [output],
-        progress_message = "Packing %{label}",
-        use_default_shell_env = True,
-    )
-    return [DefaultInfo(files = depset([output]), runfiles = ctx.runfiles([output]))]
+    return pack_bundle(ctx, "archive", output, ["--prefix", ctx.attr.prefix], "QolaBundleTar")
 
 _qola_bundle_tar = rule(
     implementation = _qola_bundle_tar_impl,
-    attrs = {
-        "bundle": attr.label(
-            allow_single_file = True,
-            doc = "Target of the directory.",
-            mandatory = True,
-        ),
+    attrs = PACK_ATTRS | {
         "prefix": attr.string(
             doc = "The one directory in the tar file, and the file's name without .tar.",
             mandatory = True,
         ),
-        "_tool": _TOOL,
     },
     doc = "A bundle's directory as a tar file, the same bytes for the same content.",
 )

@@ -1,49 +1,41 @@
 """qola_static: modules of a manifest as one archive, to be linked into a program or library."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("//rules/private:cc_features.bzl", "cc_features")
 load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
-load("//rules/private:kernel_transition.bzl", "kernel_transition")
+load("//rules/private:finding.bzl", "finding")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
-
-def _features(ctx, toolchain, without = []):
-    return cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features + without,
-    )
+load("//rules/private/link:linking_context.bzl", "linking_context")
 
 def _check(ctx, modules):
     for module in modules[1:]:
         if module.plan != modules[0].plan:
-            fail("""
-qola: modules of two manifests in one archive
-  place:    {place}: modules
-  found:    {first}
-            {other}
-  expected: modules of one manifest: an archive has one qola_config.h, and so one namespace
-  fix:      a qola_static for each manifest""".format(
-                first = modules[0].plan.short_path,
-                other = module.plan.short_path,
-                place = str(ctx.label).removesuffix(".archive"),
+            fail(finding(
+                "modules of two manifests in one archive",
+                place = str(ctx.label).removesuffix(".archive") + ": modules",
+                found = "\n".join([modules[0].plan.short_path, module.plan.short_path]),
+                expected = "modules of one manifest: an archive has one qola_config.h, and so one namespace",
+                fix = "a qola_static for each manifest",
             ))
 
 def _static_archive_impl(ctx):
     modules = [module[QolaStaticModuleInfo] for module in ctx.attr.modules]
     _check(ctx, modules)
     first = modules[0]
-    toolchain = find_cpp_toolchain(ctx)
+
+    # Where a linker takes objects as they are, Bazel makes no archive.
+    found = cc_features(ctx, unsupported = ["supports_start_end_lib"])
     _, outputs = cc_common.create_linking_context_from_compilation_outputs(
         name = ctx.label.name + "/qola" + ("_" + first.namespace if first.namespace else ""),
         actions = ctx.actions,
-        cc_toolchain = toolchain,
+        cc_toolchain = found.toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(
             pic_objects = depset([module.object for module in modules]),
         ),
         disallow_dynamic_library = True,
-        # Where a linker takes objects as they are, Bazel makes no archive.
-        feature_configuration = _features(ctx, toolchain, ["supports_start_end_lib"]),
+        feature_configuration = found.features,
     )
     archive = outputs.library_to_link.pic_static_library
     names = [module.object.basename.removesuffix(".o") for module in modules]
@@ -75,24 +67,10 @@ def _qola_static_impl(ctx):
     # Its own directory: a package may have archives of different modules of one manifest.
     archive = ctx.actions.declare_file(ctx.label.name + "/" + info.archive.basename.replace(".pic.a", ".a"))
     ctx.actions.symlink(output = archive, target_file = info.archive)
-    toolchain = find_cpp_toolchain(ctx)
-    linking = cc_common.create_linking_context(linker_inputs = depset([
-        cc_common.create_linker_input(
-            owner = ctx.label,
-            libraries = depset([cc_common.create_library_to_link(
-                actions = ctx.actions,
-                cc_toolchain = toolchain,
-                feature_configuration = _features(ctx, toolchain),
-                pic_static_library = archive,
-            )]),
-            # The objects call it, and so do inline functions of the headers.
-            user_link_flags = depset(["-lamdhip64"]),
-        ),
-    ]))
     return [
         CcInfo(
             compilation_context = ctx.attr.archive[0][CcInfo].compilation_context,
-            linking_context = linking,
+            linking_context = linking_context(ctx, pic_static_library = archive),
         ),
         DefaultInfo(files = depset([archive])),
         OutputGroupInfo(plan = depset([info.plan])),
@@ -101,15 +79,12 @@ def _qola_static_impl(ctx):
 
 _qola_static = rule(
     implementation = _qola_static_impl,
-    attrs = {
+    attrs = TRANSITION_ATTRS | {
         "archive": attr.label(
             cfg = kernel_transition,
             doc = "The archive.",
             mandatory = True,
             providers = [QolaStaticInfo, CcInfo],
-        ),
-        "_allowlist_function_transition": attr.label(
-            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
     },
     doc = "Names an archive, which is built as kernels are.",

@@ -1,5 +1,7 @@
 """qola_wheel: a bundle as a Python wheel."""
 
+load(":bundle_tool.bzl", "PACK_ATTRS", "pack_bundle")
+
 def _qola_wheel_impl(ctx):
     # The tool reads package, version and platform from it.
     wheel = ctx.actions.declare_file("{}-{}-py3-none-{}.whl".format(
@@ -7,31 +9,12 @@ def _qola_wheel_impl(ctx):
         ctx.attr.version,
         ctx.attr.platform,
     ))
-    args = ctx.actions.args()
-    args.add("wheel")
-    args.add_all("--directory", [ctx.file.bundle], expand_directories = False)
-    args.add("--output", wheel)
-    args.add_all(ctx.attr.external_libraries, before_each = "--external-library")
-    ctx.actions.run(
-        arguments = [args],
-        executable = ctx.executable._tool,
-        inputs = [ctx.file.bundle],
-        mnemonic = "QolaWheel",
-        outputs = [wheel],
-        progress_message = "Packing %{label}",
-        # The tool finds Python on it; with strict_action_env it is Bazel's own.
-        use_default_shell_env = True,
-    )
-    return [DefaultInfo(files = depset([wheel]), runfiles = ctx.runfiles([wheel]))]
+    external = ["--external-library=" + name for name in ctx.attr.external_libraries]
+    return pack_bundle(ctx, "wheel", wheel, external, "QolaWheel")
 
 qola_wheel = rule(
     implementation = _qola_wheel_impl,
-    attrs = {
-        "bundle": attr.label(
-            allow_single_file = True,
-            doc = "A qola_bundle: the directory, not the tar file.",
-            mandatory = True,
-        ),
+    attrs = PACK_ATTRS | {
         "external_libraries": attr.string_list(
             doc = "Libraries that are neither in the bundle nor promised by `platform`, and that whoever installs the wheel has: `libamdhip64.so.7` comes with ROCm.",
         ),
@@ -47,7 +30,6 @@ qola_wheel = rule(
             doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
             mandatory = True,
         ),
-        "_tool": attr.label(cfg = "exec", default = "//qola/bundle:tool", executable = True),
     },
     doc = """A bundle as a Python wheel, `<package>-<version>-py3-none-<platform>.whl`.
 

@@ -6,16 +6,12 @@ load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
 def _aiter_git_impl(rctx):
     patches = prepare_patches(rctx)
-    run_qola(rctx, "qola.fetch.git", [
-        "--remote",
-        rctx.attr.remote,
-        "--commit",
-        rctx.attr.commit,
-        "--place",
-        rctx.attr.place,
-        "--output",
-        ".",
-    ])
+    run_qola(rctx, "qola.fetch.git", {
+        "commit": rctx.attr.commit,
+        "output": ".",
+        "place": rctx.attr.place,
+        "remote": rctx.attr.remote,
+    })
     write_tree_build_file(rctx, {
         "commit": rctx.attr.commit,
         "kind": "git",

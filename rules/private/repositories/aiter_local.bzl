@@ -1,5 +1,6 @@
 """aiter_local: an AITER tree on this machine as the source tree."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":tree_build_file.bzl", "write_tree_build_file")
 load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
@@ -24,12 +25,13 @@ def _aiter_local_impl(rctx):
     patches = prepare_patches(rctx)
     root = rctx.workspace_root.get_child(rctx.attr.path) if not rctx.attr.path.startswith("/") else rctx.path(rctx.attr.path)
     if not root.is_dir:
-        fail("""
-qola: AiterError: no AITER tree
-  place:    {place}
-  found:    {found}: no such directory
-  expected: an AITER checkout with its submodules, or an unpacked wheel
-  fix:      git clone --recurse-submodules ... {found}""".format(place = rctx.attr.place, found = root))
+        fail(finding(
+            "AiterError: no AITER tree",
+            place = rctx.attr.place,
+            found = "{}: no such directory".format(root),
+            expected = "an AITER checkout with its submodules, or an unpacked wheel",
+            fix = "git clone --recurse-submodules ... {}".format(root),
+        ))
     for entry in root.readdir():
         if entry.basename not in _OWN:
             rctx.symlink(entry, entry.basename)

@@ -6,18 +6,13 @@ load(":tree_patches.bzl", "PATCH_ATTRS", "apply_patches", "prepare_patches")
 
 def _aiter_wheel_impl(rctx):
     patches = prepare_patches(rctx)
-    run_qola(rctx, "qola.fetch.wheel", [
-        "--package",
-        rctx.attr.package,
-        "--version",
-        rctx.attr.version,
-        "--sha256",
-        rctx.attr.sha256,
-        "--place",
-        rctx.attr.place,
-        "--output",
-        "aiter.zip",
-    ])
+    run_qola(rctx, "qola.fetch.wheel", {
+        "output": "aiter.zip",
+        "package": rctx.attr.package,
+        "place": rctx.attr.place,
+        "sha256": rctx.attr.sha256,
+        "version": rctx.attr.version,
+    })
     rctx.extract("aiter.zip")
     rctx.delete("aiter.zip")
     write_tree_build_file(rctx, {

@@ -5,6 +5,8 @@ repository cache, else from the mirrors the user names, else through the
 machine's own apt; in each case Bazel verifies the sha256.
 """
 
+load("//rules/private:finding.bzl", "finding")
+
 # Part of every Debian and Ubuntu, and of bazelw's private tree. It knows the
 # machine's proxies and credentials, and needs no package lists.
 _APT_HELPER = "/usr/lib/apt/apt-helper"
@@ -34,15 +36,7 @@ def parse_lock(text):
     return packages
 
 def group_text(packages, group):
-    """What a group is made of, as text whose digest names it.
-
-    Args:
-      packages: as parse_lock returns them.
-      group: name of a group.
-
-    Returns:
-      "name version sha256" lines.
-    """
+    """Returns a line "name version sha256" for each package of a group: the text whose digest names it."""
     return "".join(["{} {} {}\n".format(p.name, p.version, p.sha256) for p in packages if p.group == group])
 
 def cache_directory(environ):
@@ -62,44 +56,26 @@ def cache_directory(environ):
 def _run(rctx, what, arguments, environment = {}):
     result = rctx.execute(arguments, environment = environment, timeout = 1800)
     if result.return_code != 0:
-        fail("""
-qola: ToolchainError: pinned Debian packages could not be {what}
-  place:    {place}
-  found:    {found}
-  expected: a complete directory (is the disk full?)
-  fix:      free some space and run the same command again""".format(
-            what = what,
+        fail(finding(
+            "ToolchainError: pinned Debian packages could not be " + what,
             place = rctx.path("."),
             found = result.stderr.strip(),
+            expected = "a complete directory (is the disk full?)",
+            fix = "free some space and run the same command again",
         ))
     return result.stdout
 
 def _refuse(source, package, found):
-    fail("""
-qola: ToolchainError: a pinned Debian package cannot be had
-  place:    {lock}: {name} {version}
-  found:    {found}
-  expected: {path} with sha256 {sha256}
-  fix:      name a mirror of Debian's archive that has it, such as a snapshot: {line}""".format(
+    fail(finding(
+        "ToolchainError: a pinned Debian package cannot be had",
+        place = "{}: {} {}".format(source.lock, package.name, package.version),
         found = found,
-        line = source.mirrors_line,
-        lock = source.lock,
-        name = package.name,
-        path = package.path,
-        sha256 = package.sha256,
-        version = package.version,
+        expected = "{} with sha256 {}".format(package.path, package.sha256),
+        fix = "name a mirror of Debian's archive that has it, such as a snapshot: " + source.mirrors_line,
     ))
 
 def package_url(mirror, package):
-    """Where a mirror has a package.
-
-    Args:
-      mirror: URL of a mirror of Debian's archive, such as http://HOST/debian.
-      package: as parse_lock returns it.
-
-    Returns:
-      A URL.
-    """
+    """Returns the URL of a package of parse_lock at a mirror of Debian's archive, such as http://HOST/debian."""
     return mirror.rstrip("/") + "/" + package.path.replace("~", "%7E").replace("+", "%2B")
 
 def _download(rctx, urls, package, file):
@@ -118,8 +94,8 @@ def _from_mirrors(rctx, source, package, file):
         return
 
     # Starlark is not told why; Bazel's own warning has the digest that was found.
-    _refuse(source, package, "none of these has it (the warnings above say what each answered):" +
-                             "".join(["\n            " + mirror for mirror in source.mirrors]))
+    told = "none of these has it (the warnings above say what each answered):"
+    _refuse(source, package, "\n".join([told] + source.mirrors))
 
 def _from_apt(rctx, source, package, file, mirrors):
     """Downloads one package by apt, which verifies it, and hands it to Bazel's repository cache."""
@@ -145,7 +121,7 @@ def _from_apt(rctx, source, package, file, mirrors):
             for line in result.stderr.split("\n")
             if line.strip() and "Download Failed" not in line
         ]
-    _refuse(source, package, "\n            ".join(found) or "no Debian mirror among this machine's apt sources")
+    _refuse(source, package, "\n".join(found) or "no Debian mirror among this machine's apt sources")
 
 def _fetch(rctx, source, packages, scripts):
     """Downloads packages into the directory debs.

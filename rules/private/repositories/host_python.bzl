@@ -1,5 +1,7 @@
 """Runs qola's Python in a repository rule."""
 
+load("//rules/private:finding.bzl", "finding")
+
 # What a user's pip configuration may say about installing into their own
 # environment, and what --target or a download cannot be combined with. Where
 # packages come from (index, proxy, certificates) stays theirs.
@@ -28,52 +30,69 @@ def host_python(rctx):
     named = rctx.getenv("QOLA_PYTHON")
     python = named or rctx.which("python3")
     if not python:
-        fail("""
-qola: ToolchainError: no Python
-  place:    PATH
-  found:    no python3
-  expected: Python {}.{} or newer
-  fix:      install python3, or set QOLA_PYTHON to an interpreter""".format(*_MINIMUM))
+        fail(finding(
+            "ToolchainError: no Python",
+            place = "PATH",
+            found = "no python3",
+            expected = "Python {}.{} or newer".format(*_MINIMUM),
+            fix = "install python3, or set QOLA_PYTHON to an interpreter",
+        ))
     result = rctx.execute([python, "-c", "import sys; print(*sys.version_info[:2])"])
     version = tuple([int(n) for n in result.stdout.strip().split(" ")]) if result.return_code == 0 else ()
     if version < _MINIMUM:
-        fail("""
-qola: ToolchainError: this Python cannot run qola
-  place:    {place}
-  found:    {found}
-  expected: Python {major}.{minor} or newer
-  fix:      set QOLA_PYTHON to such an interpreter""".format(
+        fail(finding(
+            "ToolchainError: this Python cannot run qola",
             place = "QOLA_PYTHON" if named else "python3 on PATH",
             found = str(python) + (" is version " + ".".join([str(n) for n in version]) if version else ": " + result.stderr.strip()),
-            major = _MINIMUM[0],
-            minor = _MINIMUM[1],
+            expected = "Python {}.{} or newer".format(*_MINIMUM),
+            fix = "set QOLA_PYTHON to such an interpreter",
         ))
     return python
 
-def _environment(root, python_path):
+# What the runtime packages of Python are in, for rules that run what imports them.
+PACKAGES_ATTRS = {
+    "python_packages": attr.label(default = "@qola_pip_runtime//:requirements.txt", doc = "What qola imports."),
+}
+
+def _environment(rctx, root, packages):
+    site = [str(rctx.path(packages).dirname.get_child("site"))] if packages else []
     return PIP_ENVIRONMENT | {
         # Generators iterate over sets in places; a plan must not depend on it.
         "PYTHONHASHSEED": "0",
-        "PYTHONPATH": ":".join([str(root)] + [str(p) for p in python_path]),
+        "PYTHONPATH": ":".join([str(root)] + site),
         "PYTHONSAFEPATH": "1",
     }
 
-def run_qola(rctx, module, args, fatal = True, python_path = []):
+def _words(options):
+    words = []
+    for name, value in options.items():
+        if value == True:
+            words.append("--" + name)
+        elif type(value) == "list":
+            words += ["--{}={}".format(name, item) for item in value]
+        elif value != None and value != False:
+            words.append("--{}={}".format(name, value))
+    return words
+
+def run_qola(rctx, module, options, command = [], fatal = True, packages = None):
     """Runs a module of qola's Python package.
 
     Args:
       rctx: the repository context.
       module: name of the module, such as qola.repository.
-      args: its arguments.
+      options: dict from an option's name to its value: a text or path, a list
+        for one that may be repeated, True for one without a value, None or
+        False to leave it out.
+      command: words before the options.
       fatal: whether to fail, with the module's own words, where it does.
-      python_path: further import directories.
+      packages: label of the requirements whose packages the module imports.
 
     Returns:
       What the module says is wrong; "" when nothing is.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     python = host_python(rctx)
-    environment = _environment(root, python_path)
+    environment = _environment(rctx, root, packages)
 
     # The files of the rooms that the module imports (qola/rooms.py): an edit elsewhere runs nothing anew.
     sources = rctx.execute([python, "-B", "-s", "-m", "qola.rooms", module], environment = environment)
@@ -82,7 +101,7 @@ def run_qola(rctx, module, args, fatal = True, python_path = []):
     for source in sources.stdout.splitlines():
         rctx.watch(root.get_child(source))
     result = rctx.execute(
-        [python, "-B", "-s", "-m", module] + args,
+        [python, "-B", "-s", "-m", module] + command + _words(options),
         environment = environment,
         timeout = 3600,
     )

@@ -3,15 +3,19 @@
 load(":host_python.bzl", "run_qola")
 
 def _kernel_repository_impl(rctx):
-    args = ["kernels", "--aiter-repository", rctx.attr.aiter_name, "--output", "."]
+    plans = []
     for plan in rctx.attr.plans:
         path = rctx.path(plan)
         rctx.watch(path)
 
         # A plan that could not be made has its error in place of kernels.
         if "error" not in json.decode(rctx.read(path)):
-            args += ["--plan", str(path)]
-    run_qola(rctx, "qola.repository", args)
+            plans.append(path)
+    run_qola(rctx, "qola.repository", {
+        "aiter-repository": rctx.attr.aiter_name,
+        "output": ".",
+        "plan": plans,
+    }, command = ["kernels"])
 
 kernel_repository = repository_rule(
     implementation = _kernel_repository_impl,

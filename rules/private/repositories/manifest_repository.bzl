@@ -1,6 +1,6 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
-load(":host_python.bzl", "run_qola")
+load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 load(":tree_patches.bzl", "watch_patches")
 
 def _manifest_repository_impl(rctx):
@@ -10,33 +10,20 @@ def _manifest_repository_impl(rctx):
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.aiter))
     source = json.decode(rctx.read(rctx.attr.aiter))
-    error = run_qola(rctx, "qola.repository", [
-        "manifest",
-        "--name",
-        rctx.attr.manifest_name,
-        "--manifest",
-        str(manifest),
-        "--display",
-        rctx.attr.display,
-        "--aiter",
-        str(tree),
-        "--aiter-repository",
-        rctx.attr.aiter_name,
-        "--rocm-version",
-        rocm["rocm_version"],
-        "--output",
-        ".",
-        "--gpu-archs",
+    error = run_qola(rctx, "qola.repository", {
+        "aiter": tree,
+        "aiter-repository": rctx.attr.aiter_name,
+        "arch": rctx.attr.architectures,
+        "display": rctx.attr.display,
         # Without a dependency: see below.
-        rctx.os.environ.get("GPU_ARCHS", ""),
-    ] + (
-        ["--override-aiter-commit"] if rctx.attr.override_aiter_commit else []
-    ) + (
-        ["--mode", rctx.attr.mode] if rctx.attr.mode else []
-    ) + [
-        "--arch=" + arch
-        for arch in rctx.attr.architectures
-    ], fatal = source["kind"] == "local", python_path = _python_path(rctx))
+        "gpu-archs": rctx.os.environ.get("GPU_ARCHS", ""),
+        "manifest": manifest,
+        "mode": rctx.attr.mode or None,
+        "name": rctx.attr.manifest_name,
+        "output": ".",
+        "override-aiter-commit": rctx.attr.override_aiter_commit,
+        "rocm-version": rocm["rocm_version"],
+    }, command = ["manifest"], fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
 
     # A manifest that names its archs is not planned anew for another value.
     variables = rctx.path("variables.txt")
@@ -69,12 +56,9 @@ def _watch_directory(rctx, directory):
     else:
         rctx.watch(directory)
 
-def _python_path(rctx):
-    return [rctx.path(rctx.attr.python_packages).dirname.get_child("site")]
-
 manifest_repository = repository_rule(
     implementation = _manifest_repository_impl,
-    attrs = {
+    attrs = PACKAGES_ATTRS | {
         "aiter": attr.label(doc = "AITER.json of the source tree.", mandatory = True),
         "aiter_name": attr.string(doc = "Repository name of the source tree.", mandatory = True),
         "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
@@ -83,7 +67,6 @@ manifest_repository = repository_rule(
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
         "mode": attr.string(doc = "Build mode of modules that have none of their own."),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
-        "python_packages": attr.label(default = "@qola_pip_runtime//:requirements.txt", doc = "What qola imports."),
         "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
     },
     doc = """Plans one manifest.

@@ -1,5 +1,6 @@
 """pip_repository: Python packages from hash-pinned requirements, by the machine's own pip."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:pip_repository.bzl.
@@ -68,15 +69,12 @@ def _pip_repository_impl(rctx):
         timeout = 1800,
     )
     if result.return_code != 0:
-        fail("""
-qola: ToolchainError: pip could not install qola's Python packages
-  place:    {place}
-  found:    {found}
-  expected: every pinned file, from the index of this machine's pip configuration
-  fix:      {python} -m pip config debug; python3 -m pip --version (Debian: apt-get install python3-pip)""".format(
+        fail(finding(
+            "ToolchainError: pip could not install qola's Python packages",
             place = rctx.attr.requirements,
             found = result.stderr.strip(),
-            python = python,
+            expected = "every pinned file, from the index of this machine's pip configuration",
+            fix = "{} -m pip config debug; python3 -m pip --version (Debian: apt-get install python3-pip)".format(python),
         ))
     rctx.symlink(requirements, "requirements.txt")
     headers = _HEADERS.format(headers = rctx.attr.headers) if rctx.attr.headers else ""

@@ -1,5 +1,6 @@
 """prebuilt_repository: a manifest's libraries, prebuilt where somebody has them, else built."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "run_qola")
 load(":tree_patches.bzl", "PATCH_ATTRS", "prepare_patches")
 
@@ -9,12 +10,13 @@ def _look_up(rctx):
     """How prebuilt bundles are looked for: "yes", "offline" or "no"."""
     value = rctx.getenv(_VARIABLE) or "yes"
     if value not in ["yes", "offline", "no"]:
-        fail("""
-qola: QolaError: a way to look for prebuilt bundles that qola does not know
-  place:    {variable} in the environment, or --repo_env={variable}
-  found:    {value}
-  expected: yes, offline (directories and earlier downloads only) or no (build)
-  fix:      --repo_env={variable}=no""".format(value = value, variable = _VARIABLE))
+        fail(finding(
+            "QolaError: a way to look for prebuilt bundles that qola does not know",
+            place = "{0} in the environment, or --repo_env={0}".format(_VARIABLE),
+            found = value,
+            expected = "yes, offline (directories and earlier downloads only) or no (build)",
+            fix = "--repo_env={}=no".format(_VARIABLE),
+        ))
     return "offline" if rctx.attr.offline and value == "yes" else value
 
 def _prebuilt_repository_impl(rctx):
@@ -22,38 +24,23 @@ def _prebuilt_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.rocm))
-    arguments = [
-        "--manifest",
-        str(manifest),
-        "--display",
-        rctx.attr.display,
-        "--repository",
-        rctx.attr.repository,
-        "--aiter",
-        rctx.attr.aiter,
-        "--rocm",
-        str(rctx.path(rctx.attr.rocm)),
-        "--look-up",
-        _look_up(rctx),
-        "--folder",
-        str(rctx.workspace_root),
-        "--place",
-        rctx.attr.place,
-        "--output",
-        ".",
-        "--gpu-archs",
-        rctx.getenv("GPU_ARCHS") or "",
-        "--public-key",
-        rctx.attr.public_key,
-    ]
-    if patches:
-        arguments += ["--patches-dir", str(patches.directory)]
-    if rctx.attr.mode:
-        arguments += ["--mode", rctx.attr.mode]
-    arguments += ["--arch=" + arch for arch in rctx.attr.architectures]
-    arguments += ["--url=" + url for url in rctx.attr.urls]
-    site = rctx.path(rctx.attr.python_packages).dirname.get_child("site")
-    run_qola(rctx, "qola.prebuilt.repository_rule", arguments, python_path = [site])
+    run_qola(rctx, "qola.prebuilt.repository_rule", {
+        "aiter": rctx.attr.aiter,
+        "arch": rctx.attr.architectures,
+        "display": rctx.attr.display,
+        "folder": rctx.workspace_root,
+        "gpu-archs": rctx.getenv("GPU_ARCHS") or "",
+        "look-up": _look_up(rctx),
+        "manifest": manifest,
+        "mode": rctx.attr.mode or None,
+        "output": ".",
+        "patches-dir": patches,
+        "place": rctx.attr.place,
+        "public-key": rctx.attr.public_key,
+        "repository": rctx.attr.repository,
+        "rocm": rctx.path(rctx.attr.rocm),
+        "url": rctx.attr.urls,
+    }, packages = rctx.attr.python_packages)
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(root.get_child(path))

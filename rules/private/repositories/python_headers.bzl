@@ -1,5 +1,6 @@
 """python_headers: Python.h of the Python that repository rules run."""
 
+load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "host_python")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:python_headers.bzl.
@@ -19,15 +20,12 @@ def _python_headers_impl(rctx):
     result = rctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
     include = rctx.path(result.stdout.strip())
     if result.return_code != 0 or not include.get_child("Python.h").exists:
-        fail("""
-qola: ToolchainError: no headers of Python
-  place:    {place}
-  found:    no Python.h in {include}
-  expected: the headers of {python}: a manifest asks for a module that Python imports
-  fix:      install them (Debian: apt-get install python3-dev), or set QOLA_PYTHON to a Python that has them""".format(
-            include = include,
+        fail(finding(
+            "ToolchainError: no headers of Python",
             place = "QOLA_PYTHON" if rctx.getenv("QOLA_PYTHON") else "python3 on PATH",
-            python = python,
+            found = "no Python.h in {}".format(include),
+            expected = "the headers of {}: a manifest asks for a module that Python imports".format(python),
+            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_PYTHON to a Python that has them",
         ))
     rctx.watch(include.get_child("patchlevel.h"))
     rctx.symlink(include, "include")

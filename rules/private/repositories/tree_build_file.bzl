@@ -12,12 +12,9 @@ exports_files(glob(
 '''
 
 def write_tree_build_file(rctx, source):
-    """Makes a fetched tree a repository that header sets can pick files from.
+    """Makes the tree in the repository's directory one that header sets can pick files from.
 
-    Args:
-      rctx: the repository context, with the tree in its directory.
-      source: dict that says which tree this is; goes to AITER.json, whose
-        label stands for the tree.
+    `source` says which tree this is; it goes to AITER.json, whose label stands for the tree.
     """
     rctx.file("BUILD.bazel", _BUILD, executable = False)
     rctx.file("AITER.json", json.encode(source) + "\n", executable = False)

@@ -1,18 +1,18 @@
 """Patches that an AITER source's tag names, as part of fetching it."""
 
-load(":host_python.bzl", "run_qola")
+load("//rules/private:finding.bzl", "finding")
+load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
-PATCH_ATTRS = {
+PATCH_ATTRS = PACKAGES_ATTRS | {
     "patches_dir": attr.string(doc = "Directory of patches: absolute, or relative to the root module; none when empty."),
-    "python_packages": attr.label(default = "@qola_pip_runtime//:requirements.txt", doc = "What qola imports."),
 }
 
 def watch_patches(rctx, directory):
-    """Makes a repository depend on the patches of a directory.
+    """Makes a repository depend on the patches of a directory, if it is there.
 
     Args:
       rctx: the repository context.
-      directory: path of the directory, which need not be there.
+      directory: path of the directory.
 
     Returns:
       Whether there are any.
@@ -31,7 +31,7 @@ def prepare_patches(rctx):
       rctx: the repository context.
 
     Returns:
-      struct for apply_patches; None where there are no patches to apply.
+      The directory, for apply_patches; None where there are no patches to apply.
     """
     if not rctx.attr.patches_dir:
         return None
@@ -40,47 +40,41 @@ def prepare_patches(rctx):
         directory = rctx.path(rctx.attr.patches_dir)
     if not watch_patches(rctx, directory):
         # Before minutes of fetching.
-        fail("""
-qola: AiterError: no patches
-  place:    {place}
-  found:    patches_dir = "{name}": {found}
-  expected: a directory with *.patch or *.diff files: absolute, or relative to the root module
-  fix:      git format-patch -o {directory} BASE in an AITER checkout, or remove patches_dir""".format(
-            directory = directory,
-            found = "which holds no patch" if directory.exists else "no such directory",
-            name = rctx.attr.patches_dir,
+        fail(finding(
+            "AiterError: no patches",
             place = rctx.attr.place,
+            found = "patches_dir = \"{}\": {}".format(
+                rctx.attr.patches_dir,
+                "which holds no patch" if directory.exists else "no such directory",
+            ),
+            expected = "a directory with *.patch or *.diff files: absolute, or relative to the root module",
+            fix = "git format-patch -o {} BASE in an AITER checkout, or remove patches_dir".format(directory),
         ))
-    return struct(
-        directory = directory,
-        python_path = [rctx.path(rctx.attr.python_packages).dirname.get_child("site")],
-    )
 
-def apply_patches(rctx, prepared):
+    # Fetched before the tree, too.
+    rctx.path(rctx.attr.python_packages)
+    return directory
+
+def apply_patches(rctx, directory):
     """Applies patches to the tree in the repository's directory; a reject fails the fetch.
 
     Args:
       rctx: the repository context.
-      prepared: what prepare_patches returned.
+      directory: what prepare_patches returned.
 
     Returns:
       struct(pins, touched): the patches as AITER.json has them, in the order
       applied, and the files they changed, relative to the tree.
     """
-    if not prepared:
+    if not directory:
         return struct(pins = [], touched = [])
-    run_qola(rctx, "qola.fetch.patches", [
-        "--patches-dir",
-        str(prepared.directory),
-        "--display",
-        rctx.attr.patches_dir,
-        "--place",
-        rctx.attr.place,
-        "--root",
-        ".",
-        "--output",
-        "patched.json",
-    ], python_path = prepared.python_path)
+    run_qola(rctx, "qola.fetch.patches", {
+        "display": rctx.attr.patches_dir,
+        "output": "patched.json",
+        "patches-dir": directory,
+        "place": rctx.attr.place,
+        "root": ".",
+    }, packages = rctx.attr.python_packages)
     result = json.decode(rctx.read("patched.json"))
     rctx.delete("patched.json")
     return struct(pins = result["patches"], touched = result["touched"])
