@@ -72,14 +72,9 @@ class ExitCode(IntEnum):
 class QolaError(Exception):
     """Base of all errors a user can cause and correct.
 
-    Args:
-        findings: a finding or several; at least one of them is an error.
-        title: one line saying what failed; each subclass has a default.
-
     Attributes:
-        findings: all findings, in the order given.
-        title: the line above.
         exit_code: what a command ends with when it meets this error.
+        default_title: a line saying what failed, where the error has no title of its own.
 
     Raises:
         ValueError: `findings` holds no error, which would be a failure without a reason.
@@ -87,9 +82,6 @@ class QolaError(Exception):
 
     exit_code: ClassVar[int] = ExitCode.ERROR
     default_title: ClassVar[str] = "qola cannot go on"
-
-    findings: tuple[Finding, ...]
-    title: str
 
     def __init__(self, findings: Finding | Iterable[Finding], title: str = "") -> None:
         self.findings = (findings,) if isinstance(findings, Finding) else tuple(findings)

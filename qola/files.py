@@ -7,16 +7,12 @@ from pathlib import Path
 
 
 def sha256_of_text(text: str) -> str:
-    """Digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
+    """Return the digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def sha256_of(path: Path) -> str:
-    """Digest of a file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return the digest of a file; raise OSError where it cannot be read."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -27,12 +23,7 @@ def sha256_of(path: Path) -> str:
 def write_if_changed(path: Path, content: str | bytes) -> str:
     """Write a file, unless it holds just that: an unchanged plan changes no time stamp.
 
-    Args:
-        path: the file; directories that are missing are made.
-        content: what it has to hold, text in UTF-8.
-
-    Returns:
-        The content's digest: 64 hexadecimal digits of sha256.
+    Missing directories are made, text is written in UTF-8. Return the content's sha256.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if not path.is_file() or path.read_bytes() != data:

@@ -8,9 +8,8 @@ STATIC = "static"
 CMAKE_DIRECTORY = "lib/cmake/qola"
 """Where a bundle has its CMake package; find_package looks there below each prefix."""
 
-
 CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
-"""What makes it one."""
+"""The file that makes it one."""
 
 
 def component_of(module: str) -> str:

@@ -13,9 +13,6 @@ def run_main(work: Callable[[], None]) -> int:
 
     An error a user can correct is printed with the name of its class: by it, `qola build` tells
     from what Bazel prints whose fault it is.
-
-    Args:
-        work: what to do; it raises QolaError where it cannot.
     """
     try:
         work()

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
+from qola.fetch.git import run_git
 
 _FULL = re.compile(r"[0-9a-f]{40}")
 _SHORT = re.compile(r"[0-9a-f]{7,39}")
-_TIMEOUT = 3600  # seconds
 
 
 def resolve_commit(
     remote: str, name: str, *, progress: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Return the full id of a commit.
+    """Return the full id of a commit: 40 hexadecimal digits.
 
     A full id is taken as it is, without asking anybody; of a tag or branch git asks the remote;
-    for first digits the remote's history is fetched, without files, and thrown away.
-
-    Args:
-        remote: URL or path that git can fetch from.
-        name: full id, first digits (7 or more), tag or branch.
-
-    Returns:
-        40 hexadecimal digits.
+    for first digits (7 or more) the remote's history is fetched, without files, and thrown away.
 
     Raises:
         AiterError: the remote has no such commit, or several; or git fails, with its words.
     """
     if _FULL.fullmatch(name):
         return name
+    place = f"the AITER commit {name}"
+
+    def refused(found: str) -> AiterError:
+        fix = "name it in full; git uses this machine's own configuration"
+        finding = Finding(place, found, f"one commit of {remote}", fix)
+        return AiterError(finding, "git could not find the AITER commit")
+
     wanted = (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}")
-    listed = _git(["ls-remote", remote, *wanted], remote, name)
+    listed = run_git(["ls-remote", remote, *wanted], Path("/"), refused)
     found = {ref: commit for commit, _, ref in (s.partition("\t") for s in listed.splitlines())}
     for ref in wanted:
         if ref in found:
@@ -44,42 +43,16 @@ def resolve_commit(
     if _SHORT.fullmatch(name):
         progress(f"looking for the commit {name}... in the history of {remote}")
         with tempfile.TemporaryDirectory(prefix="qola-") as directory:
-            at = ["-C", directory]
-            _git(["init", "--quiet", "--bare", directory], remote, name)
+            here = Path(directory)
+            run_git(["init", "--quiet", "--bare"], here, refused)
             refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
-            _git([*at, "fetch", "--quiet", "--filter=tree:0", remote, *refs], remote, name)
-            return _git([*at, "rev-parse", "--verify", f"{name}^{{commit}}"], remote, name)
+            run_git(["fetch", "--quiet", "--filter=tree:0", remote, *refs], here, refused)
+            return run_git(["rev-parse", "--verify", f"{name}^{{commit}}"], here, refused)
     raise AiterError(
         Finding(
-            f"the AITER commit {name}",
+            place,
             f"no tag and no branch of that name in {remote}",
             "a commit (7 digits or more), a tag or a branch",
             f"git ls-remote {remote}",
         )
     )
-
-
-def _git(args: list[str], remote: str, name: str) -> str:
-    # A GIT_DIR inherited from a hook would mean the user's own repository; a prompt would hang.
-    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "GIT_TERMINAL_PROMPT=0", "git"]
-    run = subprocess.run(
-        [*command, *args],
-        cwd=Path("/"),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=_TIMEOUT,
-    )
-    if run.returncode:
-        words = run.stderr.strip() or f"exit code {run.returncode}"
-        raise AiterError(
-            Finding(
-                f"the AITER commit {name}",
-                f"git {' '.join(args)}: {words}",
-                f"one commit of {remote}",
-                "name it in full; git uses this machine's own configuration",
-            ),
-            "git could not find the AITER commit",
-        )
-    return run.stdout.strip()

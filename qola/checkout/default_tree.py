@@ -15,10 +15,6 @@ RUNFILE = "aiter/AITER.json"
 def find_tree(explicit: Path | None, environ: Mapping[str, str]) -> Path:
     """Return the tree to use: the one that is named, else the one Bazel fetched for //:qola.
 
-    Args:
-        explicit: what the command line names, None for nothing.
-        environ: the environment, which tells a program of Bazel's where its runfiles are.
-
     Raises:
         AiterError: none is named and Bazel gave none.
     """

@@ -82,12 +82,8 @@ def prepare_tree(
     Args:
         directory: what to make; its parent is made too. It may be there, empty. A tree that was
             made of the same pinned source and patches is taken as it is, and nothing is fetched.
-        patches: patch files, in the order to apply (`qola.fetch.pins.patch_files`).
         replace_existing: whether another prepared tree in `directory` (one with an AITER.json) may
             be deleted for this one. Any other content never is.
-
-    Returns:
-        `directory`.
 
     Raises:
         AiterError: `directory` holds something else, the fetch failed or is not what is pinned, a

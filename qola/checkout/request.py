@@ -1,4 +1,4 @@
-"""What is asked for of AITER: the arguments of a command, and the manifest's words."""
+"""The AITER that is asked for: the arguments of a command, and the manifest's words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from qola.manifest.types import Manifest
 
 @dataclass(frozen=True)
 class AiterRequest:
-    """What a user says about AITER.
+    """A user's wishes about AITER.
 
     Attributes:
         root: directory for the tree, None to let Bazel keep it.
         commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
             what `root` holds.
         commit_asked: the commit was asked for beside the manifest.
-        patches_dir: folder of patches, None for none.
         pin: package, version and sha256 of the pinned wheel.
     """
 
@@ -40,12 +39,8 @@ DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
     """Return the folder of patches: the one asked for, else [qola].patches_dir, else None.
 
-    An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA.
-
-    Args:
-        asked: folder of the command line, absolute.
-        manifest: the manifest, None for none.
-        folder: what [qola].patches_dir is relative to.
+    An empty folder and /dev/null mean no patches, as they do for ROCm/QoLA. [qola].patches_dir is
+    relative to `folder`.
 
     Raises:
         ManifestError: there is no such folder.

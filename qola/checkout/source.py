@@ -16,11 +16,7 @@ from qola.fetch.pins import RECORD, PatchPin, patch_files, pin_patches, recorded
 
 @dataclass(frozen=True)
 class AiterSource:
-    """The source of a build.
-
-    Attributes:
-        patches_dir: folder of patches to apply to a copy of it, None for none.
-    """
+    """The source of a build, and the folder of patches to apply to a copy of it."""
 
     source: Source
     patches_dir: Path | None = None
@@ -82,17 +78,11 @@ def use_as_is(root: Path) -> AiterSource:
 
 
 def checkout(request: AiterRequest, root: Path, progress: Callable[[str], None]) -> Path:
-    """Make a directory the patched tree that a request means.
-
-    Args:
-        request: what is asked for; its root does not count.
-        root: the directory: absent, empty, or a tree that was made this way.
-
-    Returns:
-        `root`.
+    """Make a directory the patched tree that a request means, whatever root the request has.
 
     Raises:
-        AiterError: it holds something else, the fetch failed, or a patch does not fit.
+        AiterError: the directory is neither absent nor empty nor a tree that was made this way, the
+            fetch failed, or a patch does not fit.
     """
     patches = patch_files(request.patches_dir) if request.patches_dir else ()
     source = pinned_source(request, progress)

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
@@ -34,76 +34,71 @@ def check_commit(commit: str, place: str) -> None:
 
 
 def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
-    """Make a directory the tree of a commit, submodules included, without git's own files.
+    """Make an empty directory the tree of a commit, submodules included, without git's own files.
 
     A submodule with a relative URL is found beside `remote`. Credentials, proxies and what
     protocols are allowed come from this machine's own configuration of git.
-
-    Args:
-        remote: URL or path that git can fetch from.
-        commit: full commit id; it covers the tree and, through it, the submodules' commits.
-        directory: existing and empty.
 
     Raises:
         AiterError: no full id, no git, git failed (with its words), or another commit came.
     """
     check_commit(commit, place)
-    git = _Git(remote, commit, directory, place)
-    git.run("init", "--quiet", ".")
+
+    def refused(found: str) -> AiterError:
+        fix = "check remote and commit; git uses this machine's own configuration"
+        if "transport 'file' not allowed" in found:
+            fix = "a submodule is a local path: git config --global protocol.file.allow always"
+        return AiterError(
+            Finding(place, found, f"commit {commit} of {remote}", fix), "git could not fetch AITER"
+        )
+
+    def git(*args: str) -> str:
+        return run_git(args, directory, refused)
+
+    git("init", "--quiet", ".")
     # As a remote, not as an argument of fetch: relative URLs of submodules are relative to it.
-    git.run("remote", "add", "origin", remote)
-    git.run("fetch", "--quiet", "--depth=1", "origin", commit)
-    git.run("checkout", "--quiet", "--detach", "FETCH_HEAD")
-    found = git.run("rev-parse", "HEAD")
+    git("remote", "add", "origin", remote)
+    git("fetch", "--quiet", "--depth=1", "origin", commit)
+    git("checkout", "--quiet", "--detach", "FETCH_HEAD")
+    found = git("rev-parse", "HEAD")
     if found != commit:
         raise AiterError(
             Finding(place, f"{found} from {remote}", commit, "pin the commit, not an annotated tag")
         )
     jobs = ("-c", "submodule.fetchJobs=2")
-    git.run(*jobs, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1")
+    git(*jobs, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1")
     for entry in sorted(directory.rglob(".git")):
         # Of submodules it is a file that points into the directory at the root.
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-class _Git:
-    """git in one directory, independent of the caller's repository."""
+def run_git(args: Sequence[str], directory: Path, refused: Callable[[str], AiterError]) -> str:
+    """Run git in a directory, independent of the caller's repository; return what it prints.
 
-    def __init__(self, remote: str, commit: str, directory: Path, place: str) -> None:
-        self._source = f"commit {commit} of {remote}"
-        self._directory = directory
-        self._place = place
-
-    def run(self, *args: str) -> str:
-        # A GIT_DIR inherited from a hook would send all of this into the user's own repository.
-        # No prompt: a fetch that waits for a password looks like a hang.
-        command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE"]
-        command += ["GIT_TERMINAL_PROMPT=0", "git"]
-        command += ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", *args]
-        try:
-            run = subprocess.run(
-                command,
-                cwd=self._directory,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            raise self._error(args, f"no end after {_TIMEOUT} s") from None
-        if run.returncode:
-            raise self._error(args, run.stderr.strip() or f"exit code {run.returncode}")
-        return run.stdout.strip()
-
-    def _error(self, args: Sequence[str], found: str) -> AiterError:
-        fix = "check remote and commit; git uses this machine's own configuration"
-        if "transport 'file' not allowed" in found:
-            fix = "a submodule is a local path: git config --global protocol.file.allow always"
-        return AiterError(
-            Finding(self._place, f"git {' '.join(args)}: {found}", self._source, fix),
-            "git could not fetch AITER",
+    Raises:
+        AiterError: git failed; it is what `refused` makes of the command and git's words.
+    """
+    # A GIT_DIR inherited from a hook would send all of this into the user's own repository.
+    # No prompt: a fetch that waits for a password looks like a hang.
+    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE"]
+    command += ["GIT_TERMINAL_PROMPT=0", "git"]
+    command += ["-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", *args]
+    said = f"git {' '.join(args)}: "
+    try:
+        run = subprocess.run(
+            command,
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_TIMEOUT,
         )
+    except subprocess.TimeoutExpired:
+        raise refused(f"{said}no end after {_TIMEOUT} s") from None
+    if run.returncode:
+        raise refused(said + (run.stderr.strip() or f"exit code {run.returncode}"))
+    return run.stdout.strip()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

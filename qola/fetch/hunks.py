@@ -10,12 +10,10 @@ from unidiff.patch import Hunk
 
 @dataclass(frozen=True)
 class Rejected:
-    """A hunk that has no place in the file.
+    """A hunk that has no place in the file; hunks and lines are counted from 1.
 
     Attributes:
-        number: which hunk of the file's, from 1.
-        hunk: the hunk as the patch has it, without a final newline.
-        start: line of the file, from 1, where the hunk was to be.
+        start: line of the file where the hunk was to be.
         found: lines the file has there, () past its end.
         reason: what is known about why, "" for nothing more than that the lines differ.
     """
@@ -30,14 +28,11 @@ class Rejected:
 def apply_hunks(
     lines: Sequence[str], hunks: Sequence[Hunk]
 ) -> tuple[list[str], tuple[Rejected, ...]]:
-    """Apply hunks in their order.
+    """Apply hunks, in their order, to a file's lines, which have their line ends.
 
     As in git apply, every context and removed line has to be there as it is (no fuzz), but the
     lines may have moved: the place nearest to the one the hunk names is taken, after the hunk
     before it. A hunk without context before (after) its change belongs at the beginning (end).
-
-    Args:
-        lines: the file's lines with their line ends.
 
     Returns:
         The new lines, and the hunks that were left out because their lines are not there.
@@ -54,7 +49,7 @@ def apply_hunks(
         if place is None:
             found = tuple(lines[wanted : wanted + max(len(before), 1)])
             reason = _reason(lines, before, after)
-            rejected.append(Rejected(number, _text(hunk), wanted + 1, found, reason))
+            rejected.append(Rejected(number, str(hunk).rstrip("\n"), wanted + 1, found, reason))
             continue
         offset = place - start
         result += [*lines[done:place], *after]
@@ -109,7 +104,3 @@ def _reason(lines: Sequence[str], before: list[str], after: list[str]) -> str:
 
 def _contains(lines: Sequence[str], part: list[str]) -> bool:
     return any(list(lines[i : i + len(part)]) == part for i in range(len(lines) - len(part) + 1))
-
-
-def _text(hunk: Hunk) -> str:
-    return str(hunk).rstrip("\n")

@@ -61,9 +61,8 @@ def apply_patches(
         The files that were changed, made or removed, relative to the root, sorted.
 
     Raises:
-        AiterError: a patch cannot be read or parsed, holds what is refused, or does not fit. Names
-            patch and hunk, what the file has there, and prints the rejected hunk. When a patch
-            fails, those after it are not tried.
+        AiterError: a patch cannot be read or parsed, holds what is refused, or does not fit: with
+            what the file has there, and the rejected hunk. Patches after it are not tried.
     """
     tree = Overlay(root)
     try:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qola.errors import AiterError, Finding
 from qola.files import sha256_of
@@ -68,19 +69,24 @@ def pin_patches(patches: Iterable[Path]) -> tuple[PatchPin, ...]:
 def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
     """Return the patches a tree was prepared with, as its AITER.json says; () without one."""
     try:
-        record = json.loads((tree / RECORD).read_text(encoding="utf-8"))
-        return tuple(PatchPin(patch["name"], patch["sha256"]) for patch in record["patches"])
-    except (OSError, ValueError, LookupError, TypeError):
+        patches = _record(tree)["patches"]
+        return tuple(PatchPin(patch["name"], patch["sha256"]) for patch in patches)
+    except (LookupError, TypeError):
         return ()
 
 
 def pinned_id(tree: Path) -> str:
-    """Commit or version a tree was pinned to as it was fetched; "" for one that states none.
+    """Return the commit or version a tree was pinned to as it was fetched; "" if it states none.
 
     A local directory that `qola checkout` prepared has one.
     """
+    record = _record(tree)
+    return record.get("commit") or record.get("version") or ""
+
+
+def _record(tree: Path) -> dict[str, Any]:
     try:
-        source: dict[str, str] = json.loads((tree / "AITER.json").read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads((tree / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return ""
-    return source.get("commit") or source.get("version") or ""
+        return {}
+    return record

@@ -31,36 +31,28 @@ def pip_download(package: str, version: str, directory: Path) -> Path:
     wheels = sorted(directory.glob("*.whl"))
     if run.returncode != 0 or len(wheels) != 1:
         raise AiterError(
-            [
-                Finding(
-                    place=requirement,
-                    found=f"pip exit code {run.returncode}: {run.stderr.strip() or 'no wheel'}",
-                    expected="one wheel, from the index of this machine's pip configuration",
-                    fix="python3 -m pip config debug shows which index pip asks",
-                )
-            ]
+            Finding(
+                requirement,
+                f"pip exit code {run.returncode}: {run.stderr.strip() or 'no wheel'}",
+                "one wheel, from the index of this machine's pip configuration",
+                "python3 -m pip config debug shows which index pip asks",
+            )
         )
     return wheels[0]
 
 
 def verify(wheel: Path, sha256: str, place: str) -> None:
-    """Refuse a file that is not the pinned one.
-
-    Raises:
-        AiterError: the digests differ; names both.
-    """
+    """Refuse a file that is not the pinned one: raise AiterError with both digests."""
     found = sha256_of(wheel)
     if found != sha256.lower():
         raise AiterError(
-            [
-                Finding(
-                    place=place,
-                    found=f"{wheel.name} with sha256 {found}",
-                    expected=f"sha256 {sha256}",
-                    fix="the file is not the pinned one: do not use it; if the pin is to change, "
-                    "put the new digest at that place",
-                )
-            ]
+            Finding(
+                place,
+                f"{wheel.name} with sha256 {found}",
+                f"sha256 {sha256}",
+                "the file is not the pinned one: do not use it; if the pin is to change, "
+                "put the new digest at that place",
+            )
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qola.checkout.prepare import GitSource
 from qola.checkout.source import AiterSource
+from qola.errors import AiterError, Finding
+from qola.fetch.git import run_git
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
@@ -44,10 +46,10 @@ def _head(root: Path) -> str:
     if not (root / ".git").exists():
         # The repository that it lies in may be somebody else's.
         return ""
-    command = ["env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "git", "-C", str(root)]
-    command += ["rev-parse", "--verify", "HEAD"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    return run.stdout.strip() if run.returncode == 0 else ""
+    with suppress(AiterError):
+        args = ["rev-parse", "--verify", "HEAD"]
+        return run_git(args, root, lambda said: AiterError(Finding(str(root), said, "a commit")))
+    return ""
 
 
 def names(rocm: str, commit: str) -> tuple[str, ...]:

@@ -22,35 +22,13 @@ def _library_info_impl(ctx):
 built_module = rule(
     implementation = _library_info_impl,
     attrs = {
-        "archs": attr.string_list(
-            doc = "Archs the library has code for.",
-            mandatory = True,
-        ),
-        "bundle_files": attr.label(
-            doc = "What a bundle of the library holds besides.",
-            mandatory = True,
-            providers = [QolaBundleFilesInfo],
-        ),
-        "headers": attr.label(
-            doc = "Header target for users of the library.",
-            mandatory = True,
-            providers = [CcInfo],
-        ),
-        "lazy": attr.label(
-            doc = "The lazy_sources of a lazy library.",
-            providers = [LazySourcesInfo],
-        ),
-        "library": attr.label(
-            allow_single_file = True,
-            doc = "The cc_shared_library.",
-            mandatory = True,
-        ),
-        "plan": attr.label(
-            allow_single_file = [".json"],
-            doc = "plan.json of the manifest.",
-            mandatory = True,
-        ),
+        "archs": attr.string_list(mandatory = True),
+        "bundle_files": attr.label(mandatory = True, providers = [QolaBundleFilesInfo]),
+        "headers": attr.label(mandatory = True, providers = [CcInfo]),
+        "lazy": attr.label(providers = [LazySourcesInfo]),
+        "library": attr.label(allow_single_file = True, mandatory = True),
+        "plan": attr.label(allow_single_file = [".json"], mandatory = True),
     },
-    doc = "Carries a module's shared library and headers to qola_library.",
+    doc = "Carries a module's shared library and headers to qola_library; attributes as the fields of QolaLibraryInfo.",
     provides = [QolaLibraryInfo],
 )

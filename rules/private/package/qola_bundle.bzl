@@ -153,24 +153,14 @@ def _qola_bundle_directory_impl(ctx):
 _qola_bundle_directory = rule(
     implementation = _qola_bundle_directory_impl,
     attrs = BUNDLE_TOOL_ATTRS | TRANSITION_ATTRS | {
-        "generated_at": attr.string(
-            doc = "UTC time to state as the time of generation, such as 2026-01-31T00:00:00Z; nothing: none is stated.",
-        ),
+        "generated_at": attr.string(),
         "libraries": attr.label_list(
             allow_empty = False,
-            doc = "qola_library targets of one manifest.",
             mandatory = True,
             providers = [[QolaLibraryInfo, CcInfo]],
         ),
-        "packs": attr.label_list(
-            allow_files = [".qpack"],
-            doc = "kernel_pack targets, for lazy libraries.",
-        ),
-        "static": attr.label(
-            allow_single_file = [".a"],
-            doc = "A qola_static of the same manifest.",
-            providers = [QolaStaticInfo],
-        ),
+        "packs": attr.label_list(allow_files = [".qpack"]),
+        "static": attr.label(allow_single_file = [".a"], providers = [QolaStaticInfo]),
         "_kernels": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
@@ -179,7 +169,7 @@ _qola_bundle_directory = rule(
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
     },
-    doc = "The directory of a bundle.",
+    doc = "The directory of a bundle; attributes as of qola_bundle.",
 )
 
 def _qola_bundle_tar_impl(ctx):
