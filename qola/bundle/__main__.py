@@ -21,13 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     builder = commands.add_parser("build", help="make the directory of a bundle")
     builder.add_argument("--inputs", required=True, type=Path, help="JSON: see BundleInputs")
     builder.add_argument("--output", required=True, type=Path, help="directory to write to")
-    archiver = commands.add_parser("archive", help="pack a directory")
-    archiver.add_argument("--directory", required=True, type=Path, help="what to pack")
+    archiver = commands.add_parser("archive", help="pack a directory as a tar file")
     archiver.add_argument("--prefix", required=True, help="the one directory in the tar file")
-    archiver.add_argument("--output", required=True, type=Path, help="tar file to write")
     wheel = commands.add_parser("wheel", help="pack a directory as a Python wheel")
-    wheel.add_argument("--directory", required=True, type=Path, help="what to pack")
-    wheel.add_argument("--output", required=True, type=Path, help="wheel to write, by its name")
+    for packer in (archiver, wheel):
+        packer.add_argument("--directory", required=True, type=Path, help="what to pack")
+        packer.add_argument("--output", required=True, type=Path, help="file to write")
     wheel.add_argument(
         "--external-library",
         action="append",
@@ -36,16 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="a library that users of the wheel bring, such as libamdhip64.so.7; repeatable",
     )
     args = parser.parse_args(argv)
-    if args.command == "archive":
-        pack(args.directory, args.output, args.prefix)
-        return 0
     try:
-        if args.command == "wheel":
+        if args.command == "archive":
+            pack(args.directory, args.output, args.prefix)
+        elif args.command == "wheel":
             # The library gives this time to the list of files that it adds.
             os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
             write_wheel(args.directory, args.output, args.external_library)
-            return 0
-        build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
+        else:
+            build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
     except QolaError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -7,15 +7,11 @@ from pathlib import Path
 
 
 def pack(directory: Path, output: Path, prefix: str) -> None:
-    """Write `output`, an uncompressed tar file of `directory`.
+    """Write `output`, an uncompressed tar file of `directory`, all of it below one named `prefix`.
 
     Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755,
-    other files 0644.
+    other files 0644; symlinks are followed.
     Not compressed: deflate's bytes differ from one zlib to the next.
-
-    Args:
-        directory: holds files and directories only; symlinks are followed.
-        prefix: the one directory in the tar file that everything is below.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
     with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:
@@ -34,6 +30,10 @@ def pack(directory: Path, output: Path, prefix: str) -> None:
 def _entry(name: str, *, directory: bool = False) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.type = tarfile.DIRTYPE if directory else tarfile.REGTYPE
-    program = name.split("/")[1:2] == ["bin"]
-    entry.mode = 0o755 if directory or program or name.endswith(".so") else 0o644
+    entry.mode = 0o755 if directory or is_executable(name) else 0o644
     return entry
+
+
+def is_executable(name: str) -> bool:
+    """Whether a file is a program (in bin/) or library, by its path below its one directory."""
+    return name.split("/")[1:2] == ["bin"] or name.endswith(".so")

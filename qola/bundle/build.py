@@ -17,6 +17,7 @@ from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of
+from qola.layout import RECORD, SBOM
 from qola.plan.model import Plan
 
 _CONFIGS = "aiter/configs/"
@@ -26,11 +27,7 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class LibraryInput:
-    """A built library with the include directories of its users.
-
-    Attributes:
-        include_dirs: in the compiler's order, relative to the working directory.
-    """
+    """A built library with the include directories of its users, in the compiler's order."""
 
     path: str
     include_dirs: tuple[str, ...]
@@ -38,7 +35,7 @@ class LibraryInput:
 
 @dataclass(frozen=True)
 class LazyInput:
-    """What lazy libraries need besides themselves.
+    """Sources, packs and program of lazy libraries.
 
     Attributes:
         namespace_dir: directory in the bundle for the modules' sources and for packs.
@@ -117,10 +114,12 @@ def build(inputs: BundleInputs, output: Path) -> None:
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
         target = files.copy(library.path, f"lib/{name}", tuple(licenses.COMPONENTS))
-        facts[name] = LibraryFacts(
-            f"lib/{name}", target.stat().st_size, sha256_of(target), exported(target)
-        )
-    static = _copy_static(inputs.static, files) if inputs.static else None
+        facts[name] = LibraryFacts(**vars(files.facts(f"lib/{name}")), symbols=exported(target))
+    static = None
+    if inputs.static:
+        name = f"lib/{posixpath.basename(inputs.static)}"
+        files.copy(inputs.static, name, tuple(licenses.COMPONENTS))
+        static = files.facts(name)
     for name, file in _headers(inputs, entries).items():
         files.copy(file, f"include/{name}", _origin(inputs, file))
     for file in inputs.configs:
@@ -146,8 +145,8 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.write(text, path, ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
-    (output / sbom.RECORD).write_text(to_json(record), encoding="utf-8")
-    (output / sbom.FILE_NAME).write_text(sbom.to_json(document), encoding="utf-8")
+    (output / RECORD).write_text(to_json(record), encoding="utf-8")
+    (output / SBOM).write_text(sbom.to_json(document), encoding="utf-8")
 
 
 class _Files:
@@ -166,6 +165,10 @@ class _Files:
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:
         self._target(path, components).write_text(text, encoding="utf-8")
 
+    def facts(self, path: str) -> FileFacts:
+        target = self._output / path
+        return FileFacts(path, target.stat().st_size, sha256_of(target))
+
     def written(self) -> tuple[sbom.BundleFile, ...]:
         return tuple(
             sbom.BundleFile(
@@ -182,12 +185,6 @@ class _Files:
         target = self._output / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
-
-
-def _copy_static(archive: str, files: _Files) -> FileFacts:
-    path = f"lib/{posixpath.basename(archive)}"
-    target = files.copy(archive, path, tuple(licenses.COMPONENTS))
-    return FileFacts(path, target.stat().st_size, sha256_of(target))
 
 
 def _copy_lazy(lazy: LazyInput, files: _Files) -> None:
@@ -211,12 +208,11 @@ def _text(path: str) -> str:
 
 def _created(generated_at: str) -> datetime:
     try:
-        moment = datetime.strptime(generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
+        return datetime.strptime(generated_at or _EPOCH, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         raise BundleError(
             Finding("generated_at", f'"{generated_at}"', f"a UTC time such as {_EPOCH}, or nothing")
         ) from None
-    return moment
 
 
 def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
@@ -244,11 +240,7 @@ def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
 
 
 def _headers(inputs: BundleInputs, entries: Mapping[str, str]) -> dict[str, str]:
-    """Return what include/ holds; see flatten.
-
-    Raises:
-        BundleError: as flatten, or a header that the build did not declare.
-    """
+    """Return what include/ holds, as flatten; raise BundleError for an undeclared header, too."""
     flat = flatten(
         Path(),
         [

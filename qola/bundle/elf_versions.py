@@ -21,10 +21,9 @@ _MACHINE = "EM_X86_64"
 
 @dataclass(frozen=True)
 class ElfNeeds:
-    """What one file needs.
+    """The needs of one file, named relative to the bundle.
 
     Attributes:
-        path: the file, relative to the bundle.
         libraries: names of shared libraries, as the loader looks for them, sorted.
         versions: by version, such as GLIBC_2.14: the library that has to have it.
         symbols: by version: the symbols that are bound to it, sorted; often none for a version

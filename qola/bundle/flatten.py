@@ -17,7 +17,7 @@ from qola.errors import BundleError, Finding
 
 @dataclass(frozen=True)
 class HeaderUser:
-    """What the users of one library include.
+    """The headers that users of one library include.
 
     Attributes:
         roots: headers as a user writes them: ``qola_mha_fwd.h``.

@@ -29,9 +29,7 @@ _MIT = (
 class License:
     """The license of a component.
 
-    Attributes:
-        spdx: identifier of the SPDX license list, or LicenseRef-<component> where the text is none
-            that qola knows.
+    `spdx` is of the SPDX license list, or LicenseRef-<component> for a text qola does not know.
     """
 
     spdx: str
@@ -59,7 +57,7 @@ def collect(texts: Iterable[tuple[str, str]], *, place: str) -> Mapping[str, Lic
         place: where AITER came from, for messages.
 
     Raises:
-        BundleError: a component has no license, or two.
+        BundleError: a component has no license, or several.
     """
     found: dict[str, set[str]] = {component: set() for component in COMPONENTS}
     for component, text in texts:

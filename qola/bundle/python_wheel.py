@@ -10,6 +10,7 @@ from zipfile import ZIP_STORED, ZipInfo
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
+from qola.bundle.archive import is_executable
 from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
@@ -70,14 +71,12 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
 
     Stored, not compressed: deflate's bytes differ from one zlib to the next. What the files need of
     the system is compared with what the platform promises, and stated as Requires-External in
-    METADATA, which pip does not act upon.
+    METADATA, which pip does not act upon. Symlinks are followed.
 
     Args:
-        directory: the bundle; symlinks are followed.
         output: the file to write. Its name says what the Python package and its version are, and
             for which platform it is: qola_te-1.2.3-py3-none-linux_x86_64.whl.
-        external_libraries: libraries that users of the wheel bring, such as libamdhip64.so.7; see
-            check_platform.
+        external_libraries: as of check_platform.
 
     Raises:
         BundleError: the name is none that Python takes for a wheel's, or as check_platform.
@@ -132,7 +131,6 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
 
 def _entry(name: str) -> ZipInfo:
     entry = ZipInfo(name, date_time=_TIME)
-    program = name.split("/")[1:2] == ["bin"] or name.endswith(".so")
-    entry.external_attr = (0o100755 if program else 0o100644) << 16
+    entry.external_attr = (0o100755 if is_executable(name) else 0o100644) << 16
     entry.compress_type = ZIP_STORED
     return entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from qola.files import sha256_of_text
 from qola.plan.model import Plan, PlannedModule
 
 SCHEMA_VERSION = 1
@@ -20,12 +20,7 @@ _ORIGIN_KEYS = ("kind", "package", "version", "sha256", "remote", "commit")
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What can be read off any file.
-
-    Attributes:
-        size: in bytes.
-        sha256: digest of the file.
-    """
+    """Facts about any file; its size is in bytes."""
 
     path: str
     size: int
@@ -34,11 +29,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class LibraryFacts(FileFacts):
-    """What can be read off one built library.
-
-    Attributes:
-        symbols: exported symbols, demangled, sorted.
-    """
+    """Facts about a built library; its exported symbols are demangled and sorted."""
 
     symbols: tuple[str, ...]
 
@@ -59,10 +50,9 @@ def manifest_record(
 
     Args:
         libraries: the bundle's libraries by file name; modules without one are left out.
-        plan_sha256: digest of plan.json.
         generated_at: a time to state; None for none, which is what makes bundles comparable.
         lazy: the libraries load their kernels when these are first called.
-        static: the archive of the same modules, None for none.
+        static: the archive of the same modules.
     """
     modules = [
         _module(plan, module, libraries[module.library], frozenset(archs))
@@ -150,11 +140,12 @@ def _module(
 
 
 def canonical_sha256(value: Any) -> str:
-    """Digest of data, independent of how it is laid out: of its JSON, keys sorted, no spaces."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    """Return the digest of data as JSON, keys sorted, no spaces: however it is laid out."""
+    return sha256_of_text(
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    )
 
 
 def to_json(record: Mapping[str, Any] | Sequence[Any]) -> str:
-    """The text of manifest.json."""
+    """Return the text of manifest.json."""
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"

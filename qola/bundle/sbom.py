@@ -35,9 +35,8 @@ from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
 from qola.bundle.record import canonical_sha256
+from qola.layout import RECORD, SBOM
 
-FILE_NAME = "sbom.spdx.json"
-RECORD = "manifest.json"
 _DOCUMENT = "SPDXRef-DOCUMENT"
 _BUNDLE = "SPDXRef-bundle"
 _ROCM = "SPDXRef-rocm"
@@ -117,7 +116,7 @@ def document(
 
 
 def to_json(document: Document) -> str:
-    """The text of sbom.spdx.json.
+    """Return the text of sbom.spdx.json.
 
     Raises:
         ValueError: the library finds the document invalid.
@@ -174,7 +173,7 @@ def _bundle(
     record: Mapping[str, Any], files: Sequence[File], licenses: Mapping[str, License], name: str
 ) -> Package:
     code = calculate_package_verification_code(list(files))
-    code.excluded_files = [f"./{RECORD}", f"./{FILE_NAME}"]
+    code.excluded_files = [f"./{RECORD}", f"./{SBOM}"]
     return Package(
         spdx_id=_BUNDLE,
         name=name,
@@ -196,11 +195,25 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
     patched = "".join(
         f"; patched with {patch['name']} (sha256 {patch['sha256']})" for patch in aiter["patches"]
     )
-    common: dict[str, Any] = {"files_analyzed": False, "copyright_text": SpdxNoAssertion()}
+
+    def package(component: str, name: str, purpose: PackagePurpose, **more: Any) -> Package:
+        expression = _expression(licenses, [component])
+        return Package(
+            spdx_id=_component_id(component),
+            name=name,
+            files_analyzed=False,
+            license_concluded=expression,
+            license_declared=expression,
+            copyright_text=SpdxNoAssertion(),
+            primary_package_purpose=purpose,
+            **{"download_location": SpdxNoAssertion(), **more},
+        )
+
     return [
-        Package(
-            spdx_id=_component_id("aiter"),
-            name="AITER",
+        package(
+            "aiter",
+            "AITER",
+            PackagePurpose.SOURCE,
             version=aiter["id"] or aiter["version"] or None,
             download_location=location,
             checksums=[Checksum(ChecksumAlgorithm.SHA256, source["sha256"])]
@@ -208,38 +221,21 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
             else [],
             external_references=references,
             source_info=f"from a {source.get('kind', 'local')} source{patched}",
-            license_concluded=_expression(licenses, ["aiter"]),
-            license_declared=_expression(licenses, ["aiter"]),
-            primary_package_purpose=PackagePurpose.SOURCE,
-            **common,
         ),
-        Package(
-            spdx_id=_component_id("composable_kernel"),
-            name="Composable Kernel",
-            download_location=SpdxNoAssertion(),
+        package(
+            "composable_kernel",
+            "Composable Kernel",
+            PackagePurpose.SOURCE,
             source_info="the copy within the AITER source of this document",
-            license_concluded=_expression(licenses, ["composable_kernel"]),
-            license_declared=_expression(licenses, ["composable_kernel"]),
-            primary_package_purpose=PackagePurpose.SOURCE,
-            **common,
         ),
-        Package(
-            spdx_id=_component_id("qola"),
-            name="qola",
-            version=record["qola"],
-            download_location=SpdxNoAssertion(),
-            license_concluded=_expression(licenses, ["qola"]),
-            license_declared=_expression(licenses, ["qola"]),
-            primary_package_purpose=PackagePurpose.APPLICATION,
-            **common,
-        ),
+        package("qola", "qola", PackagePurpose.APPLICATION, version=record["qola"]),
     ]
 
 
 def _origin(
     source: Mapping[str, str],
 ) -> tuple[str | SpdxNoAssertion, list[ExternalPackageRef]]:
-    """Where an AITER source can be had: a download location, and references."""
+    """Return where an AITER source can be had: a download location, and references."""
     if source.get("kind") == "wheel":
         # Which index it came from is the building machine's own choice, and not stated.
         purl = f"pkg:pypi/{source['package']}@{source['version']}"

@@ -1,4 +1,4 @@
-"""What users ask of a plan: list, explain, estimate.
+"""Questions of users about a plan: list, explain, estimate.
 
 in: a Plan; out: rows.
 """

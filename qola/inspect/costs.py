@@ -20,13 +20,11 @@ HEADER = "precompiled header"
 
 @dataclass(frozen=True)
 class Cost:
-    """What compiling one source costs.
+    """The cost of compiling one source.
 
     Attributes:
-        cpu_seconds: seconds of one core.
         host_cpu_seconds: the part that is spent once, whatever the number of archs.
-        object_bytes: size of the object file.
-        linked_bytes: the part of it that ends up in a library.
+        linked_bytes: the part of the object that ends up in a library.
     """
 
     cpu_seconds: float

@@ -1,4 +1,4 @@
-"""What a plan costs to build: time and size, from costs measured by bench/measure_costs.py."""
+"""Estimates what a plan costs to build, in time and size, from measured costs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ class Compile:
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of a group of compiles: all kernel instances of a role, or a module's sources.
-
-    Attributes:
-        measured: costs of this role were measured, not borrowed from another one.
-    """
+    """The cost of a group of compiles: all kernel instances of a role, or a module's sources."""
 
     module: str
     direction: str
@@ -52,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan costs to build from an empty cache.
+    """The cost of building a plan from an empty cache.
 
     Attributes:
         cores: cores that compile at the same time.
@@ -229,15 +225,14 @@ def _kin(costs: Costs, direction: str) -> tuple[str, str]:
 
 def _at(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
     """Return the cost at a head dimension: between measured ones a straight line."""
-    for (left, low), (right, high) in pairwise(points):
-        if left <= place <= right:
-            share = (place - left) / (right - left)
-            return low.scaled(1 - share, high, share)
+    for low, high in pairwise(points):
+        if low[0] <= place <= high[0]:
+            return _on_line((low, high), place)
     return points[0][1] if place < points[0][0] else points[-1][1]
 
 
 def _on_line(points: Sequence[tuple[int, Cost]], place: int) -> Cost:
-    """Return the cost of a dispatch: on the line through its smallest and largest measured one."""
+    """Return the cost at a place on the line through the smallest and largest measured one."""
     (left, low), (right, high) = points[0], points[-1]
     if left == right:
         return low

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from qola.manifest.load import Manifest, ModuleSpec
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one kernel instance of the receipts in use.
+    """The fate of one kernel instance of the receipts in use.
 
     Attributes:
         fields: its fields, with the types of plan.json.
@@ -77,11 +78,10 @@ def summary(found: Iterable[Verdict]) -> list[RuleCount]:
     What is kept comes first, then the rules that drop most. The values a variant lacks are left
     out: the dimension alone is the rule.
     """
-    counts: dict[tuple[str, str, str, bool, str], int] = {}
+    counts: Counter[tuple[str, str, str, bool, str]] = Counter()
     for verdict in found:
         module, direction, role = (verdict.item.show(f) for f in ("module", "direction", "role"))
-        key = (module, direction, role, verdict.kept, rule_of(verdict))
-        counts[key] = counts.get(key, 0) + 1
+        counts[module, direction, role, verdict.kept, rule_of(verdict)] += 1
     order = {key[:3]: place for place, key in reversed(list(enumerate(counts)))}
     keys = sorted(counts, key=lambda k: (order[k[:3]], not k[3], -counts[k], k[4]))
     return [RuleCount(*key, counts[key]) for key in keys]

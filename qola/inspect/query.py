@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -200,16 +201,9 @@ def count(items: Iterable[Item]) -> list[CountRow]:
         rows.append(
             CountRow(
                 (module, direction, role, arch, hdim),
-                _tally(item.show("dtype") for item in group),
-                _tally(item.show("mode") for item in group),
+                Counter(item.show("dtype") for item in group),
+                Counter(item.show("mode") for item in group),
                 len(group),
             )
         )
     return rows
-
-
-def _tally(values: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for value in values:
-        found[value] = found.get(value, 0) + 1
-    return found

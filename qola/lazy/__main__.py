@@ -1,4 +1,4 @@
-"""What the rule lazy_sources runs: ``index`` writes index and table, ``root`` lays sources out."""
+"""The program of the rule lazy_sources: ``index`` writes index and table, ``root`` lays out."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ def identity_line(text: str) -> str:
 
 
 def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
-    """Return the index of a module's kernels.
-
-    Args:
-        settings: what rules/private/link/lazy_sources.bzl writes.
+    """Return the index of a module's kernels, by what rules/private/link/lazy_sources.bzl writes.
 
     Raises:
         PlanError: a header of the plan is not an input, or the compiler has not said who it is.
@@ -103,11 +100,7 @@ def _digest(tree: Path, file: str) -> str:
 
 
 def layout(settings: Mapping[str, Any], index: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a root: path below it, and the file that it is a copy of.
-
-    Args:
-        settings: what rules/private/link/lazy_sources.bzl writes.
-    """
+    """Yield the files of a root: path below it, and the file that it is a copy of."""
     rows = [line.split("\t") for line in index.splitlines()]
     abi = Path(settings["abi_header"])
     seen: set[str] = set()

@@ -45,12 +45,7 @@ class Headers:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel instance for one arch.
-
-    Attributes:
-        package: package of the kernel repository, whose flags it has.
-        source: digest of its source.
-    """
+    """A kernel instance for one arch; `package` has its flags, `source` is its source's digest."""
 
     name: str
     arch: str
@@ -62,10 +57,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Index:
-    """What a lazy library may ask for, and how each is compiled.
+    """All that a lazy library may ask for, and how it is compiled.
 
     Attributes:
-        module: the module, such as libmha_fwd.
         root: directory of the sources, relative to the library's directory.
         identity: the compiler that the library's own kernels are compiled with, one line.
         link_flags: flags of every link; HIP's runtime comes after them.
