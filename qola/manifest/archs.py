@@ -25,11 +25,7 @@ def resolve(
 
     What is asked for wins over [build].architectures, that over the default, and where nobody says
     anything it is the GPUs of this machine, as it is for the word `native`, which stands alone.
-
-    Args:
-        asked: archs of the command line, () for none.
-        default: archs of $GPU_ARCHS, () for none.
-        native: asks the machine; called only if need be.
+    `native` asks the machine, and is called only if need be.
 
     Raises:
         PlanError: an arch there are no kernels for, or `native` beside others.
@@ -67,13 +63,7 @@ def choose_archs(
 ) -> tuple[str, ...]:
     """Return the archs to build for instead of the manifest's, () for the manifest's own.
 
-    Args:
-        asked: archs of the command line, lists allowed.
-        gpu_archs: value of $GPU_ARCHS, "" if it is not set.
-        native: asks the machine; called only if need be.
-
-    Raises:
-        PlanError, ToolchainError: as `resolve`.
+    As `resolve`, of what the command line and $GPU_ARCHS say: items may be lists.
     """
     archs = resolve(split(asked), manifest, split([gpu_archs]), native)
     return () if archs == tuple(sorted(set(manifest.architectures))) else archs

@@ -31,16 +31,14 @@ def check_against(
 
     Args:
         modules: names in the tree's optCompilerConfig.json.
-        receipts: what the CK at hand knows, and what is known about it beyond.
+        receipts: of the CK at hand, and what is known about it beyond.
         aiter_id: commit or version of the AITER source; "" when it has none (a local folder).
         srcs_of: source files of a known module, as paths or names.
-        rocm_version: of the toolchain, such as "7.2.4"; None without a toolchain.
         overridden: the AITER source was chosen knowing that the manifest names another.
-        mode: the build mode the command line asks for.
         judged_elsewhere: modules whose mode is not looked at here.
 
     Returns:
-        Errors and warnings in the order of the manifest; () when all fits.
+        Errors and warnings in the order of the manifest.
     """
     known = frozenset(modules)
     return (

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What sort of value a field holds; the value is the phrase messages and tables use."""
+    """The sort of value a field holds; the value is the phrase messages and tables use."""
 
     TEXT = "a string"
     INTEGER = "an integer"

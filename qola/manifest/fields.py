@@ -20,7 +20,7 @@ FMHA_MODES = ("batch", "group")
 """Batch: all sequences of one length. Group: variable lengths, packed (CK's MODE_MAP)."""
 
 DIRECTIONS = ("fwd", "fwd_splitkv", "fwd_appendkv", "pagedkv_prefill", "batch_prefill", "bwd")
-"""What CK's generate.py takes after -d: the modules below its codegen/ops."""
+"""The words CK's generate.py takes after -d: the modules below its codegen/ops."""
 
 BUILD_MODES = ("pybind", "cpp_itfs")
 

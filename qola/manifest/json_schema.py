@@ -19,9 +19,12 @@ from qola.manifest.fields import MAX_HDIM, TABLES
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"
-"""What the schema's file is called, here and beside a starter manifest."""
+"""The schema's file name, here and beside a starter manifest."""
 
 Schema = dict[str, Any]
+
+_BOOLEAN: Schema = {"type": "boolean"}
+_STRING: Schema = {"type": "string"}
 
 
 def manifest_schema() -> Schema:
@@ -100,8 +103,7 @@ def _text_set(field: Field) -> Schema:
 
 
 def _bool_set(_field: Field) -> Schema:
-    boolean: Schema = {"type": "boolean"}
-    return {"anyOf": [boolean, _list(boolean, may_be_empty=False)]}
+    return {"anyOf": [_BOOLEAN, _list(_BOOLEAN, may_be_empty=False)]}
 
 
 def _hdim_set(field: Field) -> Schema:
@@ -110,23 +112,8 @@ def _hdim_set(field: Field) -> Schema:
     return {"anyOf": [size, _list({"anyOf": [size, pair]}, may_be_empty=False)]}
 
 
-def _expr(_field: Field) -> Schema:
-    return {"type": "string"}
-
-
-def _expr_bool(_field: Field) -> Schema:
-    return {"type": ["boolean", "string"]}
-
-
 def _expr_or_list(field: Field) -> Schema:
-    return {"anyOf": [_expr(field), _text_list(field)]}
-
-
-def _expr_lists(_field: Field) -> Schema:
-    return {
-        "type": "object",
-        "additionalProperties": {"type": "array", "items": {"type": "string"}},
-    }
+    return {"anyOf": [_STRING, _text_list(field)]}
 
 
 _KINDS: dict[Kind, Callable[[Field], Schema]] = {
@@ -136,11 +123,14 @@ _KINDS: dict[Kind, Callable[[Field], Schema]] = {
     Kind.TEXT_SET: _text_set,
     Kind.BOOL_SET: _bool_set,
     Kind.HDIM_SET: _hdim_set,
-    Kind.EXPR: _expr,
-    Kind.EXPR_BOOL: _expr_bool,
+    Kind.EXPR: lambda _: _STRING,
+    Kind.EXPR_BOOL: lambda _: {"type": ["boolean", "string"]},
     Kind.EXPR_LIST: _text_list,
     Kind.EXPR_OR_LIST: _expr_or_list,
-    Kind.EXPR_LISTS: _expr_lists,
+    Kind.EXPR_LISTS: lambda _: {
+        "type": "object",
+        "additionalProperties": {"type": "array", "items": _STRING},
+    },
 }
 
 

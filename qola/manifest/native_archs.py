@@ -16,9 +16,6 @@ def native_archs(sysfs: Path = KFD_NODES) -> tuple[str, ...]:
 
     To be called where `native` is asked for and nowhere else: the answer depends on the machine.
 
-    Args:
-        sysfs: directory of the driver's topology nodes.
-
     Raises:
         ToolchainError: there is no AMD GPU, its driver is not loaded, or what it says is not
             understood.

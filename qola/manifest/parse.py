@@ -40,10 +40,7 @@ VARIANTS_OF = {"libmha_fwd": FWD_VARIANTS, "libmha_bwd": BWD_VARIANTS}
 
 
 def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Manifest:
-    """Validate a parsed document as a whole.
-
-    Args:
-        file: the file's name, as findings call it.
+    """Validate a parsed document as a whole; findings call it `file`.
 
     Raises:
         ManifestError: with every error and warning there is, in the order of the lines.

@@ -57,12 +57,10 @@ def starter_manifest(
     file: str = "qola.toml",
     schema: str = "",
 ) -> str:
-    """Return the text of a starter manifest.
+    """Return the text of a starter manifest; namespace and archs are not checked here.
 
     Args:
-        namespace: value of ``[qola].namespace``; not checked here.
-        archs: value of ``[build].architectures``; not checked here.
-        file: what the manifest will be called, for the command in its first lines.
+        file: the manifest's name, for the command in its first lines.
         schema: path of the JSON schema relative to the manifest, for editors; "" for none.
     """
     given = {
@@ -119,7 +117,7 @@ def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _value(field: Field) -> str:
-    """What a field may hold; of the archs, those that a plan can be made for."""
+    """Return what a field may hold; of the archs, those that a plan can be made for."""
     if field is BUILD.by_key["architectures"]:
         return f"{field.kind.value}: {either((*SUPPORTED_ARCHS, NATIVE))}"
     return expectation(field)

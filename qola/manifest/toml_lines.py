@@ -30,12 +30,7 @@ Path = tuple[str | int, ...]
 
 
 class TomlSyntaxError(ValueError):
-    """A text that is not TOML.
-
-    Attributes:
-        line: 1-based line of the mistake.
-        column: 1-based column, in characters.
-    """
+    """A text that is not TOML, with the mistake's line and column in characters, from 1."""
 
     def __init__(self, line: int, column: int, source: str, reason: str) -> None:
         super().__init__(f"{line}:{column}: {reason}")
@@ -62,11 +57,7 @@ class Lines:
 
 
 def parse(text: str) -> tuple[dict[str, Any], Lines]:
-    """Parse TOML and locate its keys.
-
-    Raises:
-        TomlSyntaxError: `text` is not TOML.
-    """
+    """Parse TOML and locate its keys; raise TomlSyntaxError where it is none."""
     text = text.replace("\r\n", "\n")
     try:
         document = tomllib.loads(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from qola.errors import Finding
 from qola.manifest.fields import BY_NAME
@@ -18,6 +18,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def _plain_fields(table: ModuleSpec | _Variant) -> dict[str, Any]:
+    """Return what a table says, but not where it stands."""
+    names = (f.name for f in fields(table) if f.name not in ("index", "line"))
+    return {name: _plain(getattr(table, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -42,18 +48,13 @@ class ModuleSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
-        plain = {
-            f.name: _plain(getattr(self, f.name))
-            for f in fields(self)
-            if f.name not in ("index", "line", "overrides")
-        }
         overrides = {
             key: {k: _plain(v) for k, v in value}
             if key in _TABLE_OVERRIDES and isinstance(value, tuple)
             else _plain(value)
             for key, value in self.overrides
         }
-        return {**plain, "overrides": overrides}
+        return {**_plain_fields(self), "overrides": overrides}
 
 
 _TABLE_OVERRIDES = frozenset({"flags_extra_hip_per_source"})
@@ -61,7 +62,7 @@ _TABLE_OVERRIDES = frozenset({"flags_extra_hip_per_source"})
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """What the variants of both directions share.
+    """The dimensions that variants of both directions share.
 
     Every dimension holds the values to keep, in CK's order; a kernel instance belongs to the
     variant when each of its fields is among them. None stands for all where "all" depends on the
@@ -76,47 +77,38 @@ class _Variant:
     hdim: Hdims | None
     mode: tuple[str, ...]
 
-    def _header(self) -> str:
-        raise NotImplementedError
+    table: ClassVar[str]
 
     def describe(self) -> str:
         """Return how messages call it: ``[[mha_fwd_variants]] #1 (line 14)``."""
-        return f"{self._header()} #{self.index + 1} (line {self.line})"
+        return f"{BY_NAME[self.table].header} #{self.index + 1} (line {self.line})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
-        return {
-            f.name: _plain(getattr(self, f.name))
-            for f in fields(self)
-            if f.name not in ("index", "line")
-        }
+        return _plain_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FwdVariant(_Variant):
     """One ``[[mha_fwd_variants]]`` table: the kernels of the forward directions to keep."""
 
+    table = "mha_fwd_variants"
     mask: tuple[bool, ...]
     lse: tuple[bool, ...]
     dropout: tuple[bool, ...]
     skip: tuple[bool, ...]
     sink: tuple[bool, ...]
 
-    def _header(self) -> str:
-        return BY_NAME["mha_fwd_variants"].header
-
 
 @dataclass(frozen=True, kw_only=True)
 class BwdVariant(_Variant):
     """One ``[[mha_bwd_variants]]`` table: the kernels of the backward direction to keep."""
 
+    table = "mha_bwd_variants"
     dbias: tuple[bool, ...]
     mask: tuple[bool, ...]
     dropout: tuple[bool, ...]
     deterministic: tuple[bool, ...]
-
-    def _header(self) -> str:
-        return BY_NAME["mha_bwd_variants"].header
 
 
 @dataclass(frozen=True)
@@ -153,20 +145,16 @@ class Manifest:
     text: str = field(default="", compare=False, repr=False)
 
     def place(self, *path: str | int) -> str:
-        """Return the place of a key, as findings name it.
+        """Return the place of a key, ``"modules", 0, "mode"``, as findings name it.
 
-        Args:
-            path: as in TOML: ``"modules", 0, "mode"``. A key that is not written gets the line of
-                its table.
+        A key that is not written gets the line of its table.
         """
         return place_of(self.file, self.lines, path)
 
     def module_mode(self, module: ModuleSpec, requested: BuildMode | None = None) -> BuildMode:
-        """Return the mode a module is built in.
+        """Return the mode a module is built in: its own, else what the command line asks for.
 
-        Args:
-            requested: what the command line asks for. As in ROCm/QoLA it wins over ``[build]``
-                and yields to the module's own mode.
+        So it is in ROCm/QoLA: the command line wins over ``[build]``, not over the module.
         """
         return module.mode or requested or self.mode
 

@@ -15,11 +15,10 @@ from qola.manifest.fields import MAX_HDIM
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a value; the caller knows where it stands."""
+    """A fault of a value; the caller knows where it stands, and the field what is expected."""
 
     found: str
     fix: str = ""
-    expected: str = ""  # "" = what the field says
 
 
 def shown(value: object, limit: int = 72) -> str:
@@ -61,11 +60,7 @@ def expectation(field: Field) -> str:
 
 
 def check(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    """Check `raw` against `field`.
-
-    Returns:
-        The value in canonical form, meaningful only when the list of problems is empty.
-    """
+    """Return a value in canonical form, meaningful only without problems, and the problems."""
     return _CHECKS[field.kind](field, raw)
 
 
@@ -158,9 +153,9 @@ def _check_expr_lists(field: Field, raw: object) -> tuple[Any, list[Problem]]:
         for key, item in raw.items()
         if not isinstance(item, list) or not all(isinstance(text, str) for text in item)
     ]
-    return (
-        None if problems else tuple(sorted((key, tuple(item)) for key, item in raw.items()))
-    ), problems
+    if problems:
+        return None, problems
+    return tuple(sorted((key, tuple(item)) for key, item in raw.items())), problems
 
 
 _CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
@@ -220,10 +215,8 @@ _KEYWORDS = frozenset(
     )
 )
 
-
 # Inside qola::<one of these> the headers' own mentions of the name would find the wrong one.
 _SHADOWED = frozenset({"aiter", "ck", "ck_tile", "qola", "std"})
-
 
 # Macros that GCC and Clang define unless a strict -std is given.
 _MACROS = frozenset({"i386", "linux", "unix"})
