@@ -104,7 +104,7 @@ def build_kernels(
     if fetched:
         return fetched
     setup = set_up(chosen, environ)
-    check_static(static, wants_lazy, setup.modules, environ, progress)
+    check_static(static, wants_lazy, chosen.modules, environ, progress)
     options = BuildOptions(
         keep_going=keep_going,
         jobs=jobs,
@@ -114,7 +114,7 @@ def build_kernels(
     )
     with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
-        return _install(setup, wants_lazy, built, output)
+        return _install(chosen, wants_lazy, built, output)
 
 
 def checkout_aiter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def string(text: str) -> str:
@@ -25,6 +25,20 @@ def string_dict(items: Mapping[str, str]) -> str:
     """Return a dict of strings as an argument of a call, one entry a line, sorted."""
     lines = [f"        {string(key)}: {string(value)}," for key, value in sorted(items.items())]
     return "\n".join(["{", *lines, "    }"])
+
+
+def rule(function: str, **values: str | bool | Sequence[str] | None) -> str:
+    """Return a call with plain values as arguments, None for one that is left out."""
+    given = {name: _value(value) for name, value in values.items() if value is not None}
+    return call(function, given)
+
+
+def _value(value: str | bool | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return string(value)
+    return string_list(value, 4) if len(value) > 1 else inline_list(value)
 
 
 def call(function: str, arguments: Mapping[str, str]) -> str:

@@ -100,10 +100,7 @@ def build(
     environ: Mapping[str, str],
     note: Callable[[str], None] = lambda _: None,
 ) -> EventReader:
-    """Run bazel build, whose own output goes where this process's standard error goes.
-
-    Returns:
-        What the events said. Its exit_code is Bazel's.
+    """Run bazel build, whose own output goes to standard error; return what its events said.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
@@ -169,7 +166,7 @@ class _EventFile:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt Bazel, as Ctrl-C would, and waits until it has stopped."""
+    """Interrupt Bazel, as Ctrl-C would, and wait until it has stopped."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         os.killpg(process.pid, signal.SIGINT)

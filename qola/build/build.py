@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,12 +13,11 @@ from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import Forms
-from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, summarize
+from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
 from qola.build.results import _said, describe_failure, results_of
-from qola.build.setup import Progress, Setup
+from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, library_file
-from qola.manifest.fields import NATIVE
 from qola.plan.model import Plan, PlannedModule, PythonModule
 
 PLAN = "plan"
@@ -35,18 +33,17 @@ def build_all(
 ) -> Built:
     """Build the modules, and a bundle of those that could be built.
 
-    Args:
-        setup: what to build; its workspace is locked by the caller until the results are read.
-        forms: which kinds of libraries.
+    The caller locks the workspace until the results are read.
 
     Raises:
         QolaError: nothing could be built.
     """
-    manifest, directory = setup.manifest, setup.directory
+    chosen, directory = setup.chosen, setup.directory
+    file = chosen.manifest.file
     setup.write()
-    names = [module.name for module in setup.modules]
+    names = [module.name for module in chosen.modules]
     kind = "lazy libraries, " if forms.lazy else ""
-    progress(f"{manifest.file}: {kind}{', '.join(names)}, AITER {setup.aiter.describe()}")
+    progress(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
     events = build(setup.bazel, directory, labels, options, environ, note=progress)
     results = results_of(events, dict(zip(names, labels, strict=True)))
@@ -57,7 +54,7 @@ def build_all(
     if good:
         text = setup.made.bundle_file(good, forms.lazy, forms.static)
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
-        progress(f"{manifest.file}: bundle of {', '.join(good)}")
+        progress(f"{file}: bundle of {', '.join(good)}")
         found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
         bundle = _bundle(found)
     else:
@@ -81,7 +78,7 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class Built:
-    """What Bazel has built."""
+    """The results of a build."""
 
     events: EventReader
     results: Mapping[str, TargetResult]
@@ -105,8 +102,8 @@ def _bundle(events: EventReader) -> _Bundle:
     return _Bundle(None, "\n".join(words) or reason or "Bazel's output above says why")
 
 
-def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResult:
-    results, bundle = built.results, built.bundle
+def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildResult:
+    results, bundle, namespace = built.results, built.bundle, chosen.manifest.namespace
     files: dict[str, Path] = {}
     failed: list[str] = []
     records: list[ModuleRecord] = []
@@ -115,12 +112,12 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
         paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
         files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
-    names = [module.name for module in setup.modules]
-    failed += not_made(setup.manifest.namespace, names, files)
+    names = [module.name for module in chosen.modules]
+    failed += not_made(namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
-    library_files = _library_files(setup, results)
-    archs = bundled.get("archs") or setup.archs or setup.manifest.architectures
-    for module in setup.modules:
+    library_files = _library_files(chosen, results)
+    archs = bundled.get("archs") or chosen.archs or chosen.manifest.architectures
+    for module in chosen.modules:
         library = _library_of(results[module.name])
         name = f"lib/{library.name if library else library_files[module.name]}"
         if library:
@@ -129,27 +126,18 @@ def _install(setup: Setup, lazy: bool, built: Built, output: Path) -> BuildResul
             failed.append(name)
         about = known.get(module.name, {})
         records.append(_module_record(about, module.name, built, library, output / name))
-    record = BuildResult(
-        generated_at=datetime.now(timezone.utc).isoformat(),
-        aiter=setup.aiter.describe(),
-        aiter_root=str(setup.aiter.root) if setup.aiter.root else None,
-        manifest_src=str(setup.file),
-        bundle_error=bundle.error,
-        lazy=lazy and any(module.name in ATTENTION for module in setup.modules),
-        gpu_archs=";".join(archs) or NATIVE,
-        modules=records,
-        summary=summarize(records),
-    )
+    are_lazy = lazy and any(name in ATTENTION for name in names)
+    record = run_record(chosen, records, archs, lazy=are_lazy, bundle_error=bundle.error)
     whole = cast(BuildResult, {**bundled, **record})
     own: list[str] = []
     if not lazy or bundle.directory:
         good = [module["name"] for module in records if module["success"]]
-        own = outdated(setup.manifest.namespace, good, lazy, output)
+        own = outdated(namespace, good, lazy, output)
     install(output, files, failed, whole, own)
     return whole
 
 
-def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[str, str]:
+def _library_files(chosen: Chosen, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Return the file name of each module's library, whether it was built or not."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
     planned: list[PlannedModule | PythonModule] = []
@@ -159,9 +147,9 @@ def _library_files(setup: Setup, results: Mapping[str, TargetResult]) -> dict[st
     # Python finds a module by its own name, which has no namespace in front.
     assumed = {
         module.name: library_file(
-            setup.manifest.namespace if module.name in ATTENTION else "", module.name
+            chosen.manifest.namespace if module.name in ATTENTION else "", module.name
         )
-        for module in setup.modules
+        for module in chosen.modules
     }
     return {**assumed, **{module.name: module.library for module in planned}}
 

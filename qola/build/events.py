@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _FAIL = re.compile(
     r"^Error in fail:(.*?)(?=^(?:ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED)\b|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -78,15 +78,7 @@ class EventReader:
     _sets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def feed(self, line: str, seconds: float) -> None:
-        """Take one line of the stream.
-
-        Args:
-            line: a JSON object.
-            seconds: how long the build has been running.
-
-        Raises:
-            ValueError: the line is no JSON.
-        """
+        """Take one line of the stream, so many seconds after the build began."""
         event = json.loads(line)
         identity: Mapping[str, Any] = event["id"]
         if "namedSet" in identity:
@@ -107,7 +99,7 @@ class EventReader:
 
         The stream has them nowhere but in what Bazel prints.
         """
-        text = _ANSI.sub("", "".join(self._stderr))
+        text = ANSI.sub("", "".join(self._stderr))
         found = (m[1].strip() for m in _FAIL.finditer(text))
         return tuple(dict.fromkeys(found))
 

@@ -36,9 +36,7 @@ def choose_lazy(
 ) -> bool:
     """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
 
-    Args:
-        asked: what the command line says, None for nothing.
-        note: told when the variable decides, which is TransformerEngine's and old.
+    `note` is told when the variable decides, which is TransformerEngine's and old.
 
     Raises:
         ChoiceError: the variable has a value it may not have.
@@ -73,9 +71,7 @@ def check_static(
 ) -> None:
     """Check that an archive can be made, where one is asked for.
 
-    Args:
-        lazy: whether the libraries are lazy ones.
-        note: told of a variable of AITER's that says nothing to qola.
+    `note` is told of a variable of AITER's that says nothing to qola.
 
     Raises:
         ChoiceError: lazy libraries are asked for too, or no module can be in an archive.

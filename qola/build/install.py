@@ -8,10 +8,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypedDict
 
 from qola.aiter.attention import ATTENTION
+from qola.build.setup import Chosen
 from qola.layout import (
     CMAKE_CONFIG,
     RECORD,
@@ -22,18 +24,17 @@ from qola.layout import (
     component_of,
     lazy_place,
 )
+from qola.manifest.fields import NATIVE
 
 PREVIOUS = ".previous"
-"""What the name of an earlier library ends in, when its module did not build this time."""
+"""The end of an earlier library's name, when its module did not build this time."""
 
 
 class ModuleRecord(TypedDict):
-    """What became of one module.
+    """The result of one module.
 
     Keys:
-        name: the module's name.
         md_name: name of its library without .so, as ROCm/QoLA calls it.
-        success: whether it was built.
         error: what failed, with the tool's words; "" for nothing.
         so_path: absolute path of the library, None where it was not built.
         duration_s: seconds from the start of the build until the module was done.
@@ -60,7 +61,7 @@ class Summary(TypedDict):
 
 
 class BuildResult(TypedDict):
-    """What manifest.json holds: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, and two more.
+    """The content of manifest.json: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, two more.
 
     `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
     and SBOM with them, "" where they have; `lazy` whether the attention libraries are lazy ones.
@@ -86,6 +87,28 @@ def summarize(modules: Sequence[ModuleRecord]) -> Summary:
     return Summary(total=len(modules), success=built, failed=len(modules) - built)
 
 
+def run_record(
+    chosen: Chosen,
+    modules: list[ModuleRecord],
+    archs: Sequence[str],
+    *,
+    lazy: bool,
+    bundle_error: str = "",
+) -> BuildResult:
+    """Return what manifest.json says of this run, in ROCm/QoLA's keys."""
+    return BuildResult(
+        generated_at=datetime.now(timezone.utc).isoformat(),
+        aiter=chosen.aiter.describe(),
+        aiter_root=str(chosen.aiter.root) if chosen.aiter.root else None,
+        manifest_src=str(chosen.file),
+        bundle_error=bundle_error,
+        lazy=lazy,
+        gpu_archs=";".join(archs) or NATIVE,
+        modules=modules,
+        summary=summarize(modules),
+    )
+
+
 def install(
     output: Path,
     files: Mapping[str, Path | str],
@@ -101,10 +124,10 @@ def install(
     failed is kept under another name (PREVIOUS), where it does not look new.
 
     Args:
-        output: the output directory; made if it is not there.
-        files: by path below it: a file to copy, or a text.
-        failed: paths, below it, of libraries and other files that were not made.
-        own: paths, below it, of directories and files that keep nothing but `files`.
+        output: the output directory, made if it is not there; all paths are below it.
+        files: by path: a file to copy, or a text.
+        failed: libraries and other files that were not made.
+        own: directories and files that keep nothing but `files`.
 
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
@@ -131,11 +154,7 @@ def install(
 
 
 def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:
-    """Return files that an earlier build may have left, and that speak of other libraries.
-
-    Args:
-        modules: the modules whose libraries are installed, or failed.
-    """
+    """Return files that an earlier build of these modules may have left, of other libraries."""
     named = [SBOM]
     attention = [module for module in modules if module in ATTENTION]
     if attention:
@@ -149,9 +168,6 @@ def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -
     """Return directories and files of lazy libraries that hold nothing but what is installed now.
 
     Where a module's lazy library was, its sources are those of another library now.
-
-    Args:
-        modules: the modules whose libraries are installed.
     """
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
     # Modules of other groups may be lazy still, and want the program.

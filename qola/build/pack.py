@@ -56,7 +56,7 @@ def build_pack(
         output: the pack, absolute; replaced as a whole, and only when all was compiled.
 
     Returns:
-        What failed, with the tools' words; "" for nothing: the pack is there.
+        The tools' words about what failed; "" where the pack is there.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
@@ -64,8 +64,8 @@ def build_pack(
         OSError: the pack cannot be written.
     """
     setup = set_up(chosen, environ)
-    names = [module.name for module in setup.modules if module.name in ATTENTION]
-    place, directory = setup.manifest.file, setup.directory
+    names = [module.name for module in chosen.modules if module.name in ATTENTION]
+    place, directory = chosen.manifest.file, setup.directory
     if not names:
         raise ChoiceError(
             Finding(place, "no module with kernels", f"one of {', '.join(ATTENTION)}")
@@ -74,7 +74,7 @@ def build_pack(
         setup.write()
         text = setup.made.pack_file(names, kernels)
         write_if_changed(directory / workspace.PACK_FILE, text)
-        progress(f"{place}: pack of {', '.join(names)}, AITER {setup.aiter.describe()}")
+        progress(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")
         targets = [workspace.PACK]
         events = build(setup.bazel, directory, targets, options, environ, note=progress)
         (result,) = results_of(events, {"pack": workspace.PACK}).values()

@@ -1,11 +1,11 @@
-"""What became of Bazel's targets, and why they failed."""
+"""Tells what became of Bazel's targets, and why they failed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-from qola.build.events import EventReader, FailedAction, TargetResult
+from qola.build.events import ANSI, EventReader, FailedAction, TargetResult
 from qola.errors import (
     AiterError,
     CodegenError,
@@ -100,16 +100,13 @@ _FOLLOWS = re.compile(r"^\s*(\d+ )?\|")
 _BESIDE = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
 
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
 def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
     """Return a compiler's or linker's first errors, each with the source lines it points to.
 
     Args:
         tail: how many last lines to return where none is marked as an error.
     """
-    lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()]
+    lines = [ANSI.sub("", line).rstrip() for line in output.splitlines()]
     found: list[str] = []
     errors = 0
     follows = False

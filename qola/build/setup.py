@@ -1,4 +1,4 @@
-"""What every build of a manifest begins with: Bazel, manifest, AITER source and workspace."""
+"""Begins every build of a manifest: Bazel, manifest, AITER source and workspace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a user says about a build; `qola.api.build_kernels` says what each means."""
+    """A user's wishes about a build; `qola.api.build_kernels` says what each means."""
 
     manifest_path: str | Path
     aiter_root: str | Path | None = None
@@ -43,18 +43,10 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a request comes to.
+    """A request, and all of Bazel's that building it takes."""
 
-    Attributes:
-        archs: archs instead of the manifest's, () for those.
-    """
-
+    chosen: Chosen
     bazel: list[str]
-    manifest: Manifest
-    file: Path
-    modules: tuple[ModuleSpec, ...]
-    archs: tuple[str, ...]
-    aiter: AiterSource
     made: workspace.Workspace
     directory: Path
     bazel_version: str
@@ -66,7 +58,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a request means, before there is anything of Bazel's.
+    """The meaning of a request, before there is anything of Bazel's.
 
     Attributes:
         archs: archs instead of the manifest's, () for those.
@@ -85,9 +77,6 @@ class Chosen:
 
 def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
     """Return what a request means; nothing is written but a tree of AITER that is asked for.
-
-    Args:
-        environ: the environment: GPU_ARCHS, QOLA_CACHE_HOME.
 
     Raises:
         QolaError: the manifest, the AITER tree or this machine is at fault.
@@ -122,15 +111,12 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
 def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
     """Return what a request comes to; nothing is written yet.
 
-    Args:
-        environ: the environment: QOLA_BAZEL, QOLA_CACHE_HOME.
-
     Raises:
         ToolchainError: there is no Bazel.
     """
     ruleset = ruleset_root()
     bazel = find_bazel(environ, ruleset)
-    manifest, file, aiter = chosen.manifest, chosen.file, chosen.aiter
+    manifest, file = chosen.manifest, chosen.file
     cache = cache_directory(environ)
     made = workspace.Workspace(
         name=workspace.repository_name(file),
@@ -138,7 +124,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         # All of them, so that builds of different groups have one workspace in common.
         modules=tuple(module.name for module in manifest.modules),
         ruleset=ruleset,
-        aiter=aiter,
+        aiter=chosen.aiter,
         archs=chosen.archs,
         mode=None if chosen.mode == manifest.mode else chosen.mode,
         override_aiter_commit=chosen.other_aiter,
@@ -146,9 +132,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
-    return Setup(
-        bazel, manifest, file, chosen.modules, chosen.archs, aiter, made, directory, version
-    )
+    return Setup(chosen, bazel, made, directory, version)
 
 
 def workspace_locked(directory: Path, progress: Progress) -> AbstractContextManager[None]:

@@ -36,7 +36,7 @@ build --sandbox_add_mount_pair=/tmp
 
 @dataclass(frozen=True)
 class Workspace:
-    """What to build, in Bazel's terms.
+    """The libraries to build, in Bazel's terms.
 
     Attributes:
         name: name of the manifest; its repository is @qola_<name>.
@@ -57,11 +57,7 @@ class Workspace:
     disk_cache: Path
 
     def files(self, version: str, directory: Path) -> Mapping[str, str]:
-        """Return the workspace's files by name.
-
-        Args:
-            version: content of .bazelversion, which Bazelisk reads.
-        """
+        """Return the workspace's files by name; `version` is what Bazelisk reads."""
         paths = [directory, self.ruleset, *filter(None, [self.aiter.root])]
         return {
             ".bazelrc": self.bazelrc(paths),
@@ -73,22 +69,19 @@ class Workspace:
 
     def module_file(self) -> str:
         """Return MODULE.bazel."""
-        manifest = {"name": starlark.string(self.name)}
-        if self.archs:
-            manifest["architectures"] = starlark.inline_list(self.archs)
-        manifest["file"] = starlark.string(f"//:{self.name}.toml")
-        if self.mode:
-            manifest["mode"] = starlark.string(self.mode)
-        if self.override_aiter_commit:
-            manifest["override_aiter_commit"] = "True"
-        ruleset = {
-            "module_name": starlark.string("qola"),
-            "path": starlark.string(self.ruleset.as_posix()),
-        }
+        manifest = starlark.rule(
+            "qola.manifest",
+            name=self.name,
+            architectures=self.archs or None,
+            file=f"//:{self.name}.toml",
+            mode=self.mode,
+            override_aiter_commit=self.override_aiter_commit or None,
+        )
+        ruleset = self.ruleset.as_posix()
         use = [
             'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
             self.aiter.to_starlark(),
-            starlark.call("qola.manifest", manifest),
+            manifest,
             # Which ROCm compiles is part of a prebuilt bundle's key.
             f"use_repo(qola, {starlark.string(f'qola_{self.name}')}, {starlark.string(ROCM)})",
         ]
@@ -96,7 +89,7 @@ class Workspace:
             _HEADER,
             'module(name = "qola_build")',
             f'bazel_dep(name = "qola", version = "{__version__}")',
-            starlark.call("local_path_override", ruleset),
+            starlark.rule("local_path_override", module_name="qola", path=ruleset),
             "\n".join(use),
         ]
         return "\n\n".join(calls) + "\n"
@@ -107,13 +100,11 @@ class Workspace:
         names = [*self.modules]
         names += [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
         libraries = [
-            starlark.call(
+            starlark.rule(
                 "qola_library",
-                {
-                    "name": starlark.string(name),
-                    "library": starlark.string(f"@qola_{self.name}//:{name}"),
-                    "visibility": starlark.inline_list(["//bundle:__pkg__"]),
-                },
+                name=name,
+                library=f"@qola_{self.name}//:{name}",
+                visibility=["//bundle:__pkg__"],
             )
             for name in names
         ]
@@ -121,41 +112,26 @@ class Workspace:
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
     def bundle_file(self, modules: Sequence[str], lazy: bool = False, static: bool = False) -> str:
-        """Return BUNDLE_FILE: the bundle of these modules' libraries, or of their lazy ones.
-
-        Args:
-            lazy: whether the libraries are the lazy ones.
-            static: whether there is an archive of the modules besides.
-        """
-        archive = {
-            "name": starlark.string("static"),
-            "modules": starlark.string_list(
-                [f"@qola_{self.name}//:{module}_static" for module in modules], 4
-            ),
-        }
-        bundle = {
-            "name": starlark.string("bundle"),
-            "libraries": starlark.string_list(targets(modules, lazy), 4),
-            **({"static": starlark.string(":static")} if static else {}),
-        }
-        symbols = ", ".join(f'"{s}"' for s in ["qola_bundle", *(["qola_static"] if static else [])])
-        calls = [starlark.call("qola_static", archive)] if static else []
-        calls.append(starlark.call("qola_bundle", bundle))
-        return "\n\n".join([_HEADER, f'load("@qola//rules:defs.bzl", {symbols})', *calls]) + "\n"
+        """Return BUNDLE_FILE: these modules' libraries, or lazy ones, perhaps with an archive."""
+        load = 'load("@qola//rules:defs.bzl", "qola_bundle")'
+        calls = []
+        if static:
+            load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_static")'
+            archives = [f"@qola_{self.name}//:{module}_static" for module in modules]
+            calls.append(starlark.rule("qola_static", name="static", modules=archives))
+        bundle = starlark.rule(
+            "qola_bundle",
+            name="bundle",
+            libraries=targets(modules, lazy),
+            static=":static" if static else None,
+        )
+        return "\n\n".join([_HEADER, load, *calls, bundle]) + "\n"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
-        """Return PACK_FILE: the pack of these kernels of these modules.
-
-        Args:
-            kernels: the kernels as kernel_pack takes them; none: all of the modules.
-        """
+        """Return PACK_FILE: the pack of these kernels of these modules; none: of all of them."""
         labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
-        arguments = {"name": starlark.string("pack")}
-        if kernels:
-            arguments["kernels"] = starlark.string_list(kernels, 4)
-        arguments["modules"] = starlark.string_list(labels, 4)
-        call = starlark.call("kernel_pack", arguments)
-        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', call]) + "\n"
+        pack = starlark.rule("kernel_pack", name="pack", kernels=kernels or None, modules=labels)
+        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', pack]) + "\n"
 
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
@@ -179,7 +155,7 @@ PACK_FILE = "pack/BUILD.bazel"
 PACK = "//pack:pack"
 
 _LAZY = "_lazy"
-"""What the name of a lazy library's target ends in."""
+"""The end of the name of a lazy library's target."""
 
 
 def repository_name(manifest: Path) -> str:
@@ -193,11 +169,7 @@ def repository_name(manifest: Path) -> str:
 
 
 def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
-    """Return where a manifest's workspace is, the same for every build of it.
-
-    Args:
-        ruleset: absolute path of the ruleset: two versions of qola do not share a workspace.
-    """
+    """Return where a manifest's workspace is, the same for every build by the same qola."""
     digest = sha256_of_text(f"{manifest}\n{ruleset}")
     return cache / "workspaces" / f"{repository_name(manifest)}-{digest[:16]}"
 

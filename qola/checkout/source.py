@@ -28,13 +28,11 @@ class AiterSource:
 
     def to_starlark(self) -> str:
         """Return the tag of the module extension."""
-        attributes = {
-            key: starlark.string(str(value)) for key, value in sorted(vars(self.source).items())
-        }
+        attributes = {key: str(value) for key, value in sorted(vars(self.source).items())}
         if self.patches_dir is not None:
-            attributes["patches_dir"] = starlark.string(str(self.patches_dir))
+            attributes["patches_dir"] = str(self.patches_dir)
         tags = {WheelSource: "wheel", GitSource: "git", LocalSource: "local"}
-        return starlark.call(f"qola.{tags[type(self.source)]}", attributes)
+        return starlark.rule(f"qola.{tags[type(self.source)]}", **attributes)
 
     def describe(self) -> str:
         """Return the source in a few words, for people."""

@@ -15,7 +15,7 @@ from qola.cli import build, init, plan, prebuilt
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import exit_codes
-from qola.errors import ExitCode, Finding, QolaError
+from qola.errors import ExitCode, QolaError
 from qola.ruleset import cmake_dir
 from qola.version import __version__
 
@@ -42,13 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class UsageError(QolaError):
-    """The command line asks for what there is not."""
-
-    exit_code = ExitCode.USAGE
-    default_title = "there is no such command"
-
-
 class _PrintCmakeDir(argparse.Action):
     """Prints the directory as it is; argparse's own actions wrap long texts."""
 
@@ -63,25 +56,15 @@ def main(
     *,
     directory: Path | None = None,
 ) -> int:
-    """Run the command line.
+    """Run the command line, by default with the process's arguments; return the exit code.
 
-    Args:
-        argv: its arguments; those of the process by default.
-        environ: the environment; that of the process by default.
-        directory: what relative paths are relative to. By default where the user is: bazel run
-            changes the directory, and says in BUILD_WORKING_DIRECTORY where it was started.
-
-    Returns:
-        The exit code.
+    Relative paths are relative to `directory`, by default where the user is: bazel run changes the
+    directory, and says in BUILD_WORKING_DIRECTORY where it was started.
     """
     environ = os.environ if environ is None else environ
     if directory is None:
         directory = Path(environ.get("BUILD_WORKING_DIRECTORY") or ".")
-    words = sys.argv[1:] if argv is None else list(argv)
-    if words[:1] == ["kernels"]:
-        print(_no_kernels(words), file=sys.stderr)
-        return ExitCode.USAGE
-    args = _parse(words)
+    args = _parse(sys.argv[1:] if argv is None else argv)
     console = Console(sys.stdout, sys.stderr, args.quiet)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -113,19 +96,6 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         args.words += rest
     return args
-
-
-def _no_kernels(words: Sequence[str]) -> UsageError:
-    """Return the error for a command that was split in two."""
-    return UsageError(
-        Finding(
-            "the command line",
-            f"qola {' '.join(words[:2])}",
-            "bin/qola-kernels of a lazy bundle, which lists, builds, exports, verifies and cleans "
-            "its kernels; or qola pack, for which a manifest is enough",
-            "DIR/bin/qola-kernels --help, or qola pack --help",
-        )
-    )
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -148,13 +148,6 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "quiet": _flag("-q", "--quiet", help="no progress"),
 }
 
-_OLD_NAMES = {
-    "aiter_root": ("--aiter",),
-    "list": ("--blob-list", "--record"),
-    "mode": ("--build-mode",),
-    "overwrite": ("--force",),
-}
-"""Names that options had, here or in ck-jit; they work and are not shown."""
 
 AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
 REQUEST = ("manifest", *AITER, "skip_checkout", "arch", "mode", "bazel_arg")
@@ -170,9 +163,6 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     for name in names:
         flags, settings = _OPTIONS[name]
         parser.add_argument(*flags, dest=name, **settings | changes)
-        if name in _OLD_NAMES:
-            hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-            parser.add_argument(*_OLD_NAMES[name], dest=name, **settings | changes | hidden)
 
 
 def add_command(

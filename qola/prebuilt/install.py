@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
-from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, summarize
+from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
 from qola.build.setup import Chosen
 from qola.errors import Finding, PrebuiltError
 from qola.layout import RECORD, library_file
@@ -50,7 +49,7 @@ def install_found(
             _module(records.get(module, {}), module, output / name, files[name].stat().st_size)
             for module, name in libraries.items()
         ]
-        run = _run_record(chosen, key, lazy, built)
+        run = run_record(chosen, built, key.archs, lazy=lazy)
         prebuilt = {"key": key.text, "source": found.source, "layout": found.layout}
         result = cast(BuildResult, {**bundled, **run, "prebuilt": prebuilt})
         own = outdated(namespace, modules, lazy, output)
@@ -84,22 +83,6 @@ def libraries_of(
         lacking = f"no library of {', '.join(missing)}"
         raise PrebuiltError(Finding(place, lacking, "the modules of the manifest"))
     return libraries
-
-
-def _run_record(chosen: Chosen, key: Key, lazy: bool, modules: list[ModuleRecord]) -> BuildResult:
-    """Return what manifest.json says of this run, in ROCm/QoLA's keys."""
-    root = chosen.aiter.root
-    return BuildResult(
-        generated_at=datetime.now(timezone.utc).isoformat(),
-        aiter=chosen.aiter.describe(),
-        aiter_root=str(root) if root else None,
-        manifest_src=str(chosen.file),
-        bundle_error="",
-        lazy=lazy,
-        gpu_archs=";".join(key.archs),
-        modules=modules,
-        summary=summarize(modules),
-    )
 
 
 def _module(known: Mapping[str, Any], name: str, library: Path, size: int) -> ModuleRecord:

@@ -1,4 +1,4 @@
-"""What the rule prebuilt_repository runs: fetches a bundle, or writes targets that build it."""
+"""The prebuilt_repository rule's program: fetches a bundle, or writes targets that build it."""
 
 from __future__ import annotations
 
@@ -133,36 +133,26 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
         for name, path in sorted(libraries.items())
     ]
     # The same as where it is built: one directory, called as its target.
-    copied = {
-        "name": starlark.string("bundle"),
-        "src": starlark.string(f":{_DIRECTORY}"),
-        "out": starlark.string("bundle"),
-    }
+    bundle = starlark.rule("copy_directory", name="bundle", src=f":{_DIRECTORY}", out="bundle")
     loads = [
         'load("@bazel_skylib//rules:copy_directory.bzl", "copy_directory")',
         'load("@qola//rules:defs.bzl", "prebuilt_library")',
     ]
     head = [_HEADER.format(what=f"prebuilt {key}"), "\n".join(loads), _VISIBLE]
-    return "\n\n".join([*head, *calls, starlark.call("copy_directory", copied)]) + "\n"
+    return "\n\n".join([*head, *calls, bundle]) + "\n"
 
 
 def miss_file(repository: str, names: Sequence[str]) -> str:
     """Return BUILD.bazel for modules that are built, in the manifest's repository."""
     calls = [
-        starlark.call(
-            "qola_library",
-            {
-                "name": starlark.string(name),
-                "library": starlark.string(f"@{repository}//:{name}"),
-            },
-        )
+        starlark.rule("qola_library", name=name, library=f"@{repository}//:{name}")
         for name in sorted(names)
     ]
-    libraries = starlark.string_list([f":{name}" for name in sorted(names)], 4)
-    bundle = {"name": starlark.string("bundle"), "libraries": libraries}
+    libraries = [f":{name}" for name in sorted(names)]
+    calls.append(starlark.rule("qola_bundle", name="bundle", libraries=libraries))
     load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_library")'
     head = [_HEADER.format(what="there is no prebuilt bundle, it is built"), load, _VISIBLE]
-    return "\n\n".join([*head, *calls, starlark.call("qola_bundle", bundle)]) + "\n"
+    return "\n\n".join([*head, *calls]) + "\n"
 
 
 def _write_misses(output: Path, repository: str, names: Sequence[str]) -> None:

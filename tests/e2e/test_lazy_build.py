@@ -181,7 +181,7 @@ def test_pack(
     Path("list").write_text("both gfx942  # a comment\n\none\nboth gfx942\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
     Path("packs").mkdir()
-    assert qola(*PACK, "packs/my.qpack", "two", "--list", "list", "--record", "-") == 0
+    assert qola(*PACK, "packs/my.qpack", "two", "--list", "list", "--list", "-") == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("packs/my.qpack: 4 B\n", "")
     assert asked() == ["//pack:pack"]

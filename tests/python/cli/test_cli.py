@@ -294,44 +294,6 @@ def test_an_option_means_the_same_everywhere() -> None:
     assert places["--arch"] == places["--mode"] | {"init"}
 
 
-@pytest.mark.parametrize(
-    ("words", "new"),
-    [
-        ("plan m.toml --aiter a --build-mode cpp_itfs", "--aiter-root a --mode cpp_itfs"),
-        ("explain m.toml --aiter a", "-a a"),
-        ("pack -m m.toml -o p.qpack --record a --blob-list b", "--list a --list b"),
-        ("init --force", "--overwrite"),
-    ],
-)
-def test_old_names(words: str, new: str) -> None:
-    """Prevents: scripts that break because an option was renamed; two names in the help."""
-    old = words.split()
-    first = min(p for p, word in enumerate(old) if word.startswith("--"))
-    parsed = [vars(cli.build_parser().parse_args(w)) for w in (old, [*old[:first], *new.split()])]
-    for values in parsed:
-        del values["parser"]
-    assert parsed[0] == parsed[1]
-    shown = COMMANDS[old[0]].format_help()
-    assert not {word for word in old if word.startswith("--")} & set(re.findall(r"--[\w-]+", shown))
-
-
-def test_a_command_that_is_two_now(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a dead end for scripts that call qola kernels."""
-    for words in (["kernels"], ["kernels", "build", "--manifest", "m.toml", "--all"]):
-        assert cli.main(words, {}) == ExitCode.USAGE
-        said = capsys.readouterr().err
-        assert "bin/qola-kernels" in said
-        assert "qola pack" in said
-
-
-def ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what a command prints that does nothing else."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(words, {})
-    assert not caught.value.code
-    return capsys.readouterr().out
-
-
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a command, an option or an exit code without a word about it."""
