@@ -1,8 +1,8 @@
 #include "arguments.h"
 
 #include "cc/runtime/text.h"
+#include "commands.h"
 
-#include <algorithm>
 #include <map>
 
 namespace qola_runtime {
@@ -40,6 +40,7 @@ COMMAND --help tells more.
 
 struct Usage
 {
+    int (*run)(Tool&);
     const char* text;
     bool selects;
     const char* options; ///< those it has, between blanks
@@ -49,14 +50,16 @@ const std::map<std::string, Usage>& usages()
 {
     static const std::map<std::string, Usage> all = {
         {"list",
-         {R"(usage: qola-kernels list [--format human|list] [selection]
+         {list,
+          R"(usage: qola-kernels list [--format human|list] [selection]
 
 Lists kernels, by default all, and where each is. Exit code 1 where a name is unknown.
 )",
           true,
           " --format "}},
         {"build",
-         {R"(usage: qola-kernels build [--jobs N] [--force] [--output PACK.qpack|DIR] selection
+         {build,
+          R"(usage: qola-kernels build [--jobs N] [--force] [--output PACK.qpack|DIR] selection
 
 Compiles what is in no cache or pack yet into the cache, and with --output puts all that is
 selected into a pack. --force compiles all of it anew.
@@ -64,7 +67,8 @@ selected into a pack. --force compiles all of it anew.
           true,
           " --jobs --force --output "}},
         {"export",
-         {R"(usage: qola-kernels export --output PACK.qpack|DIR [selection]
+         {export_pack,
+          R"(usage: qola-kernels export --output PACK.qpack|DIR [selection]
 
 Puts kernels from caches and packs into a pack, by default all that are there. Where one that is
 selected is not, nothing is written and the exit code is 1.
@@ -72,7 +76,8 @@ selected is not, nothing is written and the exit code is 1.
           true,
           " --output "}},
         {"verify",
-         {R"(usage: qola-kernels verify [PACK.qpack|DIR...]
+         {verify,
+          R"(usage: qola-kernels verify [PACK.qpack|DIR...]
 
 Checks digests, keys and ownership of all entries, by default those of the caches. A line for each
 finding, and exit code 1.
@@ -80,7 +85,8 @@ finding, and exit code 1.
           false,
           " "}},
         {"clean",
-         {R"(usage: qola-kernels clean [--stalled] [--all] [selection]
+         {clean,
+          R"(usage: qola-kernels clean [--stalled] [--all] [selection]
 
 Removes entries from the cache that is written to. --stalled: those that no library below the root
 would ask for, and what compiles left behind that did not end. --all: everything.
@@ -88,7 +94,8 @@ would ask for, and what compiles left behind that did not end. --all: everything
           true,
           " --stalled "}},
         {"cache",
-         {R"(usage: qola-kernels cache [--current] [--format human|list] [--write-list FILE]
+         {cache,
+          R"(usage: qola-kernels cache [--current] [--format human|list] [--write-list FILE]
 
 Lists what is in the caches. --current: only what a library below the root would ask for.
 --write-list: writes names and archs to a file that --list reads.
@@ -96,7 +103,8 @@ Lists what is in the caches. --current: only what a library below the root would
           true,
           " --current --format --write-list "}},
         {"pack",
-         {R"(usage: qola-kernels pack --output PACK.qpack|DIR [@FILE] (INDEX NAME:ARCH=FILE.so...)...
+         {pack,
+          R"(usage: qola-kernels pack --output PACK.qpack|DIR [@FILE] (INDEX NAME:ARCH=FILE.so...)...
 
 Puts kernel libraries that were compiled by the compiler an index names into a pack. INDEX is a
 kernels.index, NAME a kernel instance of it. @FILE has one of them a line.
@@ -104,7 +112,8 @@ kernels.index, NAME a kernel instance of it. @FILE has one of them a line.
           false,
           " --output "}},
         {"identity",
-         {R"(usage: qola-kernels identity FILE
+         {identity,
+          R"(usage: qola-kernels identity FILE
 
 Prints the identity of the compiler that preprocessed identity.hip into FILE.
 )",
@@ -267,8 +276,10 @@ Arguments arguments_of(const std::vector<std::string>& given)
         else if(arguments.command.empty())
         {
             arguments.command = words.word;
-            if(usages().count(arguments.command) == 0)
-                throw UsageError("unknown command " + arguments.command);
+            const auto named  = usages().find(words.word);
+            if(named == usages().end())
+                throw UsageError("unknown command " + words.word);
+            arguments.run = named->second.run;
         }
         else if(command->second.selects)
             arguments.selection.add(words.word);

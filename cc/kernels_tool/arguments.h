@@ -10,6 +10,8 @@
 
 namespace qola_runtime {
 
+class Tool;
+
 /// A command line that is not right.
 class UsageError : public Problem
 {
@@ -23,6 +25,7 @@ struct Arguments
     std::string root;
     std::string cache_dir;
     std::string command;
+    int (*run)(Tool&) = nullptr; ///< carries the command out, and returns the exit code
     bool help = false;
     Selection selection;
     bool list_format = false;

@@ -65,12 +65,11 @@ class Builder
         if(library.made && library.path.empty() && items.empty())
             throw Problem(kernel.name + " for " + kernel.arch + " was compiled, but not kept");
         ++(library.made ? compiled : cached);
-        const int number                         = ++done_;
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        const int number = ++done_;
         if(library.made || tool_.settings.verbose)
             print("[" + std::to_string(number) + "/" + std::to_string(kernels_.size()) + "] " +
                   kernel.name + " " + kernel.arch + ": " + library.origin + ", " +
-                  duration(took.count()));
+                  time_since(start));
         std::fflush(stdout);
         if(!items.empty())
             items[at] = packed(tool_, kernels_[at], std::move(library));

@@ -9,94 +9,90 @@
 namespace qola_runtime {
 namespace {
 
-/// Checks what lies below a directory; says each finding and returns their number.
-int verify_directory(const std::string& root)
+/// Says what is wrong, and counts it.
+struct Findings
 {
-    int findings       = 0;
-    const auto finding = [&](const std::string& text) {
-        ++findings;
+    int count = 0;
+
+    /// Nothing is wrong where the text is empty; returns whether that is so.
+    bool add(const std::string& text)
+    {
+        if(text.empty())
+            return true;
+        ++count;
         print(text);
-    };
-    if(const std::string why = distrust_of_root(root); !why.empty())
-        finding(why);
+        return false;
+    }
+
+    /// Adds the Problem that a check throws.
+    template <class Check>
+    void add_problem_of(const Check& check)
+    {
+        try
+        {
+            check();
+        }
+        catch(const Problem& problem)
+        {
+            add(problem.what());
+        }
+    }
+};
+
+/// Checks what lies below a directory.
+void verify_directory(const std::string& root, Findings& findings)
+{
+    findings.add(distrust_of_root(root));
     std::set<std::string> directories;
     for(const Found& item : files_in(root))
     {
         if(directories.insert(item.name).second)
-            if(const std::string why = distrust(root + "/" + item.name); !why.empty())
-                finding(why);
+            findings.add(distrust(root + "/" + item.name));
         if(item.kind == Found::unknown)
-            finding(item.path + " is none of qola's");
-        if(item.kind != Found::entry)
+            findings.add(item.path + " is none of qola's");
+        if(item.kind != Found::entry || !findings.add(distrust(item.path)))
             continue;
-        if(const std::string why = distrust(item.path); !why.empty())
-        {
-            finding(why);
-            continue;
-        }
-        try
-        {
+        findings.add_problem_of([&] {
             const std::string bytes = read_file(item.path);
             if(const std::string fault = fault_of_entry(bytes, {}); !fault.empty())
-                finding(item.path + " " + fault);
+                findings.add(item.path + " " + fault);
             else if(const std::string key = key_in(bytes); key.substr(0, 32) != item.key)
-                finding(item.path + " has the key " + key + ", which is not that of its name");
-        }
-        catch(const Problem& problem)
-        {
-            finding(problem.what());
-        }
+                findings.add(item.path + " has the key " + key + ", which is not that of its name");
+        });
     }
-    return findings;
 }
 
-int verify_pack(const std::string& path)
+void verify_pack(const std::string& path, Findings& findings)
 {
-    int findings = 0;
-    try
-    {
+    findings.add_problem_of([&] {
         const Pack pack(path);
-        for(const auto& [key, place] : pack.places())
-            try
-            {
-                static_cast<void>(pack.find(key));
-            }
-            catch(const Problem& problem)
-            {
-                ++findings;
-                print(problem.what());
-            }
-    }
-    catch(const Problem& problem)
-    {
-        ++findings;
-        print(problem.what());
-    }
-    return findings;
+        for(const auto& place : pack.places())
+            findings.add_problem_of([&] { static_cast<void>(pack.find(place.first)); });
+    });
 }
 
 } // namespace
 
 int verify(Tool& tool)
 {
-    int findings = 0;
+    Findings findings;
     if(tool.arguments.operands.empty())
         for(const std::string& root : tool.settings.caches)
-            findings += verify_directory(root);
+            verify_directory(root, findings);
     for(const std::string& given : tool.arguments.operands)
     {
         const std::string path = absolute(given);
         if(!is_directory(path))
         {
-            findings += verify_pack(path);
+            verify_pack(path, findings);
             continue;
         }
-        findings += verify_directory(path);
+        verify_directory(path, findings);
         for(const std::string& name : names_in(path))
             if(ends_with(name, ".qpack"))
-                findings += verify_pack(path + "/" + name);
+                verify_pack(path + "/" + name, findings);
     }
-    return findings == 0 ? 0 : 1;
+    return findings.count == 0 ? 0 : 1;
 }
 
 } // namespace qola_runtime

@@ -46,19 +46,4 @@ std::string path_below(const std::string& root, const Found& item)
     return item.path.substr(root.size() + 1);
 }
 
-const std::map<std::string, std::function<int(Tool&)>>& commands()
-{
-    static const std::map<std::string, std::function<int(Tool&)>> all = {
-        {"list", list},
-        {"build", build},
-        {"export", export_pack},
-        {"verify", verify},
-        {"clean", clean},
-        {"cache", cache},
-        {"pack", pack},
-        {"identity", identity},
-    };
-    return all;
-}
-
 } // namespace qola_runtime

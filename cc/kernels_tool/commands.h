@@ -4,8 +4,6 @@
 
 #include "tool.h"
 
-#include <functional>
-#include <map>
 #include <string>
 
 namespace qola_runtime {
@@ -20,8 +18,6 @@ int list(Tool& tool);
 int pack(Tool& tool);
 int verify(Tool& tool);
 
-/// The commands by name.
-const std::map<std::string, std::function<int(Tool&)>>& commands();
 
 /// Prints a line to standard output.
 void print(const std::string& line);

@@ -1,7 +1,7 @@
 // qola-kernels: the kernels of lazy libraries in caches and packs, for people and build systems.
 #include "cc/runtime/files.h"
 #include "cc/runtime/text.h"
-#include "commands.h"
+#include "tool.h"
 
 #include <cstdio>
 
@@ -30,7 +30,7 @@ int run_tool(const std::vector<std::string>& words)
         own.caches = {own.cache};
     }
     Tool tool(arguments, std::move(own), real_path("/proc/self/exe"));
-    return commands().at(arguments.command)(tool);
+    return arguments.run(tool);
 }
 
 } // namespace

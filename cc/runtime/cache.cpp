@@ -29,6 +29,26 @@ std::string first_fault(const std::string& root,
     return distrust(path, status, trust);
 }
 
+/// What a file name in a kernel's directory tells.
+Found file_of_name(const std::string& root, const std::string& name, const std::string& file)
+{
+    Found item{Found::unknown, root + "/" + name + "/" + file, name, {}, {}};
+    const std::size_t end  = file.find(".so");
+    const std::size_t dash = file.rfind('-', end);
+    if(end == std::string::npos || dash == std::string::npos || end - dash - 1 != 32)
+        return item;
+    item.arch              = file.substr(0, dash);
+    item.key               = file.substr(dash + 1, 32);
+    const std::string rest = file.substr(end + 3);
+    if(rest.empty())
+        item.kind = Found::entry;
+    else if(rest == ".lock")
+        item.kind = Found::lock;
+    else if(starts_with(rest, ".tmp."))
+        item.kind = Found::leftover;
+    return item;
+}
+
 } // namespace
 
 std::string distrust_of_root(const std::string& root, const Trust& trust)
@@ -95,26 +115,6 @@ void prepare(const std::string& root, const std::string& name)
     if(const std::string why = distrust(directory); !why.empty())
         throw Problem(why);
 }
-
-Found file_of_name(const std::string& root, const std::string& name, const std::string& file)
-{
-    Found item{Found::unknown, root + "/" + name + "/" + file, name, {}, {}};
-    const std::size_t end  = file.find(".so");
-    const std::size_t dash = file.rfind('-', end);
-    if(end == std::string::npos || dash == std::string::npos || end - dash - 1 != 32)
-        return item;
-    item.arch              = file.substr(0, dash);
-    item.key               = file.substr(dash + 1, 32);
-    const std::string rest = file.substr(end + 3);
-    if(rest.empty())
-        item.kind = Found::entry;
-    else if(rest == ".lock")
-        item.kind = Found::lock;
-    else if(starts_with(rest, ".tmp."))
-        item.kind = Found::leftover;
-    return item;
-}
-
 std::vector<Found> files_in(const std::string& root)
 {
     std::vector<Found> items;

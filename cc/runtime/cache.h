@@ -60,8 +60,6 @@ struct Found
 /// All that is below a root, sorted.
 std::vector<Found> files_in(const std::string& root);
 
-/// What a file name in a kernel's directory tells.
-Found file_of_name(const std::string& root, const std::string& name, const std::string& file);
 
 /// Whether a leftover may be of a compile that goes on, on another machine: it names one, and is no
 /// older than `timeout` seconds.

@@ -116,7 +116,7 @@ std::string compile(const Compile& compile, const std::string& directory)
         throw CompileError("compiling " + what + ": " + error.what(),
                            fault_of_place(directory, error.what()));
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const std::string took = time_since(start);
     if(!ended.well())
     {
         const std::string printed = log_in(log);
@@ -128,7 +128,7 @@ std::string compile(const Compile& compile, const std::string& directory)
                            ended.timed_out ? std::string{} : fault_of_place(directory, printed));
     }
     if(slow || compile.verbose)
-        say("compiled " + what + " in " + duration(took.count()));
+        say("compiled " + what + " in " + took);
     try
     {
         return read_file(output);

@@ -90,9 +90,7 @@ class Runtime
         Slot& slot = slot_of(row);
         const std::lock_guard<std::mutex> lock(slot.mutex);
         if(!slot.done)
-        {
             slot.done = resolve_into(slot, row);
-        }
         if(slot.functions == nullptr)
             throw StatusError(QOLA_STATUS_UNAVAILABLE, slot.problem);
         return slot.functions;
@@ -130,10 +128,9 @@ class Runtime
                 {kernel.name, kernel.arch, kernel.code}, {module.identity, root_, module.index});
             slot.functions = load(library, kernel.name);
             loaded[row].store(slot.functions, std::memory_order_release);
-            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
             if(settings_.verbose)
                 say(std::string(kernel.name) + " for " + kernel.arch + ": " + library.origin +
-                    ", " + duration(took.count()));
+                    ", " + time_since(start));
         }
         catch(const LockBusy& busy)
         {

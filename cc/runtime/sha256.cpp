@@ -1,6 +1,5 @@
 #include "sha256.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -178,11 +177,4 @@ std::string hex_of_bytes(std::string_view bytes)
     }
     return hex;
 }
-
-bool is_digest(std::string_view text)
-{
-    return text.size() == 64 &&
-           std::all_of(text.begin(), text.end(), [](char c) { return digit(c) >= 0; });
-}
-
 } // namespace qola_runtime

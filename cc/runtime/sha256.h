@@ -16,9 +16,6 @@ std::string bytes_of_hex(std::string_view hex);
 /// Bytes as hexadecimal digits.
 std::string hex_of_bytes(std::string_view bytes);
 
-/// Whether a text is 64 lower-case hexadecimal digits.
-bool is_digest(std::string_view text);
-
 } // namespace qola_runtime
 
 #endif // QOLA_RUNTIME_SHA256_H

@@ -1,6 +1,8 @@
 #include "text.h"
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 
 namespace qola_runtime {
@@ -70,17 +72,10 @@ bool ends_with(std::string_view text, std::string_view end)
 
 std::optional<long> number(std::string_view text, long least, long most)
 {
-    // Nine digits: more than anybody means, and no overflow.
-    if(text.empty() || text.size() > 9)
-        return std::nullopt;
-    long value = 0;
-    for(const char c : text)
-    {
-        if(c < '0' || c > '9')
-            return std::nullopt;
-        value = value * 10 + (c - '0');
-    }
-    if(value < least || value > most)
+    long value             = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, code] = std::from_chars(text.data(), last, value);
+    if(code != std::errc{} || end != last || value < least || value > most)
         return std::nullopt;
     return value;
 }
@@ -98,8 +93,10 @@ std::string last_lines(std::string_view text, std::size_t count)
     return std::string(at == std::string_view::npos || at == 0 ? text : text.substr(at + 1));
 }
 
-std::string duration(double seconds)
+std::string time_since(std::chrono::steady_clock::time_point start)
 {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double seconds                     = took.count();
     char text[32];
     if(seconds < 0.1)
         std::snprintf(text, sizeof text, "%.1f ms", seconds * 1000);

@@ -2,6 +2,7 @@
 #ifndef QOLA_RUNTIME_TEXT_H
 #define QOLA_RUNTIME_TEXT_H
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,8 +33,8 @@ std::optional<long> number(std::string_view text, long least, long most);
 /// The last lines of a text, at most `count`.
 std::string last_lines(std::string_view text, std::size_t count);
 
-/// A duration for people, such as "23 s" or "1.4 ms".
-std::string duration(double seconds);
+/// The time since then for people, such as "23 s" or "1.4 ms".
+std::string time_since(std::chrono::steady_clock::time_point start);
 
 } // namespace qola_runtime
 
