@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 
 def sha256_of_text(text: str) -> str:
     """Return the digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def sha256_of_json(value: object) -> str:
+    """Return the digest of data as JSON, keys sorted, no spaces: however it is laid out."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256_of_text(text)
 
 
 def sha256_of(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from qola.files import sha256_of_text
+from qola.files import sha256_of_json
 from qola.plan.model import Plan, PlannedModule
 
 SCHEMA_VERSION = 1
@@ -73,7 +73,7 @@ def manifest_record(
                 "source": _source(origin),
                 "patches": list(origin.get("patches", [])),
             },
-            "manifest": {"sha256": canonical_sha256(plan.manifest)},
+            "manifest": {"sha256": sha256_of_json(plan.manifest)},
             "plan": {"sha256": plan_sha256},
             "toolchain": dict(toolchain),
         },
@@ -137,13 +137,6 @@ def _module(
             if found.arch in archs
         ],
     }
-
-
-def canonical_sha256(value: Any) -> str:
-    """Return the digest of data as JSON, keys sorted, no spaces: however it is laid out."""
-    return sha256_of_text(
-        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    )
 
 
 def to_json(record: Mapping[str, Any] | Sequence[Any]) -> str:

@@ -34,7 +34,7 @@ from spdx_tools.spdx.spdx_element_utils import calculate_package_verification_co
 from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
-from qola.bundle.record import canonical_sha256
+from qola.files import sha256_of_json
 from qola.layout import RECORD, SBOM
 
 _DOCUMENT = "SPDXRef-DOCUMENT"
@@ -71,7 +71,7 @@ def document(
         files: every file of the bundle but this one and manifest.json, the record of a run.
         created: what the document says about when it was made.
     """
-    lines = [canonical_sha256(record), *(f"{f.sha256} {f.path}" for f in files)]
+    lines = [sha256_of_json(record), *(f"{f.sha256} {f.path}" for f in files)]
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     spdx_files = [_file(file, licenses) for file in files]
     packages = [

@@ -13,11 +13,7 @@ from qola.cli.tables import Table, to_text
 
 @dataclass(frozen=True)
 class Console:
-    """Standard output for results, standard error for everything else.
-
-    Attributes:
-        err: where progress, warnings and errors go.
-    """
+    """Standard output for results, standard error for progress, warnings and errors."""
 
     out: TextIO
     err: TextIO

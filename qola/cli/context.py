@@ -1,4 +1,4 @@
-"""What the command line gets from the process."""
+"""The process around a command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from qola.cli.console import Console
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the command line gets from the process, besides its arguments.
-
-    Attributes:
-        directory: what relative paths are relative to.
-    """
+    """All that a command gets from the process but its arguments; paths are below `directory`."""
 
     environ: Mapping[str, str]
     directory: Path

@@ -11,7 +11,6 @@ class Table:
     """A table to print.
 
     Attributes:
-        rows: the cells, as many as there are columns.
         total: a last row set apart, () for none.
         numbers: how many columns, from the right, hold numbers.
     """
@@ -35,10 +34,9 @@ def to_text(table: Table) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:
-    """Return rows of cells as lines with aligned columns, two blanks between them.
+    """Return rows of cells as lines with two blanks between the columns.
 
-    Args:
-        text_columns: how many columns, from the left, are aligned left; the others right.
+    So many columns, from the left, are aligned left, the others right.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

@@ -46,14 +46,7 @@ def pack_bundle(bundle: Path, output: Path) -> Archive:
 def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, Path]:
     """Unpack an archive whose digest is right, but whose maker is not trusted with other files.
 
-    Args:
-        archive: the file, a tar file compressed by gzip.
-        directory: where to put the files; empty.
-        limit: most bytes that all files together may have.
-        place: where the archive is from, in words.
-
-    Returns:
-        The files by their path in the archive.
+    Return the files, in a directory that is empty before, by their path in the archive.
 
     Raises:
         PrebuiltError: it is not such an archive, or has a member that is neither a file nor a

@@ -149,11 +149,6 @@ def find(
 ) -> Found | list[Outcome]:
     """Return a bundle, in the cache of downloads and verified, or why no source has it.
 
-    Args:
-        forms: which kinds of libraries.
-        named: where to look, in order.
-        options: whether to ask servers, and who has to have signed.
-
     Raises:
         PrebuiltError: a source has one that must not be used.
     """
@@ -188,10 +183,7 @@ def fetch(
     output: Path,
     progress: Progress,
 ) -> BuildResult:
-    """Fetch a bundle and install it; the arguments are those of `find`.
-
-    Returns:
-        What manifest.json in `output` holds.
+    """Fetch a bundle and install it; return what manifest.json in `output` holds.
 
     Raises:
         NoPrebuiltError: no source has it.

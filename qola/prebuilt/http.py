@@ -57,8 +57,6 @@ class Transport:
     Attributes:
         note: called with a line about what takes long or is tried again.
         token: sent as a bearer token over https or within this machine; "" for nothing.
-        retry: how often and after how long a request is made again.
-        timeout: until there is a connection, and without a byte of an answer.
     """
 
     note: Callable[[str], None]
@@ -101,7 +99,7 @@ class HttpSource(Source):
     def _ask(
         self, method: str, name: str, file: BinaryIO, limit: int = 0
     ) -> urllib3.BaseHTTPResponse:
-        """Sends or receives a whole file, with as many attempts as `retry` says."""
+        """Send or receive a whole file, with as many attempts as `retry` says."""
         url, note, retry = self.place(name), self._transport.note, self._transport.retry
         while True:
             response = None
@@ -160,7 +158,7 @@ class HttpSource(Source):
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        """What connects to the server: directly, or by way of the environment's proxy."""
+        """Connects to the server: directly, or by way of the environment's proxy."""
         host, proxies = self._url.host or "", self._transport.proxies
         proxy = proxies.get(self._url.scheme or "")
         how: dict[str, Any] = {"retries": _REDIRECTS, "timeout": self._transport.timeout}

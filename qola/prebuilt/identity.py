@@ -26,7 +26,7 @@ _FILES = (
 )
 _DIRECTORIES = ("cc", "rules", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
-"""What plans, and what runs in build actions."""
+"""The programs that plan, and that run in build actions."""
 
 _LEFT_OUT = ("__pycache__", "_ruleset")
 """Names that only one of a checkout and an installation has."""
@@ -134,12 +134,7 @@ def source_identity(source: Source) -> dict[str, str]:
 def rocm_identity(
     root: Path, environ: Mapping[str, str], bazel_args: Sequence[str], ask: Callable[[], Path]
 ) -> dict[str, str]:
-    """Return which ROCm compiles.
-
-    Args:
-        bazel_args: arguments of Bazel, which may set QOLA_ROCM.
-        ask: has Bazel write rocm.json and returns it; called where it is not the pinned ROCm.
-    """
+    """Return which ROCm compiles; `ask` has Bazel write rocm.json for any but the pinned one."""
     asked = environ.get(ROCM_VARIABLE, "")
     for arg in bazel_args:
         if arg.startswith(_REPO_ENV):

@@ -23,9 +23,8 @@ def install_found(
 ) -> BuildResult | None:
     """Unpack a verified archive beside the output directory and install it.
 
-    Returns:
-        What manifest.json holds; None for an archive of TransformerEngine's without a library of
-        one of the modules.
+    Return what manifest.json holds; None for an archive of TransformerEngine's without a library
+    of one of the modules.
 
     Raises:
         PrebuiltError: the archive has what it may not have, or lacks what it has to have.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding, NoPrebuiltError
-from qola.files import sha256_of_text
+from qola.files import sha256_of_json
 from qola.version import __version__
 
 SCHEMA = 1
@@ -44,9 +43,7 @@ class Key:
         ruleset: digest of the files that plan and build.
         manifest: what is asked for; where bundles come from is not part of it.
         modes: modules in the bundle, each with its build mode.
-        archs: archs of the libraries, sorted.
         aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.
-        forms: which kinds of libraries the bundle has, such as lazy ones.
         settings: arguments of Bazel, as `settings_of` returns them.
     """
 
@@ -84,19 +81,13 @@ class Key:
     @property
     def digest(self) -> str:
         """64 hexadecimal digits: sha256 of the inputs as canonical JSON."""
-        return digest_of(self.inputs)
+        return sha256_of_json(self.inputs)
 
     @property
     def text(self) -> str:
         """The key as files are named: te-rocm7.2-gfx950-0123456789ab."""
         version = ".".join(self.rocm_version.split(".")[:2])
         return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:_SHORT]}"
-
-
-def digest_of(inputs: Mapping[str, Any]) -> str:
-    """Return the digest of a key's inputs."""
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256_of_text(text)
 
 
 def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:

@@ -25,11 +25,10 @@ TOKEN_PLACES = frozenset({OPTION, "--to", URL_VARIABLE})
 
 @dataclass(frozen=True)
 class PrebuiltOptions:
-    """What a user says about prebuilt bundles.
+    """A user's wishes about prebuilt bundles.
 
     Attributes:
         urls: sources, instead of those of the manifest and the environment.
-        enabled: whether prebuilt bundles are looked for at all.
         public_key: who has to have signed them: a key of minisign or a file with one; "" for what
             the manifest says.
         directory: what directories and files of command line and environment are relative to.
@@ -44,11 +43,9 @@ class PrebuiltOptions:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A source as somebody named it.
+    """A source as somebody named it: a URL, or a directory, which is relative to `folder`.
 
     Attributes:
-        text: a URL or a directory.
-        folder: what a directory is relative to.
         place: where the text stands, for messages; sources of `TOKEN_PLACES` get the token.
         te_layout: TransformerEngine's own layout may be there too.
     """
@@ -100,13 +97,7 @@ def _words(value: str) -> list[str]:
 
 
 def parse_source(text: str, folder: Path, transport: Transport, place: str) -> Source:
-    """Return the source that a text means.
-
-    Args:
-        text: http://, https:// or file:// URL, or a directory.
-        folder: what a directory is relative to.
-        place: where the text stands; outside of `TOKEN_PLACES` the token is not sent.
-    """
+    """Return the source that a text means; outside of `TOKEN_PLACES` the token is not sent."""
     parts = urllib.parse.urlsplit(text)
     expected = "an http, https or file URL without user, query and fragment, or a directory"
     fix = f"{TOKEN_VARIABLE} is sent to a server that wants to know who asks"

@@ -83,10 +83,6 @@ def publish(
 
     What is there already stays if it is the same bundle, whole, and signed as is asked for.
 
-    Args:
-        secret_key: who signs, None for nobody.
-        overwrite: replace another bundle with the same key.
-
     Raises:
         PrebuiltError: another bundle with the same key is there.
         QolaError: the target does not take the files.
@@ -173,7 +169,7 @@ def _is_whole(target: Source, there: Record, archive: Path) -> bool:
 
 
 def _sign(target: Source, name: str, data: bytes, secret_key: minisign.SecretKey) -> bool:
-    """Signs a record at the target; returns whether it was not yet signed."""
+    """Sign a record at the target; return whether it was not yet signed."""
     signed, file = signature.sign(data, secret_key, name), f"{name}{signature.SUFFIX}"
     # The same key makes the same signature of the same bytes.
     if target.read(file, MAX_SIZE) == signed:

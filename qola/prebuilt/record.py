@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding, PrebuiltError
-from qola.prebuilt.key import SCHEMA, Key, differences, digest_of
+from qola.files import sha256_of_json
+from qola.prebuilt.key import SCHEMA, Key, differences
 
 MAX_SIZE = 4 << 20
 """Largest record that is read, in bytes."""
@@ -41,7 +42,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a prebuilt bundle: its key, the digest of the key's inputs, and its file."""
+    """A prebuilt bundle's key, the digest of the key's inputs, and its file."""
 
     key: str
     digest: str
@@ -105,7 +106,7 @@ def _wrong(record: Record, key: Key) -> str:
     if (record.key, record.digest) != (key.text, key.digest):
         differing = ", ".join(differences(record.inputs, key.inputs)) or "nothing in its inputs"
         return f"the record of {record.key}, digest {record.digest}; {differing} differs"
-    found = digest_of(record.inputs)
+    found = sha256_of_json(record.inputs)
     if found != record.digest:
         return f"digest {record.digest}, where that of its inputs is {found}"
     return ""

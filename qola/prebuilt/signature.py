@@ -38,12 +38,7 @@ def shown(key: minisign.PublicKey) -> str:
 def verify(
     data: bytes, signature: bytes | None, key: minisign.PublicKey, place: str, trusted: str
 ) -> None:
-    """Check the signature of a record.
-
-    Args:
-        data: the record's bytes.
-        signature: its signature file, None where there is none.
-        trusted: the trusted comment: the signature of another file is wrong here.
+    """Check the signature file of a record; one with another trusted comment is another file's.
 
     Raises:
         PrebuiltError: there is none, or it is not of this key, or not of this record.

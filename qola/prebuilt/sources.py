@@ -32,7 +32,7 @@ class Source(ABC):
 
     @abstractmethod
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
-        """Write at most `limit` bytes of a file to an empty one; returns whether it is there."""
+        """Write at most `limit` bytes of a file to an empty one; return whether it is there."""
 
     @abstractmethod
     def write(self, name: str, source: Path | bytes) -> None:
@@ -44,7 +44,7 @@ class Source(ABC):
         return file.getvalue() if self.copy(name, file, limit) else None
 
     def download(self, name: str, path: Path, limit: int) -> bool:
-        """Put a file at a path; returns whether there is one."""
+        """Put a file at a path; return whether there is one."""
         with path.open("wb") as file:
             return self.copy(name, file, limit)
 

@@ -22,11 +22,7 @@ _MAX_SMALL = 1 << 16
 
 @dataclass(frozen=True)
 class Found:
-    """A bundle that was found and verified.
-
-    Attributes:
-        unpacked_size: most bytes that its files have.
-    """
+    """A bundle that was found and verified, whose files have no more bytes than `unpacked_size`."""
 
     archive: Path
     unpacked_size: int
@@ -53,9 +49,7 @@ def find(
 ) -> Found | list[Outcome]:
     """Return the bundle of a key, or why no source has it.
 
-    Args:
-        cache: directory of what was downloaded for this key; locked by the caller.
-        public_key: who has to have signed it, None for anybody.
+    The caller locks the directory of what was downloaded for this key.
 
     Raises:
         PrebuiltError: a source has one whose digest or signature is wrong.
@@ -133,11 +127,7 @@ def _take(
 
 
 def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> bool:
-    """Put a source's file into the cache if its digest is right; returns whether there is one.
-
-    Raises:
-        PrebuiltError: the digest is another.
-    """
+    """Put a source's file into the cache if its digest is right; return whether there is one."""
     arrived = cache / f"{name}.arrived"
     try:
         if not source.download(name, arrived, limit):

@@ -22,7 +22,7 @@ NOT_COVERED = (
     "archs, patches, edits of the tree, receipts and all else of the manifest, compiler flags, the "
     "compiler and its version, the version of qola"
 )
-"""What two bundles with the same key of TransformerEngine's may differ in."""
+"""The ways in which two bundles with the same key of TransformerEngine's may differ."""
 
 _CHECKSUM = ".sha256"
 _MAX_SIZE = 16 << 30
@@ -65,12 +65,7 @@ def find(
     """Return an archive of TransformerEngine's, or why there is none.
 
     What was downloaded before is used where its digest is still the one that the source names;
-    offline, the one that it named then.
-
-    Args:
-        source: what NVTE_AITER_PREBUILT_BASE_URL names.
-        commit: AITER's commit in full, "" where none is known.
-        cache: directory for what is downloaded; locked by the caller.
+    offline, the one that it named then. The caller locks the cache.
 
     Raises:
         PrebuiltError: the archive is not the one of its checksum.

@@ -21,9 +21,10 @@ from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, LibraryInput, build
 from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
-from qola.bundle.record import LibraryFacts, canonical_sha256, manifest_record
+from qola.bundle.record import LibraryFacts, manifest_record
 from qola.codegen.types import CodeObject
 from qola.errors import BundleError
+from qola.files import sha256_of_json
 from tests.python import plans
 from tests.python.folders import write
 
@@ -274,8 +275,8 @@ def test_manifest_json_has_what_rocm_qola_s_has() -> None:
 
 def test_a_manifest_s_digest_ignores_its_layout() -> None:
     """Prevents: two digests for manifests that ask for the same."""
-    assert canonical_sha256({"b": 1, "a": [2]}) == canonical_sha256({"a": [2], "b": 1})
-    assert canonical_sha256({"a": [2]}) != canonical_sha256({"a": [3]})
+    assert sha256_of_json({"b": 1, "a": [2]}) == sha256_of_json({"a": [2], "b": 1})
+    assert sha256_of_json({"a": [2]}) != sha256_of_json({"a": [3]})
 
 
 def sbom_text(**origin: Any) -> str:

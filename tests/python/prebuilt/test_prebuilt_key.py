@@ -17,10 +17,10 @@ from qola.build.setup import Chosen
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import NoPrebuiltError, ToolchainError
+from qola.files import sha256_of_json
 from qola.manifest.load import loads
 from qola.prebuilt import identity
-from qola.prebuilt.key import Key, differences, digest_of, settings_of
-from tests.python.folders import write
+from qola.prebuilt.key import Key, differences, settings_of
 
 TEXT = """\
 [qola]
@@ -102,7 +102,7 @@ def test_the_text_of_a_key() -> None:
     found = replace(KEY, archs=("gfx942", "gfx950"))
     assert found.text == f"left-rocm7.2-gfx942-gfx950-{found.digest[:12]}"
     # The digest is of JSON that anybody can make again.
-    assert digest_of(json.loads(json.dumps(found.inputs))) == found.digest
+    assert sha256_of_json(json.loads(json.dumps(found.inputs))) == found.digest
 
 
 def test_settings_that_count() -> None:
