@@ -1,4 +1,4 @@
-"""What can go wrong, told in full: findings, exit codes, and one exception class per edge.
+"""Errors told in full: findings, exit codes, and one exception class per edge.
 
 Every edge (manifest, AITER tree, code generation, toolchain, plan) collects all it has to say as
 `Finding`s and raises once, so that a user corrects a file in one go.
@@ -138,7 +138,7 @@ class PlanError(QolaError):
 
 
 class BundleError(QolaError):
-    """What was built cannot be made a bundle."""
+    """The bundle of the libraries cannot be made."""
 
     exit_code = ExitCode.BUNDLE
     default_title = "the bundle cannot be made"

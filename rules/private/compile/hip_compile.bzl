@@ -17,7 +17,7 @@ def _host_resources(_os, _inputs):
     return {"cpu": 1, "memory": _HOST_MEMORY}
 
 def hip_unit(cuid, src, before = [], includes = []):
-    """What is compiled, whatever the pass.
+    """The unit that is compiled, whatever the pass.
 
     Args:
       cuid: name of the unit, which symbols of the device code are made of.
