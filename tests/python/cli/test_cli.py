@@ -294,6 +294,14 @@ def test_an_option_means_the_same_everywhere() -> None:
     assert places["--arch"] == places["--mode"] | {"init"}
 
 
+def ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a command prints that does nothing else."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words, {})
+    assert not caught.value.code
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a command, an option or an exit code without a word about it."""

@@ -21,6 +21,7 @@ from qola.files import sha256_of_json
 from qola.manifest.load import loads
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, settings_of
+from tests.python.folders import write
 
 TEXT = """\
 [qola]
