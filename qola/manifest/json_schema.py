@@ -37,6 +37,12 @@ def manifest_schema() -> Schema:
         "properties": {table.name: _table(table) for table in TABLES},
         "required": [table.name for table in TABLES if table.required],
         "additionalProperties": False,
+        "definitions": {
+            _DEFINED[field.kind]: _KINDS[field.kind](field)
+            for table in TABLES
+            for field in table.fields
+            if field.kind in _DEFINED
+        },
     }
 
 
@@ -49,7 +55,7 @@ def _table(table: Table) -> Schema:
     one: Schema = {
         "type": "object",
         "description": table.doc,
-        "properties": {field.key: field_schema(field) for field in table.fields},
+        "properties": {field.key: _property(field) for field in table.fields},
         "additionalProperties": False,
     }
     # Draft 4 wants at least one name in "required".
@@ -63,8 +69,20 @@ def _table(table: Table) -> Schema:
 
 def field_schema(field: Field) -> Schema:
     """Return the schema of one field's value."""
+    return {**_description(field), **_KINDS[field.kind](field)}
+
+
+def _property(field: Field) -> Schema:
+    """The same as a part of the manifest's schema, which says once what fields have in common."""
+    if field.kind not in _DEFINED:
+        return field_schema(field)
+    # Beside "$ref" draft 4 reads nothing, and the description would be lost.
+    return {**_description(field), "allOf": [{"$ref": f"#/definitions/{_DEFINED[field.kind]}"}]}
+
+
+def _description(field: Field) -> Schema:
     omitted = f" Left out: {field.omitted}." if field.omitted else ""
-    return {"description": f"{field.doc}.{omitted}", **_KINDS[field.kind](field)}
+    return {"description": f"{field.doc}.{omitted}"}
 
 
 def _text(field: Field) -> Schema:
@@ -115,6 +133,9 @@ def _hdim_set(field: Field) -> Schema:
 def _expr_or_list(field: Field) -> Schema:
     return {"anyOf": [_STRING, _text_list(field)]}
 
+
+# Kinds whose fields have the same values, whichever the field.
+_DEFINED = {Kind.BOOL_SET: "bool_set", Kind.HDIM_SET: "hdim_set"}
 
 _KINDS: dict[Kind, Callable[[Field], Schema]] = {
     Kind.TEXT: _text,
