@@ -108,15 +108,8 @@ def main() -> None:
     """Read a log and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("log", type=Path, help="what --execution_log_json_file wrote")
-    parser.add_argument("--mnemonic", action="append", help="only this kind of action; repeatable")
-    parser.add_argument("--label", default="", help="only targets whose label contains this")
-    args = parser.parse_args()
-    spawns = (
-        spawn
-        for spawn in read_spawns(args.log)
-        if args.label in spawn.label and (not args.mnemonic or spawn.mnemonic in args.mnemonic)
-    )
-    print(to_text(to_table(summarize(spawns))))
+    log = parser.parse_args().log
+    print(to_text(to_table(summarize(read_spawns(log)))))
 
 
 if __name__ == "__main__":

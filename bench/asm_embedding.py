@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 _ARCHS = ("gfx942", "gfx950")
 _SUBDIRS = ("fmha_v3_fwd", "fmha_v3_bwd")
 _SECTION = ".blobs"
+_COMPILER = "hipcc"
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,11 @@ class Measured:
     """One compile.
 
     Attributes:
-        seconds: wall time.
         cpu: user and system time, in seconds.
         memory: largest resident size of a process, in MiB.
         source: size of the source, in MB.
     """
 
-    seconds: float
     cpu: float
     memory: float
     source: float
@@ -71,16 +69,14 @@ def hexadecimal(files: Sequence[Path]) -> str:
     return "".join(texts)
 
 
-def compile_source(source: Path, language: str, compiler: str) -> Measured:
+def compile_source(source: Path, language: str) -> Measured:
     """Compile one source to ``<source>.o`` and return what it took."""
-    command = [compiler, "-x", language, "-fPIC", "-c", str(source), "-o", f"{source}.o"]
-    start = time.monotonic()
+    command = [_COMPILER, "-x", language, "-fPIC", "-c", str(source), "-o", f"{source}.o"]
     process = subprocess.Popen(command)
     _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status) != 0:
         sys.exit(f"{source.name}: the compiler failed")
     return Measured(
-        seconds=time.monotonic() - start,
         cpu=usage.ru_utime + usage.ru_stime,
         memory=usage.ru_maxrss / 1024,
         source=source.stat().st_size / 1e6,
@@ -99,15 +95,14 @@ def main() -> int:
     """Measure both ways; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("tree", type=Path, help="root of an AITER tree")
-    parser.add_argument("--compiler", default="hipcc", help="default: %(default)s")
     options = parser.parse_args()
-    ask = [options.compiler, "-print-prog-name=llvm-objcopy"]
+    ask = [_COMPILER, "-print-prog-name=llvm-objcopy"]
     objcopy = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
     files = code_objects(options.tree.resolve())
     size = sum(file.stat().st_size for file in files)
     print(f"{len(files)} code objects, {size:,} bytes\n")
-    print("| How | Source | Wall time | CPU time | Peak memory |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| How | Source | CPU time | Peak memory |")
+    print("| --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as name:
         ways = {
             ".incbin": ("assembler", "blobs.s", incbin),
@@ -117,12 +112,9 @@ def main() -> int:
         for label, (language, file, text) in ways.items():
             source = Path(name, file)
             source.write_text(text(files), encoding="utf-8")
-            m = compile_source(source, language, options.compiler)
+            m = compile_source(source, language)
             found.append(section(source, objcopy))
-            print(
-                f"| {label} | {m.source:.2f} MB | {m.seconds:.2f} s | {m.cpu:.2f} s "
-                f"| {m.memory:,.0f} MiB |"
-            )
+            print(f"| {label} | {m.source:.2f} MB | {m.cpu:.2f} s | {m.memory:,.0f} MiB |")
     if found[0] != found[1]:
         sys.exit("the two objects do not hold the same data")
     return 0

@@ -20,14 +20,15 @@ from bench.workload import ARCH, WORKLOADS
 from qola.errors import Finding, QolaError
 
 _EPILOG = """\
-Rows, each with "vs AITER with ninja" and "vs CK with CMake" after it:
+Rows, each with "vs AITER with ninja" and "vs CK with CMake" after it; what they mean is in
+docs/internals/performance.md:
 
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    names = "\n".join(f"  {kind.name}: {kind.meaning}" for kind in rows.KINDS)
+    names = "\n".join(f"  {kind.name}" for kind in rows.KINDS)
     made = argparse.ArgumentParser(
         prog="bench/run",
         description="Build the same kernels with the same compiler by AITER's own flags and "

@@ -43,7 +43,6 @@ def report(
                 "unit": row.kind.unit,
                 "ratio": round(row.ratio, 3),
                 "verdict": row.verdict,
-                "meaning": row.kind.meaning,
             }
             for row in table
         ],

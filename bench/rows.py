@@ -30,7 +30,6 @@ class Kind:
     name: str
     ours: str
     theirs: str
-    meaning: str
 
     @property
     def unit(self) -> Unit:
@@ -43,73 +42,25 @@ def unit_of(name: str) -> Unit:
     return "s" if name.endswith("seconds") else "bytes"
 
 
-def _alike(name: str, measured: str, meaning: str) -> Kind:
-    return Kind(name, measured, measured, meaning)
+def _alike(name: str, measured: str) -> Kind:
+    return Kind(name, measured, measured)
 
 
 KINDS = (
-    _alike(
-        "kernel forward",
-        "kernel_fwd_seconds",
-        "time of all compiles for forward kernels, precompiled headers too, by their number",
-    ),
-    _alike(
-        "kernel backward",
-        "kernel_bwd_seconds",
-        "the same of backward kernels (dq_dk_dv, dot_do_o, convert_dq)",
-    ),
-    _alike(
-        "cold build",
-        "cold_seconds",
-        "nothing there but downloads; ours lays out the compiler, fetches AITER and plans, "
-        "theirs has both at hand and generates",
-    ),
-    Kind(
-        "cold build, fetched",
-        "build_seconds",
-        "cold_seconds",
-        "the same, without fetching, planning and analysis on our side",
-    ),
-    Kind(
-        "warm rebuild elsewhere, disk cache",
-        "disk_seconds",
-        "cold_seconds",
-        "another workspace and output base, fetching included; theirs has no cache: its cold build",
-    ),
-    Kind(
-        "warm rebuild elsewhere, remote cache",
-        "remote_seconds",
-        "cold_seconds",
-        "the same from an nginx on this machine, without a disk cache",
-    ),
-    _alike("no-op", "noop_seconds", "again, nothing changed; median of 3"),
-    _alike(
-        "one-variant change",
-        "change_seconds",
-        "the manifest gains a variant; theirs generates again and runs ninja",
-    ),
-    _alike(
-        "library size forward",
-        "library_fwd_bytes_per_kernel",
-        "bytes of the library as linked, nothing stripped, by the number of kernels",
-    ),
-    _alike(
-        "library size backward",
-        "library_bwd_bytes_per_kernel",
-        "the same of the backward library",
-    ),
-    _alike(
-        "peak memory, compiler",
-        "compiler_peak_bytes",
-        "largest resident set of one compiler process",
-    ),
-    _alike(
-        "peak memory, build",
-        "build_peak_bytes",
-        "largest sum of resident sets, what processes share counted in each; "
-        "ours includes Bazel's server",
-    ),
+    _alike("kernel forward", "kernel_fwd_seconds"),
+    _alike("kernel backward", "kernel_bwd_seconds"),
+    _alike("cold build", "cold_seconds"),
+    Kind("cold build, fetched", "build_seconds", "cold_seconds"),
+    Kind("warm rebuild elsewhere, disk cache", "disk_seconds", "cold_seconds"),
+    Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds"),
+    _alike("no-op", "noop_seconds"),
+    _alike("one-variant change", "change_seconds"),
+    _alike("library size forward", "library_fwd_bytes_per_kernel"),
+    _alike("library size backward", "library_bwd_bytes_per_kernel"),
+    _alike("peak memory, compiler", "compiler_peak_bytes"),
+    _alike("peak memory, build", "build_peak_bytes"),
 )
+"""docs/internals/performance.md says what each of them means."""
 
 _STEPS = {
     "disk_seconds": "disk",

@@ -1,16 +1,14 @@
 """Measures what a manifest with every kernel instance costs to plan and to analyse.
 
-    ./bazelw --in-tree python3 bench/scale.py [--json FILE]
+    ./bazelw --in-tree python3 bench/scale.py
 
 Builds nothing: bench/everything is planned and analysed by a Bazel in a new output base, with what
 is fetched from the network fetched before. Wants an idle machine with 2 cores, where it takes three
-minutes. CPU time is that of the planner or of Bazel's server; it holds on a busy machine too. The
-exit code is 1 when a limit is exceeded.
+minutes. The exit code is 1 when a limit is exceeded.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -20,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +31,6 @@ FETCHED_BEFORE = (
 )
 """What comes from the network or looks at the machine."""
 
-TICKS = os.sysconf("SC_CLK_TCK")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -43,14 +39,12 @@ class Row:
     Attributes:
         unit: s, MB or nothing.
         limit: what it may be at most; None without a limit.
-        cpu_seconds: CPU time of the planner or of the server; None where it was not taken.
     """
 
     name: str
     value: float
     unit: str
     limit: float | None = None
-    cpu_seconds: float | None = None
 
     @property
     def kept(self) -> bool:
@@ -61,8 +55,8 @@ class Row:
 class Server:
     """A Bazel with an output base of its own for a copy of bench/everything."""
 
-    def __init__(self, bazel: str, directory: Path) -> None:
-        self._command = [bazel, f"--output_base={directory / 'output_base'}"]
+    def __init__(self, directory: Path) -> None:
+        self._command = ["bazel", f"--output_base={directory / 'output_base'}"]
         self._work = directory
         self.workspace = directory / "workspace"
         shutil.copytree(EVERYTHING, self.workspace)
@@ -83,10 +77,9 @@ class Server:
             sys.exit(f"{' '.join(argv)}\n{done.stderr[-4000:]}")
         return time.monotonic() - start, done.stdout
 
-    def analyse(self) -> tuple[float, float, Mapping[str, Any]]:
-        """Analyse all targets; return wall time, CPU time and Bazel's own metrics."""
+    def analyse(self) -> tuple[float, Mapping[str, Any]]:
+        """Analyse all targets; return wall time and Bazel's own metrics."""
         events = self._work / "events.json"
-        before = self.cpu_seconds()
         wall, _ = self.run(
             "build", "--nobuild", "--disk_cache=", f"--build_event_json_file={events}", "//..."
         )
@@ -95,41 +88,32 @@ class Server:
             for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
             if "buildMetrics" in event
         )
-        return wall, self.cpu_seconds() - before, metrics
-
-    def process(self, file: str) -> str:
-        """Return a file of the server's directory below /proc."""
-        pid = self.run("info", "server_pid")[1].strip()
-        return Path("/proc", pid, file).read_text(encoding="utf-8")
-
-    def cpu_seconds(self) -> float:
-        """CPU time the server has used so far, without its children."""
-        fields = self.process("stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return wall, metrics
 
     def peak_megabytes(self) -> float:
         """Largest resident size the server has had, in MB."""
-        lines = dict(line.split(":", 1) for line in self.process("status").splitlines())
+        pid = self.run("info", "server_pid")[1].strip()
+        status = Path("/proc", pid, "status").read_text(encoding="utf-8")
+        lines = dict(line.split(":", 1) for line in status.splitlines())
         return int(lines["VmHWM"].split()[0]) / 1000
 
     def heap_megabytes(self) -> float:
         """Size of what the server keeps, after a garbage collection, in MB."""
         return float(self.run("info", "used-heap-size-after-gc")[1].strip().removesuffix("MB"))
 
-    def planner(self) -> tuple[float, float, float]:
-        """Plan as `qola plan` does; return wall time, CPU time and peak memory in MB."""
+    def planner(self) -> tuple[float, float]:
+        """Plan as `qola plan` does; return wall time and peak memory in MB."""
         (record,) = self._work.glob("output_base/external/*[~+]aiter/AITER.json")
         argv = [sys.executable, "-B", "-m", "qola", "plan", "--json", "-a", str(record.parent)]
         argv += ["--manifest", str(EVERYTHING / "everything.toml")]
         # What Bazel's own planning imports, from where Bazel fetched it.
         (site,) = self._work.glob("output_base/external/*[~+]qola_pip_runtime/site")
         env = {**os.environ, "PYTHONPATH": str(site)}
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        start = time.monotonic()
         subprocess.run(argv, cwd=ROOT, env=env, check=True, capture_output=True)
-        wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        wall = time.monotonic() - start
         # The largest process so far; Bazel's client, the only other, is small.
-        return wall, cpu, after.ru_maxrss / 1000
+        return wall, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
 
     def plan(self) -> Mapping[str, Any]:
         """Return plan.json."""
@@ -145,53 +129,42 @@ class Server:
 def measure(server: Server) -> list[Row]:
     """Return the figures."""
     server.run("query", " + ".join(FETCHED_BEFORE))
-    alone, alone_cpu, alone_peak = server.planner()
+    alone, alone_peak = server.planner()
     planned, _ = server.run("query", "@qola_everything//:plan.json")
     # Writes the kernel instances' packages, which a later analysis finds.
-    first, _, _ = server.analyse()
+    first, _ = server.analyse()
     server.run("shutdown")
-    cold, cold_cpu, metrics = server.analyse()
-    rows = [
+    cold, metrics = server.analyse()
+    return [
         Row("Kernel instances in the plan", len(server.plan()["kernels"]), ""),
-        Row("Plan alone: qola plan", alone, "s", 30, alone_cpu),
+        Row("Plan alone: qola plan", alone, "s", 30),
         Row("Plan alone, largest process", alone_peak, "MB", 4000),
         Row("Plan as a repository of Bazel", planned, "s", 30),
         Row("First analysis, with writing the packages of kernel instances", first, "s"),
-        Row("Cold analysis: a new server, all fetched and planned", cold, "s", 60, cold_cpu),
+        Row("Cold analysis: a new server, all fetched and planned", cold, "s", 60),
         Row("Analysis again, nothing changed", min(server.analyse()[0] for _ in range(3)), "s", 2),
         Row("Targets", int(metrics["targetMetrics"]["targetsConfigured"]), ""),
         Row("Actions", int(metrics["actionSummary"]["actionsCreated"]), ""),
         Row("Peak memory of the server, resident", server.peak_megabytes(), "MB", 4000),
         Row("Heap the server keeps", server.heap_megabytes(), "MB"),
     ]
-    manifest = server.workspace / "everything.toml"
-    text = manifest.read_text(encoding="utf-8")
-    manifest.write_text(text.replace('"libmha_bwd"', '"libmha_bwd"\nhsa_subdirs = []'))
-    changed, changed_cpu, _ = server.analyse()
-    rows.append(Row("Another manifest: plan and analysis again", changed, "s", None, changed_cpu))
-    return rows
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the figures as a Markdown table."""
-    lines = ["| What | Figure | Limit | CPU time |", "| --- | --- | --- | --- |"]
+    lines = ["| What | Figure | Limit |", "| --- | --- | --- |"]
     for row in rows:
         value = f"{row.value:,.1f} s" if row.unit == "s" else f"{row.value:,.0f} {row.unit}".strip()
         limit = f"{row.limit:,.0f} {row.unit}" if row.limit is not None else ""
-        cpu = f"{row.cpu_seconds:,.1f} s" if row.cpu_seconds is not None else ""
         over = "" if row.kept else " (exceeded)"
-        lines.append(f"| {row.name} | {value}{over} | {limit} | {cpu} |")
+        lines.append(f"| {row.name} | {value}{over} | {limit} |")
     return "\n".join(lines)
 
 
 def main() -> int:
     """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--bazel", default="bazel", help="the Bazel to measure")
-    parser.add_argument("--json", type=Path, help="write the figures there too")
-    args = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="qola-scale-"))
-    server = Server(args.bazel, directory)
+    server = Server(directory)
     try:
         rows = measure(server)
     finally:
@@ -200,8 +173,6 @@ def main() -> int:
     print(table(rows))
     load = os.getloadavg()[0]
     print(f"\n{os.cpu_count()} cores; load average at the end {load:.1f}")
-    if args.json:
-        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     return 0 if all(row.kept for row in rows) else 1
 
 

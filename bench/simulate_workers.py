@@ -37,7 +37,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--manifest", type=Path, default=EVERYTHING, help="what to build (default: everything)"
     )
-    parser.add_argument("--costs", type=Path, help="costs (default: qola/inspect/costs.json)")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, help="how many")
     parser.add_argument(
         "--worker-rate", type=float, default=125e6, help="bytes/s of a worker (default: 1 Gbit/s)"
@@ -70,7 +69,7 @@ def main() -> None:
     """Plan, simulate and print."""
     args = parse_arguments()
     text = args.manifest.read_text(encoding="utf-8")
-    costs = load_costs(args.costs) if args.costs else load_costs()
+    costs = load_costs()
     with tempfile.TemporaryDirectory() as directory:
         request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
         plan = build_plan(resolve(request), Path(directory))
