@@ -1,7 +1,7 @@
 """Finds a local ROCm and asks its compiler what it is: the reading half of the ROCm repository."""
 
 load("//rules/private:finding.bzl", "finding")
-load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS")
+load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS", "llvm_tools")
 
 # Where ROCm is looked for when neither the tag nor ROCM_PATH names a place: AMD's packages,
 # then the layout of Debian's.
@@ -139,17 +139,6 @@ def _rocm_version(rctx, prefix, hip_version):
     # Of hipcc's, the third number counts builds of HIP.
     return ".".join(hip_version.split(".")[:2])
 
-def _tools(hipcc, llvm):
-    return {
-        "ar": llvm + "/llvm-ar",
-        "gcc": str(hipcc),
-        "ld": llvm + "/ld.lld",
-        "nm": llvm + "/llvm-nm",
-        "objcopy": llvm + "/llvm-objcopy",
-        "objdump": llvm + "/llvm-objdump",
-        "strip": llvm + "/llvm-strip",
-    }
-
 def detect_rocm(rctx, path, rocm_path_env):
     """Looks for a ROCm that answers.
 
@@ -190,7 +179,7 @@ def detect_rocm(rctx, path, rocm_path_env):
         return struct(
             prefix = prefix,
             identity = _identity(rctx, hipcc, version.clang_dir, prefix, include_dirs),
-            tools = _tools(hipcc, version.clang_dir),
+            tools = llvm_tools(str(hipcc), version.clang_dir),
             hip_version = version.hip_version,
             rocm_version = _rocm_version(rctx, prefix, version.hip_version),
             clang_version = version.clang_version,

@@ -82,6 +82,18 @@ ARCH_DEFINES = {
     "gfx950": ["__Float4_e2m1fn_x2"],
 }
 
+def llvm_tools(gcc, llvm):
+    """Returns the path of each tool that Bazel knows by name: the compiler `gcc`, and those in the directory `llvm`."""
+    return {
+        "ar": llvm + "/llvm-ar",
+        "gcc": gcc,
+        "ld": llvm + "/ld.lld",
+        "nm": llvm + "/llvm-nm",
+        "objcopy": llvm + "/llvm-objcopy",
+        "objdump": llvm + "/llvm-objdump",
+        "strip": llvm + "/llvm-strip",
+    }
+
 # Name of the action that compiles a kernel library on a user's machine. Its
 # command line has the flags of a kernel's compile that say nothing of where the
 # SDK is.

@@ -1,6 +1,7 @@
 """rocm_sdk: the targets of @qola_rocm_sdk, for each action just what it reads."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load(":flags.bzl", "llvm_tools")
 load(":toolchain.bzl", "rocm_cc_toolchain")
 
 _GCC = "sdk/sysroot/usr/lib/gcc/x86_64-linux-gnu"
@@ -65,13 +66,5 @@ def rocm_sdk(name, optional_flags):
         optional_flags = optional_flags,
         sdk = True,
         tool_files = name + "_tools",
-        tools = {
-            "ar": "sdk/bin/llvm-ar",
-            "gcc": "sdk/bin/clang++",
-            "ld": "sdk/bin/ld.lld",
-            "nm": "sdk/bin/llvm-nm",
-            "objcopy": "sdk/bin/llvm-objcopy",
-            "objdump": "sdk/bin/llvm-objdump",
-            "strip": "sdk/bin/llvm-strip",
-        },
+        tools = llvm_tools("sdk/bin/clang++", "sdk/bin"),
     )

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/private:cc_features.bzl", "cc_features")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 
 # The blobs stand in a section of their own, which nothing else shares, so that
 # the alignment costs once per blob. The table holds addresses, which the
@@ -135,6 +136,5 @@ def embedded_code_objects(name, code_objects, tags = [], **kwargs):
         code_objects = code_objects,
         # As for kernels: keep the output directory's name out of the key.
         tags = tags + ["supports-path-mapping"],
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        **kwargs
+        **(KERNEL_TARGET | kwargs)
     )

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private:archs.bzl", "by_archs")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/rocm:flags.bzl", "ARCH_DEFINES")
 
 # Line tables, where --@qola//rules/rocm:debug asks for them.
@@ -50,7 +50,6 @@ def hip_source(name, src, archs, copts = [], local_defines = [], deps = [], tags
             # the same symbol, and a path would make the bytes depend on it.
             "-cuid=" + name,
         ] + copts + DEBUG_FLAGS + _COMPRESS_FLAGS,
-        exec_properties = EXEC_PROPERTIES,
         features = ["aiter"],
         # Bazel would compile each source a second time without -fPIC.
         linkstatic = True,
@@ -59,8 +58,6 @@ def hip_source(name, src, archs, copts = [], local_defines = [], deps = [], tags
         # even those that the transition puts back. With
         # --experimental_output_paths=strip it stays out of the action's key.
         tags = tags + ["supports-path-mapping"],
-        # Without the transition a host compiler would be asked to compile HIP.
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         deps = deps,
-        **kwargs
+        **(KERNEL_TARGET | kwargs)
     )

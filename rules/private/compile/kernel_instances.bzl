@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private:archs.bzl", "by_archs")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load(":hip_object.bzl", "hip_object")
 load(":hip_pass.bzl", "hip_pass")
 load(":hip_source.bzl", "DEBUG_FLAGS")
@@ -75,10 +75,9 @@ def kernel_instances(kernels, headers, copts = [], entries = {}, families = {}, 
         family_of,
         precompile,
         copts = copts + DEBUG_FLAGS,
-        exec_properties = EXEC_PROPERTIES,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         overlay = ["overlay/" + name for name in overlay],
         deps = [headers],
+        **KERNEL_TARGET
     )
     for name, archs in kernels.items():
         # A source of one arch is asked for by libraries that have the arch alone.
@@ -89,23 +88,21 @@ def kernel_instances(kernels, headers, copts = [], entries = {}, families = {}, 
             src = name + ".cpp",
             cuid = name,
             entry = "entries/{}.cpp".format(entry_of[name]) if name in entry_of else None,
-            exec_properties = EXEC_PROPERTIES,
             device = select(archs, lambda on: [":" + _device(arch, family) for arch in on]),
             host = select(archs, lambda on: ":" + _host(on)),
             hosts = {":" + _host([arch]): arch for arch in archs},
             # Several manifests link the same kernel, each into a library of its
             # own whose symbols do not meet.
             tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],
-            target_compatible_with = [Label("//rules/rocm:rocm")],
             visibility = visibility,
+            **KERNEL_TARGET
         )
 
         # For whoever builds or links one kernel; libraries link the object.
         cc_library(
             name = name,
             srcs = [name + ".object"],
-            exec_properties = EXEC_PROPERTIES,
             linkstatic = True,
-            target_compatible_with = [Label("//rules/rocm:rocm")],
             visibility = visibility,
+            **KERNEL_TARGET
         )

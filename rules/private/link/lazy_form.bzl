@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private:archs.bzl", "by_archs")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
 load(":kernel_libraries.bzl", "kernel_libraries")
 load(":lazy_sources.bzl", "lazy_sources")
@@ -12,12 +12,10 @@ def _host_library(name, srcs, **kwargs):
     cc_library(
         name = name,
         srcs = srcs,
-        exec_properties = EXEC_PROPERTIES,
         features = ["aiter"],
         linkstatic = True,
         tags = ["supports-path-mapping"],
-        target_compatible_with = [Label("//rules/rocm:rocm")],
-        **kwargs
+        **(KERNEL_TARGET | kwargs)
     )
 
 def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
@@ -82,9 +80,8 @@ def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, t
     kernel_libraries(
         name = name + "_kernels",
         archs = by_archs(kwargs["archs"], lambda on: on),
-        exec_properties = EXEC_PROPERTIES,
         kernels = kernels,
         sources = lazy + ".sources",
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         visibility = ["//visibility:public"],
+        **KERNEL_TARGET
     )

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private:archs.bzl", "by_archs")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private/compile:embedded_code_objects.bzl", "embedded_code_objects")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY", "hip_source")
 load(":lazy_form.bzl", "lazy_form")
@@ -90,7 +90,6 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                     for arch in on
                     for label, key in code_objects.get(arch, {}).items()
                 },
-                exec_properties = EXEC_PROPERTIES,
             )
             parts[key] = parts[key] + [embedded]
 
@@ -124,15 +123,14 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
     )
     static_form(
         name = name + "_static",
-        exec_properties = EXEC_PROPERTIES,
         file = file.removesuffix(".so") + ".o",
         headers = public_headers,
         namespace = namespace,
         plan = plan,
         tags = ["manual"],
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         visibility = ["//visibility:public"],
         deps = deps,
+        **KERNEL_TARGET
     )
     if stubs:
         lazy_form(

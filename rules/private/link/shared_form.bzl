@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load("//rules/private:archs.bzl", "by_archs")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load(":built_module.bzl", "built_module")
 load(":link_flags.bzl", "LARGE_CODE")
 load(":qola_library.bzl", "qola_library")
@@ -22,16 +22,15 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
             export_list,
             LARGE_CODE,
         ],
-        exec_properties = EXEC_PROPERTIES,
         deps = deps,
         features = ["-static_libgcc"],
         shared_lib_name = directory + file,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         user_link_flags = [
             "-Wl,--version-script=$(location {})".format(export_list),
             "-Wl,-T,$(location {})".format(LARGE_CODE),
             "-Wl,-soname," + file,
         ] + link_flags + ["-lamdhip64"],
+        **KERNEL_TARGET
     )
     built_module(
         name = name + ".built",

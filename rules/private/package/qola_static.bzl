@@ -3,8 +3,8 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/private:cc_features.bzl", "cc_features")
-load("//rules/private:exec_properties.bzl", "EXEC_PROPERTIES")
 load("//rules/private:finding.bzl", "finding")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
 load("//rules/private/link:linking_context.bzl", "linking_context")
@@ -121,11 +121,10 @@ def qola_static(name, modules, **kwargs):
     """
     _static_archive(
         name = name + ".archive",
-        exec_properties = EXEC_PROPERTIES,
         modules = modules,
         tags = ["manual"],
-        target_compatible_with = [Label("//rules/rocm:rocm")],
         visibility = ["//visibility:private"],
+        **KERNEL_TARGET
     )
     _qola_static(
         name = name,

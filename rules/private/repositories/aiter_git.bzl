@@ -23,7 +23,6 @@ aiter_git = repository_rule(
     implementation = _aiter_git_impl,
     attrs = PATCH_ATTRS | {
         "commit": attr.string(doc = "Full commit id.", mandatory = True),
-        "place": attr.string(doc = "Where the pin stands, for error messages.", mandatory = True),
         "remote": attr.string(doc = "URL or path that git can fetch from.", mandatory = True),
     },
     doc = """AITER's sources at one commit, Composable Kernel and the other submodules included.

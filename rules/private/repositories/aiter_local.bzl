@@ -52,7 +52,6 @@ aiter_local = repository_rule(
     implementation = _aiter_local_impl,
     attrs = PATCH_ATTRS | {
         "path": attr.string(doc = "Directory: absolute, or relative to the root module.", mandatory = True),
-        "place": attr.string(doc = "Where the path stands, for error messages.", mandatory = True),
     },
     doc = """A local AITER tree; its files are linked, so that an edit rebuilds what reads them.
 

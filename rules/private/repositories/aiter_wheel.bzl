@@ -27,7 +27,6 @@ aiter_wheel = repository_rule(
     implementation = _aiter_wheel_impl,
     attrs = PATCH_ATTRS | {
         "package": attr.string(doc = "Name on the package index.", mandatory = True),
-        "place": attr.string(doc = "Where the pin stands, for error messages.", mandatory = True),
         "sha256": attr.string(doc = "Digest of the wheel file.", mandatory = True),
         "version": attr.string(doc = "Exact version; pre-releases are allowed.", mandatory = True),
     },

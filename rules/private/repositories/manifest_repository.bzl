@@ -3,6 +3,15 @@
 load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 load(":tree_patches.bzl", "watch_patches")
 
+# Of the rules for a manifest.
+MANIFEST_ATTRS = {
+    "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
+    "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
+    "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
+    "mode": attr.string(doc = "Build mode of modules that have none of their own."),
+    "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
+}
+
 def _manifest_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
     tree = rctx.path(rctx.attr.aiter).dirname
@@ -58,16 +67,11 @@ def _watch_directory(rctx, directory):
 
 manifest_repository = repository_rule(
     implementation = _manifest_repository_impl,
-    attrs = PACKAGES_ATTRS | {
+    attrs = PACKAGES_ATTRS | MANIFEST_ATTRS | {
         "aiter": attr.label(doc = "AITER.json of the source tree.", mandatory = True),
         "aiter_name": attr.string(doc = "Repository name of the source tree.", mandatory = True),
-        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
-        "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
-        "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
-        "mode": attr.string(doc = "Build mode of modules that have none of their own."),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
-        "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
     },
     doc = """Plans one manifest.
 

@@ -2,6 +2,7 @@
 
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "run_qola")
+load(":manifest_repository.bzl", "MANIFEST_ATTRS")
 load(":tree_patches.bzl", "PATCH_ATTRS", "prepare_patches")
 
 _VARIABLE = "QOLA_PREBUILT"
@@ -47,17 +48,11 @@ def _prebuilt_repository_impl(rctx):
 
 prebuilt_repository = repository_rule(
     implementation = _prebuilt_repository_impl,
-    attrs = PATCH_ATTRS | {
+    attrs = PATCH_ATTRS | MANIFEST_ATTRS | {
         "aiter": attr.string(doc = "Identity of the AITER source as JSON.", mandatory = True),
-        "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
-        "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
-        "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
-        "mode": attr.string(doc = "Build mode of modules that have none of their own."),
         "offline": attr.bool(doc = "Ask no server."),
-        "place": attr.string(doc = "Where the tag stands, for error messages.", mandatory = True),
         "public_key": attr.string(doc = "minisign's public key of who has to have signed."),
         "repository": attr.string(doc = "Name of the manifest's repository.", mandatory = True),
-        "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
         "urls": attr.string_list(doc = "Sources, in order."),
     },
     doc = """Libraries of a manifest.

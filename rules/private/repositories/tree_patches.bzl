@@ -5,6 +5,7 @@ load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
 PATCH_ATTRS = PACKAGES_ATTRS | {
     "patches_dir": attr.string(doc = "Directory of patches: absolute, or relative to the root module; none when empty."),
+    "place": attr.string(doc = "Where the tag or the pin stands, for error messages.", mandatory = True),
 }
 
 def watch_patches(rctx, directory):
