@@ -304,19 +304,11 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
-    parser.add_argument("--hipcc", default="hipcc", help="compiler to measure with")
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
-    parser.add_argument(
-        "--part",
-        choices=(*PARTS, PRECOMPILED_PART),
-        action="append",
-        help="measure this alone (repeatable); the rest stays as the file has it",
-    )
+    parser.add_argument("--part", choices=[PRECOMPILED_PART], help="measure this instead")
     args = parser.parse_args()
-    compiler = find_compiler(args.hipcc)
-    costs = json.loads(COSTS.read_text(encoding="utf-8"))
-    cpu = cpu_model()
-    chosen = args.part or PARTS
+    compiler = find_compiler("hipcc")
+    costs: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(compiler, args.aiter.resolve(), Path(directory))
         small = bench.plan("small", SMALL)
@@ -329,20 +321,19 @@ def main() -> None:
                 for cost in measure_sources(bench, plan)
             ),
         }
-        for part in chosen:
+        for part in [args.part] if args.part else PARTS:
             costs[part] = []
             for cost in measured[part]():
                 print(json.dumps(cost), file=sys.stderr)
                 costs[part].append(cost)
     command = "bench/python bench/measure_costs.py --aiter TREE"
-    if PRECOMPILED_PART in chosen:
-        head = {"schema": 1, "command": f"{command} --part {PRECOMPILED_PART}", "cpu": cpu}
-        write(POLICY, head, {"roles": costs[PRECOMPILED_PART]})
-    if parts := [part for part in PARTS if part in chosen]:
-        if len(parts) < len(PARTS) and costs["cpu"] != cpu:
-            cpu = f"{costs['cpu']}; {', '.join(parts)}: {cpu}"
+    cpu = cpu_model()
+    if args.part:
+        head = {"schema": 1, "command": f"{command} --part {args.part}", "cpu": cpu}
+        write(POLICY, head, {"roles": costs[args.part]})
+    else:
         head = {"schema": 1, "command": command, "compiler": compiler.version, "cpu": cpu}
-        write(args.output, {**head, "arch": ARCH}, {part: costs[part] for part in PARTS})
+        write(args.output, {**head, "arch": ARCH}, costs)
 
 
 def write(

@@ -13,8 +13,8 @@ from tools.remote.programs import unpacked
 from tools.remote.reapi import reapi_server
 
 
-def main() -> None:
-    """Run the server until it is interrupted."""
+def main() -> int:
+    """Run the server until it is interrupted; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="bazel run //tools/remote:server --",
         description="A remote execution server on the loopback interface, for trying things out. "
@@ -31,31 +31,32 @@ def main() -> None:
     )
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        tempfile.TemporaryDirectory(prefix="qola-remote-", ignore_cleanup_errors=True) as directory,
-        reapi_server(
-            unpacked("buildbox", os.environ["QOLA_BUILDBOX"]),
-            unpacked("nginx", os.environ["QOLA_NGINX"]),
-            Path(directory) / "server",
-            port=args.port,
-            jobs=args.jobs,
-            isolated=not args.machine_visible,
-        ) as server,
-    ):
-        print(
-            f"listening; in another terminal:\n"
-            f"  ./bazelw build --config=rbe --remote_executor={server.address} "
-            f"//:quickstart_libmha_fwd\nCtrl-C ends it",
-            flush=True,
-        )
-        try:
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="qola-remote-", ignore_cleanup_errors=True) as name,
+            reapi_server(
+                unpacked("buildbox", os.environ["QOLA_BUILDBOX"]),
+                unpacked("nginx", os.environ["QOLA_NGINX"]),
+                Path(name) / "server",
+                port=args.port,
+                jobs=args.jobs,
+                isolated=not args.machine_visible,
+            ) as server,
+        ):
+            print(
+                f"listening; in another terminal:\n"
+                f"  ./bazelw build --config=rbe --remote_executor={server.address} "
+                f"//:quickstart_libmha_fwd\nCtrl-C ends it",
+                flush=True,
+            )
             signal.pause()
-        except KeyboardInterrupt:
-            print()
+    except KeyboardInterrupt:
+        print()
+    except RuntimeError as error:
+        print(f"server: error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except RuntimeError as error:
-        sys.exit(f"server: error: {error}")
+    sys.exit(main())
