@@ -11,6 +11,7 @@ from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.types import ModuleSpec
 
 CK_JIT = "NVTE_CK_JIT"
+_TE_PREFIX = "NVTE_"
 
 ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
 """How many objects TransformerEngine hands to one call of ar."""
@@ -36,14 +37,24 @@ def choose_lazy(
 ) -> bool:
     """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
 
-    `note` is told when the variable decides, which is TransformerEngine's and old.
+    `note` is told when the variable decides, which is TransformerEngine's and old, and where other
+    variables of TransformerEngine's are set, for which its absence means the other form.
 
     Raises:
         ChoiceError: the variable has a value it may not have.
     """
     given = environ.get(CK_JIT, "")
-    if asked is not None or not given:
-        return bool(asked)
+    if asked is not None:
+        return asked
+    if not given:
+        others = sorted(name for name in environ if name.startswith(_TE_PREFIX) and environ[name])
+        if others:
+            note(
+                f"full libraries, with their kernels inside: {CK_JIT} is not set, which means lazy "
+                f"ones to TransformerEngine ({others[0]} is set), and not to qola: --lazy, or "
+                f"--no-lazy without this line"
+            )
+        return False
     lazy = _CK_JIT_VALUES.get(given.lower())
     if lazy is None:
         full, on = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import itanium_demangler
 from elftools.common.exceptions import ELFError
@@ -13,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
+from qola.bundle import pack_files
 from qola.errors import BundleError, Finding
 
 _MAGIC = b"\x7fELF"
@@ -24,6 +27,7 @@ class ElfNeeds:
     """The needs of one file, named relative to the bundle.
 
     Attributes:
+        path: the file; of a kernel in a pack, the pack and the kernel.
         libraries: names of shared libraries, as the loader looks for them, sorted.
         versions: by version, such as GLIBC_2.14: the library that has to have it.
         symbols: by version: the symbols that are bound to it, sorted; often none for a version
@@ -41,31 +45,47 @@ class ElfNeeds:
 def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
     """Return what each program and library below a directory needs, sorted by path.
 
-    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out.
+    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out. Of
+    the kernels in a pack, which need the same, one speaks for all that do.
 
     Raises:
-        BundleError: a file that begins as an ELF file does and is none.
+        BundleError: a file that begins as an ELF file or a pack does and is none.
     """
     found = []
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
+        name = path.relative_to(directory).as_posix()
         with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                continue
-            name = path.relative_to(directory).as_posix()
-            try:
-                elf = ELFFile(file)
-                if elf["e_machine"] == _MACHINE:
-                    found.append(_needs(name, elf))
-            except ELFError as error:
-                raise BundleError(Finding(name, str(error), "a program or a library")) from None
+            start = file.read(len(pack_files.MAGIC))
+            if start.startswith(_MAGIC):
+                found += _read(name, file)
+            elif start == pack_files.MAGIC:
+                found += _needs_of_pack(path, name)
     return tuple(found)
+
+
+def _needs_of_pack(path: Path, name: str) -> Iterator[ElfNeeds]:
+    seen = set()
+    for kernel, library in pack_files.kernels_of_pack(path, name):
+        for one in _read(f"{name}: {kernel}", io.BytesIO(library)):
+            what = repr(replace(one, path=""))
+            if what not in seen:
+                seen.add(what)
+                yield one
+
+
+def _read(name: str, file: BinaryIO) -> list[ElfNeeds]:
+    try:
+        elf = ELFFile(file)
+        return [_needs(name, elf)] if elf["e_machine"] == _MACHINE else []
+    except ELFError as error:
+        raise BundleError(Finding(name, str(error), "a program or a library")) from None
 
 
 def system_floor(needs: Iterable[ElfNeeds]) -> tuple[str, ...]:
     """Return the libraries that a system has to bring, each with the versions it has to reach.
 
     A line is a value of Requires-External in a wheel's METADATA: a library's name and, in
-    parentheses, the highest version of each kind: libstdc++.so.6 (CXXABI_1.3.9, GLIBCXX_3.4.29).
+    parentheses, the highest version of each kind: libstdc++.so.6 (CXXABI_1.3.9, GLIBCXX_3.4.21).
     Libraries that the files bring themselves are left out.
     """
     needs = tuple(needs)

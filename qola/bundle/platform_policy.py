@@ -28,7 +28,7 @@ def check_platform(
     """Check files against the policy of a platform tag.
 
     Args:
-        platform: tag of the wheel: linux_x86_64, which promises nothing, or manylinux_2_34_x86_64.
+        platform: tag of the wheel: linux_x86_64, which promises nothing, or manylinux_2_28_x86_64.
         external_libraries: libraries that no system has to have by the policy, and that users of
             the wheel bring on purpose, such as libamdhip64.so.7.
 

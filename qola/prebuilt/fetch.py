@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
@@ -164,7 +165,7 @@ def find(
             return found
         (source,) = sources
         if public_key or forms != Forms():
-            reason = "it is not signed" if text else "it has no lazy libraries and no archives"
+            reason = "it is not signed" if text else "it has full libraries, and nothing else"
             words = f"TransformerEngine's layout is not asked for: {reason}"
             return [*found, Outcome(str(source), words)]
         commit = te_layout.commit_of(chosen.aiter)
@@ -185,21 +186,45 @@ def fetch(
 ) -> BuildResult:
     """Fetch a bundle and install it; return what manifest.json in `output` holds.
 
+    Where lazy libraries are asked for and no source has them, the bundle of full ones serves: it
+    has what they would compile.
+
     Raises:
         NoPrebuiltError: no source has it.
         PrebuiltError: a source has one that must not be used.
     """
     named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
-    found = find(chosen, key, forms, named, options, environ, progress)
-    if not isinstance(found, Found):
-        raise store.no_such(key.text, found)
-    result = install_found(found, chosen, key, forms.lazy, output)
-    if result is None:
-        libraries = " and ".join(module.name for module in chosen.modules)
-        words = f"passed over: it does not have {libraries} of the namespace"
-        words += f" {chosen.manifest.namespace!r}"
-        raise store.no_such(key.text, [Outcome(found.source, words)])
+    kinds = [forms, Forms()] if forms.lazy else [forms]
+    asked: list[Outcome] = []
+    for kind in kinds:
+        wanted = replace(key, forms=vars(kind))
+        found = find(chosen, wanted, kind, named, options, environ, progress)
+        if not isinstance(found, Found):
+            more = "" if kind == forms else f"full libraries, {wanted.text}: "
+            asked += [Outcome(one.source, f"{more}{one.words}") for one in found]
+            continue
+        result = install_found(found, chosen, wanted, kind.lazy, output)
+        if result is None:
+            libraries = " and ".join(module.name for module in chosen.modules)
+            words = f"passed over: it does not have {libraries} of the namespace"
+            asked.append(Outcome(found.source, f"{words} {chosen.manifest.namespace!r}"))
+            continue
+        _say_what_it_is(found, wanted, kind, forms, options, chosen, progress)
+        return result
+    raise store.no_such(key.text, asked)
+
+
+def _say_what_it_is(
+    found: Found,
+    key: Key,
+    kind: Forms,
+    forms: Forms,
+    options: PrebuiltOptions,
+    chosen: Chosen,
+    progress: Progress,
+) -> None:
     signed = options.public_key or chosen.manifest.prebuilt.public_key
-    checked = "" if signed else "; only its digest was checked: no public key is configured"
-    progress(f"prebuilt {key.text} from {found.source}{checked}")
-    return result
+    words = "" if signed else "; only its digest was checked: no public key is configured"
+    if kind != forms:
+        words += "; no source has lazy libraries, these have their kernels inside"
+    progress(f"prebuilt {key.text} from {found.source}{words}")

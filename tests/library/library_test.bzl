@@ -44,4 +44,5 @@ def library_test(name, library, module, archs = [], tags = []):
             "QOLA_TEST_TREE": "@aiter//:AITER.json",
         },
         tags = tags,
+        deps = ["//qola/bundle"],
     )

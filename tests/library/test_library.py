@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from qola.bundle.elf_versions import read_needs
+from qola.bundle.platform_policy import check_platform
 from tests.library.symbols import SEVERAL_KERNELS, of_plan, of_symbol
 
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
@@ -72,12 +74,19 @@ def test_needs_hip_and_no_torch() -> None:
     assert dynamic("RPATH") + dynamic("RUNPATH") == []
 
 
+def test_loads_on_older_systems(tmp_path: Path) -> None:
+    """Prevents: a library that asks for the libstdc++ or glibc of the compiler's own headers."""
+    (tmp_path / LIBRARY.name).symlink_to(LIBRARY)
+    (needs,) = read_needs(tmp_path)
+    check_platform([needs], "manylinux_2_28_x86_64", ["libamdhip64.so.7"])
+
+
 def test_undefined_symbols_are_the_system_s() -> None:
     """Prevents: "undefined symbol: aiter::..." when an application first loads the library."""
     # -z defs found each of them in a library of NEEDED when it linked; by that their owners are
     # known, except for names that are allowed to stay undefined, which these patterns leave out.
-    cxx = r"std::|operator (new|delete)|typeinfo for std::|vtable for |__cxa_|__gxx_|_Unwind_"
-    cxx += "|__tls_get_addr$"
+    cxx = r"std::|operator (new|delete)|typeinfo for std::|vtable for |VTT for std::"
+    cxx += r"|__cxa_|__gxx_|_Unwind_|__tls_get_addr$"
     others = r"hip[A-Z]\w+$|__hip\w+$|_ITM_\w+$|__gmon_start__$|[a-z]\w*$|__assert_fail$"
     undefined = symbols("--undefined-only")
     # A template's name has its return type in front: "std::ostream& std::operator<< <...>".

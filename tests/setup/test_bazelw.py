@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import shutil
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).absolute().parents[2]
 EXIT_ENVIRONMENT = 36
+LOGIN_HOME = pwd.getpwuid(os.getuid()).pw_dir
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 needs_dpkg = pytest.mark.skipif(
@@ -108,7 +110,7 @@ def test_help_names_every_variable(run: Run) -> None:
 
 def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
     """Prevents arguments that are split, dropped or taken for the wrapper's own."""
-    result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo")
+    result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo", HOME=LOGIN_HOME)
     assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
 
 
@@ -124,11 +126,23 @@ def test_one_cache(run: Run, tmp_path: Path) -> None:
         result = run("build", "//...", QOLA_BAZEL="/bin/echo", **environment)
         assert (result.returncode, result.stdout) == (0, f"--bazelrc={rc} build //...\n")
         assert rc.read_text() == f'common --disk_cache="{tmp_path / place}/disk"\n'
-    result = run("build", QOLA_BAZEL="/bin/echo", XDG_CACHE_HOME="relative")
+    result = run("build", QOLA_BAZEL="/bin/echo", XDG_CACHE_HOME="relative", HOME=LOGIN_HOME)
     assert result.stdout == "build\n"
     # Bazel's own, which no option may come before.
     result = run("--version", QOLA_BAZEL="/bin/echo", **elsewhere)
     assert "bazelrc" not in result.stdout
+
+
+def test_the_disk_cache_of_another_home(run: Run, tmp_path: Path) -> None:
+    """Prevents a HOME of its own whose builds share the disk cache of passwd's: ~ in .bazelrc."""
+    assert str(tmp_path) != LOGIN_HOME
+    cache = tmp_path / ".cache/qola"
+    result = run("build", QOLA_BAZEL="/bin/echo")
+    assert result.stdout == f"--bazelrc={cache}/disk.bazelrc build\n"
+    assert (cache / "disk.bazelrc").read_text() == f'common --disk_cache="{cache}/disk"\n'
+    # Without a HOME it is passwd's.
+    result = run("build", QOLA_BAZEL="/bin/echo", HOME="")
+    assert result.stdout == "build\n"
 
 
 def test_override_passes_the_exit_code_on(run: Run) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from qola.bundle.elf_versions import ElfNeeds
+from qola.bundle.platform_policy import check_platform
 from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
 from tests.library.symbols import of_symbol
 
@@ -58,6 +61,28 @@ def test_nothing_of_the_archive_is_missing() -> None:
     undefined = names(ARCHIVE, "--undefined-only")
     assert undefined
     assert of_kernels(undefined) == []
+
+
+def test_older_systems_have_what_it_asks_for() -> None:
+    """Prevents: an archive that no older system can link, or whose users load on none."""
+    (library,) = (LLVM.parent / "sysroot").rglob("libstdc++.so.6")
+    versions = dict(
+        re.findall(r" (\w+)@@(\w+_[\d.]+)$", tool("llvm-nm", "-D", "--defined-only", library), re.M)
+    )
+    listing = tool("llvm-nm", "--just-symbol-name", "--quiet", "--undefined-only", ARCHIVE)
+    asked: dict[str, list[str]] = {}
+    for name in set(listing.split()) & versions.keys():
+        asked.setdefault(versions[name], []).append(name)
+    assert len(asked) > 3
+    needs = ElfNeeds(
+        path=ARCHIVE.name,
+        libraries=(library.name,),
+        versions=dict.fromkeys(asked, library.name),
+        symbols={version: tuple(names) for version, names in asked.items()},
+        undefined=frozenset(),
+    )
+    check_platform([needs], "manylinux_2_28_x86_64", ())
+    assert "__libc_single_threaded" not in listing
 
 
 def test_a_bundle_says_what_it_is() -> None:

@@ -26,7 +26,17 @@ FILES = (
     *("MODULE.bazel", "README.md", "bazelw", "pyproject.toml", "setup.py"),
 )
 DIRECTORIES = (
-    *(".bcr", "cc", "docs", "examples", "manifests", "qola", "rules", "tests/e2e/own_rocm"),
+    *(
+        ".bcr",
+        "cc",
+        "cmake",
+        "docs",
+        "examples",
+        "manifests",
+        "qola",
+        "rules",
+        "tests/e2e/own_rocm",
+    ),
     *("tests/e2e/two_pins", "tests/manifests", "tests/servers", "third_party", "tools"),
 )
 LEFT_OUT = ("__pycache__", "_ruleset")

@@ -1,9 +1,9 @@
 """kernel_libraries: each kernel instance of a module as a library of its own, for packs."""
 
-load("@rules_cc//cc:defs.bzl", "cc_common")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("//rules/private:providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
 load("//rules/private/compile:hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
-load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE")
+load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE", "OLDER_SYSTEMS_NAMES")
 
 def _library(ctx, kernel, arch):
     info = kernel.hosts[arch]
@@ -21,6 +21,7 @@ def _library(ctx, kernel, arch):
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
         feature_configuration = info.feature_configuration,
         link_deps_statically = False,
+        linking_contexts = [ctx.attr._older_systems[CcInfo].linking_context],
         output_type = "dynamic_library",
         # No soname: the loader would take two libraries of one name for one.
         additional_inputs = [ctx.file._link_script],
@@ -56,6 +57,7 @@ kernel_libraries = rule(
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
         "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
+        "_older_systems": attr.label(default = OLDER_SYSTEMS_NAMES, providers = [CcInfo]),
         "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:host_pass.sh", executable = True),
     },
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).

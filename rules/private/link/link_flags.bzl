@@ -1,5 +1,10 @@
 """How libraries of a module and of single kernels are linked."""
 
+# What systems of manylinux_2_28 lack, brought along: of a library, and of objects that are linked
+# elsewhere.
+OLDER_SYSTEMS = Label("//cc/older_systems")
+OLDER_SYSTEMS_NAMES = Label("//cc/older_systems:names")
+
 # A linker script for -Wl,-T; without it each exception ends the process, as
 # the file says.
 LARGE_CODE = Label("//rules/private:large_code.ld")

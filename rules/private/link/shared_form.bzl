@@ -4,7 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load("//rules/private:archs.bzl", "by_archs")
 load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load(":built_module.bzl", "built_module")
-load(":link_flags.bzl", "LARGE_CODE")
+load(":link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
 load(":qola_library.bzl", "qola_library")
 
 def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", **kwargs):
@@ -22,7 +22,7 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
             export_list,
             LARGE_CODE,
         ],
-        deps = deps,
+        deps = deps + [OLDER_SYSTEMS],
         features = ["-static_libgcc"],
         shared_lib_name = directory + file,
         user_link_flags = [

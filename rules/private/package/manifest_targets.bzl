@@ -6,8 +6,11 @@ load(":qola_bundle.bzl", "qola_bundle")
 load(":qola_static.bzl", "qola_static")
 load(":qola_wheel.bzl", "qola_wheel")
 
-# ROCm's, which whoever installs a wheel has.
-_HIP_RUNTIME = "libamdhip64.so.7"
+# Compared with what the files need (docs/guide/bundle.md); ROCm's runtime is there where a wheel is installed.
+_WHEELS_FOR = dict(
+    external_libraries = ["libamdhip64.so.7"],
+    platform = "manylinux_2_28_x86_64",
+)
 
 def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, version, tags, **kwargs):
     """The targets that are made of several modules; all but the bundle are manual."""
@@ -28,13 +31,10 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     qola_wheel(
         name = prefix + "wheel",
         bundle = bundle,
-        # Compared with what the files need (docs/guide/bundle.md).
-        external_libraries = [_HIP_RUNTIME],
         package = "qola_" + manifest,
-        platform = "manylinux_2_34_x86_64",
         tags = manual,
         version = version,
-        **kwargs
+        **(_WHEELS_FOR | kwargs)
     )
     kernel_pack(
         name = prefix + "pack",
@@ -52,10 +52,10 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     qola_wheel(
         name = prefix + "lazy_wheel",
         bundle = lazy,
-        package = "qola_" + manifest,
+        package = "qola_{}_lazy".format(manifest),
         tags = manual,
         version = version,
-        **kwargs
+        **(_WHEELS_FOR | kwargs)
     )
 
 def manifest_targets(name, modules, version):
@@ -100,10 +100,10 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
     | `<name>_<module>` | qola_library | a module |
     | `<name>` and `<name>_tar` | qola_bundle | the modules |
     | `<name>_static` | qola_static | the modules |
-    | `<name>_wheel` | qola_wheel | the bundle, for manylinux_2_34 and ROCm 7 |
+    | `<name>_wheel` | qola_wheel | the bundle, for manylinux_2_28 and ROCm 7 |
     | `<name>_<module>_lazy` | qola_library | a module's lazy library |
     | `<name>_lazy` and `<name>_lazy_tar` | qola_bundle | the lazy libraries |
-    | `<name>_lazy_wheel` | qola_wheel | the bundle of these |
+    | `<name>_lazy_wheel` | qola_wheel | the bundle of these, for the same |
     | `<name>_pack` | kernel_pack | the kernels of the modules |
 
     Those below the bundle are `manual`: `//...` leaves them out. The manifest's
@@ -116,7 +116,8 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
 
     Args:
       name: the manifest, as qola.manifest names it, and what the names of the
-        targets begin with. A wheel's package is qola_<name>.
+        targets begin with. A wheel's package is qola_<name>, that of the lazy
+        libraries qola_<name>_lazy.
       modules: the attention modules, those of them that the manifest has.
       static: whether the bundle has the archive inside.
       packs: whether the bundle of lazy libraries has the pack inside.

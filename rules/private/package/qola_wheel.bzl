@@ -24,7 +24,7 @@ qola_wheel = rule(
         ),
         "platform": attr.string(
             default = "linux_x86_64",
-            doc = "Platform tag. `linux_x86_64` promises nothing of the system's libraries, `manylinux_2_34_x86_64` a glibc of 2.34 and what goes with it: each program and library of the bundle is compared with that, and one that needs more is an error that names the tag that fits.",
+            doc = "Platform tag. `linux_x86_64` promises nothing of the system's libraries, `manylinux_2_28_x86_64` a glibc of 2.28 and what goes with it: each program and library of the bundle is compared with that, and one that needs more is an error that names the tag that fits.",
         ),
         "version": attr.string(
             doc = "Version of the distribution, as Python writes it, such as 1.2.3.",
@@ -42,7 +42,7 @@ Example:
         bundle = ":te",
         external_libraries = ["libamdhip64.so.7"],
         package = "qola_te",
-        platform = "manylinux_2_34_x86_64",
+        platform = "manylinux_2_28_x86_64",
         version = "0.1.0",
     )
 """,

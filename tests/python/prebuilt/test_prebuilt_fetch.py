@@ -384,6 +384,44 @@ def test_a_manifest_is_read_once(user: User, monkeypatch: pytest.MonkeyPatch) ->
     assert read.call_count == 1
 
 
+def test_a_full_bundle_serves_where_lazy_libraries_are_asked_for(user: User) -> None:
+    """Prevents: kernels compiled on every machine though all of them lie on a server, compiled."""
+    said = user.build("published", "--lazy")
+    assert f"prebuilt {user.key.text} from" in said
+    assert "no source has lazy libraries, these have their kernels inside" in said
+    record = json.loads((user.output / "manifest.json").read_text())
+    assert record["lazy"] is False
+    assert record["prebuilt"]["key"] == user.key.text
+    # A lazy one goes first.
+    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    user.put("other", key=lazy)
+    said = user.build("published", "--lazy")
+    assert f"prebuilt {lazy.text} from" in said
+    assert "kernels inside" not in said
+    assert (user.output / LIBRARY_FILE).read_bytes() == b"other"
+    assert json.loads((user.output / "manifest.json").read_text())["lazy"] is True
+
+
+def test_no_bundle_of_either_kind(user: User) -> None:
+    """Prevents: a miss that names one of the two keys that were looked for."""
+    (user.directory / "empty").mkdir()
+    said = user.fetch("empty", "--lazy", code=9)
+    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    assert f"error: {lazy.text}" in said
+    assert f"empty: full libraries, {user.key.text}: not there" in said
+    # An archive is in no bundle without one.
+    assert user.key.text not in user.fetch("published", "--static", code=9)
+
+
+def test_a_wrong_lazy_bundle_is_not_passed_over(user: User) -> None:
+    """Prevents: a damaged or forged bundle that goes unnoticed because another serves."""
+    lazy = replace(user.key, forms=vars(Forms(lazy=True)))
+    user.put("other", key=lazy)
+    (user.published / archive_name(lazy.text)).write_bytes(b"forged")
+    user.build("published", "--lazy", code=10)
+    assert not user.output.exists()
+
+
 def test_keys_printed(user: User) -> None:
     """Prevents: a miss that nobody can explain; fetch and publish that mean different bundles."""
     for command in ("fetch", "publish"):
@@ -493,6 +531,14 @@ def test_transformer_engine_s_layout(user: User, name: str) -> None:
     assert record["prebuilt"]["layout"] == "transformer-engine"
 
 
+def test_transformer_engine_s_layout_for_lazy_libraries(user: User) -> None:
+    """Prevents: TransformerEngine's own prebuilts refused where its NVTE_CK_JIT is on."""
+    te_server(user, TE_NAME, LIBRARY_FILE, "include/qola_config.h")
+    user.environ["NVTE_CK_JIT"] = "1"
+    assert "these have their kernels inside" in user.fetch(COMMIT)
+    assert json.loads((user.output / "manifest.json").read_text())["lazy"] is False
+
+
 def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
     """Prevents: TransformerEngine's own tree of AITER, a submodule, without its prebuilts."""
     tree = write(user.directory / "aiter", {"aiter/jit/optCompilerConfig.json": "{}"})
@@ -509,8 +555,7 @@ def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
     ("words", "reason"),
     [
         ((COMMIT, SIGNED), "it is not signed"),
-        ((COMMIT, "--lazy"), "no lazy libraries"),
-        ((COMMIT, "--static"), "no archives"),
+        ((COMMIT, "--static"), "it has full libraries, and nothing else"),
         # The pinned wheel has no commit.
         ((), "no full commit"),
     ],

@@ -7,7 +7,7 @@ _OWN = {
     "ci": "ci",
     "ci_lazy": "ci_lazy",
     "ci_lazy_tar": "ci_lazy.tar",
-    "ci_lazy_wheel": "qola_ci-1.2-py3-none-linux_x86_64.whl",
+    "ci_lazy_wheel": "qola_ci_lazy-1.2-py3-none-manylinux_2_28_x86_64.whl",
     "ci_libmha_bwd": "ci_libmha_bwd.so",
     "ci_libmha_bwd_lazy": "lazy/ci_libmha_bwd.so",
     "ci_libmha_fwd": "ci_libmha_fwd.so",
@@ -15,18 +15,18 @@ _OWN = {
     "ci_pack": "ci_pack.qpack",
     "ci_static": "ci_static/libqola_ci.a",
     "ci_tar": "ci.tar",
-    "ci_wheel": "qola_ci-1.2-py3-none-manylinux_2_34_x86_64.whl",
+    "ci_wheel": "qola_ci-1.2-py3-none-manylinux_2_28_x86_64.whl",
 }
 _REPOSITORY = {
     "bundle": "bundle",
     "lazy": "lazy_bundle",
-    "lazy_wheel": "qola_ci-0.1.0-py3-none-linux_x86_64.whl",
+    "lazy_wheel": "qola_ci_lazy-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
     "libmha_bwd": "ci_libmha_bwd.so",
     "libmha_fwd_lazy": "lazy/ci_libmha_fwd.so",
     "pack": "pack.qpack",
     "static": "static/libqola_ci.a",
     "tar": "bundle.tar",
-    "wheel": "qola_ci-0.1.0-py3-none-manylinux_2_34_x86_64.whl",
+    "wheel": "qola_ci-0.1.0-py3-none-manylinux_2_28_x86_64.whl",
 }
 _IN_WILDCARDS = ["tagged", "tagged_libmha_bwd", "tagged_libmha_fwd", "tagged_tar"]
 
