@@ -1,9 +1,26 @@
 // What every public header of a qola library shares.
 #pragma once
 
-// Generated per manifest: QOLA_NS, QOLA_NS_BEGIN, QOLA_NS_END, and which entry
-// points the libraries have in which form.
+#include <hip/hip_runtime.h>
+
+// Generated per manifest: QOLA_NAMESPACE, macros that AITER's headers ask for, and which entry
+// points the libraries have.
 #include "qola_config.h"
+
+// The macros are those of ROCm/QoLA: QOLA_NS(mha_fwd) is the function in the manifest's namespace.
+#ifdef QOLA_NAMESPACE
+#define QOLA_NS_BEGIN   \
+    namespace qola {    \
+    namespace QOLA_NAMESPACE {
+#define QOLA_NS_END \
+    }               \
+    }
+#define QOLA_NS(sym) ::qola::QOLA_NAMESPACE::sym
+#else
+#define QOLA_NS_BEGIN namespace qola {
+#define QOLA_NS_END }
+#define QOLA_NS(sym) ::qola::sym
+#endif
 
 // The library is compiled with hidden visibility and linked with an export
 // list; an entry point has to pass both.

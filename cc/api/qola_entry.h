@@ -20,10 +20,10 @@
 #define QOLA_TEXT_(...) #__VA_ARGS__
 #define QOLA_TEXT(...) QOLA_TEXT_(__VA_ARGS__)
 
-static_assert(QOLA_NS::status::no_kernel == QOLA_STATUS_NO_KERNEL &&
-              QOLA_NS::status::no_arch == QOLA_STATUS_NO_ARCH &&
-              QOLA_NS::status::failed == QOLA_STATUS_FAILED &&
-              QOLA_NS::status::unavailable == QOLA_STATUS_UNAVAILABLE);
+static_assert(QOLA_NS(status::no_kernel) == QOLA_STATUS_NO_KERNEL &&
+              QOLA_NS(status::no_arch) == QOLA_STATUS_NO_ARCH &&
+              QOLA_NS(status::failed) == QOLA_STATUS_FAILED &&
+              QOLA_NS(status::unavailable) == QOLA_STATUS_UNAVAILABLE);
 
 namespace qola_entry {
 
@@ -50,7 +50,7 @@ inline float failed(const char* function, const char* call, hipError_t error)
 {
     std::fprintf(stderr, "qola: %s: %s: %s\n", function, call, hipGetErrorString(error));
     static_cast<void>(hipGetLastError());
-    return QOLA_NS::status::failed;
+    return QOLA_NS(status::failed);
 }
 
 /// 0 where the current device can run this library, else the status that says why not.
@@ -82,7 +82,74 @@ inline float status_of_current_device(const char* function)
                          archs.data());
         states[device].store(state, std::memory_order_relaxed);
     }
-    return state == served ? 0 : QOLA_NS::status::no_arch;
+    return state == served ? 0 : QOLA_NS(status::no_arch);
+}
+
+/// Sets a variable, and sets it back at the end of its life.
+template <typename Value>
+class Restored
+{
+    public:
+    Restored(Value& variable, Value value) : variable_(variable), before_(variable)
+    {
+        variable_ = value;
+    }
+    ~Restored() { variable_ = before_; }
+    Restored(const Restored&)            = delete;
+    Restored& operator=(const Restored&) = delete;
+
+    private:
+    Value& variable_;
+    const Value before_;
+};
+
+/// Calls `run()`, which launches nothing, and answers 0 where it throws.
+template <typename Run>
+auto value(const char* function, Run run) -> decltype(run())
+{
+    try
+    {
+        return run();
+    }
+    catch(const std::exception& error)
+    {
+        std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
+        return {};
+    }
+}
+
+/// Whether a forward problem has what the assembly kernels of AITER's later trees pass over without
+/// a word: a soft cap, or sequences that are skipped.
+template <typename Args>
+bool beyond_assembly(const Args& args)
+{
+    if constexpr(requires {
+                     args.use_asm_v3;
+                     args.logits_soft_cap;
+                     args.min_seqlen_q;
+                 })
+        return args.logits_soft_cap != 0.f || args.min_seqlen_q != 0;
+    return false;
+}
+
+/// The forward problem, kept from these kernels where they would compute another one; most of them
+/// pass over a sink, too. Leaves as no_kernel where there are no other kernels.
+template <typename Args>
+Args for_assembly(const Args& args)
+{
+#if defined(ENABLE_CK) && !ENABLE_CK
+    if(beyond_assembly(args))
+        throw StatusError(QOLA_STATUS_NO_KERNEL, "a problem for Composable Kernel alone");
+#endif
+    Args own = args;
+    if constexpr(requires { own.use_asm_v3; })
+        own.use_asm_v3 = own.use_asm_v3 && !beyond_assembly(own);
+    if constexpr(requires {
+                     own.use_asm_v3;
+                     own.sink_ptr;
+                 })
+        own.use_asm_v3 = own.use_asm_v3 && own.sink_ptr == nullptr;
+    return own;
 }
 
 /// Calls `run(use_asm)` and turns what goes wrong into a status.
@@ -121,7 +188,7 @@ float answer(const char* function, bool use_asm, Run run)
         std::fprintf(stderr, "qola: %s: %s\n", function, error.what());
         // Composable Kernel takes an old error for that of its next launch.
         static_cast<void>(hipGetLastError());
-        return QOLA_NS::status::failed;
+        return QOLA_NS(status::failed);
     }
 }
 

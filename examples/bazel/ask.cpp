@@ -19,7 +19,7 @@ aiter::mha_fwd_args problem(int hdim)
 
 float ASK(const char* dtype, int hdim, bool only_check_v3)
 {
-    return QOLA_NS::mha_fwd(problem(hdim),
+    return QOLA_NS(mha_fwd)(problem(hdim),
                             ck_tile::stream_config{},
                             dtype,
                             /*is_group_mode=*/false,

@@ -20,7 +20,7 @@ float backward(int hdim)
     args.p_undrop                                                                          = 1.f;
     args.window_size_left                                                                  = -1;
     args.window_size_right                                                                 = -1;
-    return QOLA_NS::mha_bwd(args,
+    return QOLA_NS(mha_bwd)(args,
                             ck_tile::stream_config{},
                             "fp16",
                             /*is_group_mode=*/false,

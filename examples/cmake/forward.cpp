@@ -17,7 +17,7 @@ float forward(int hdim)
     args.scale_s = args.scale_p = args.scale_o = 1.f;
     args.window_size_left                      = -1;
     args.window_size_right                     = -1;
-    return QOLA_NS::mha_fwd(args,
+    return QOLA_NS(mha_fwd)(args,
                             ck_tile::stream_config{},
                             "fp16",
                             /*is_group_mode=*/false,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,8 @@ _BOOL_KEYS = (
 )
 _TEXT_KEYS = ("md_name", "hip_clang_path")
 _MAP_KEYS = ("flags_extra_hip_per_source",)
+#: Values by which a key asks for nothing, as they stand in the file.
+_NOTHING: tuple[object, ...] = ("", "''", '""', "None", "False", None, False, [], {})
 CONFIG_KEYS = (*_LIST_KEYS, *_BOOL_KEYS, *_TEXT_KEYS, *_MAP_KEYS)
 
 
@@ -103,6 +105,17 @@ class ModuleConfig:
     hip_clang_path: str | None = None
     third_party: tuple[str, ...] = ()
 
+    @property
+    def without_ck(self) -> bool:
+        """Whether its flags build it without Composable Kernel: ``-DENABLE_CK=0``."""
+        return builds_without_ck((*self.flags_cc, *self.flags_hip))
+
+
+def builds_without_ck(flags: Iterable[str]) -> bool:
+    """Whether compiler flags leave Composable Kernel out."""
+    values = [flag.partition("=")[2] for flag in flags if flag.startswith("-DENABLE_CK=")]
+    return values[-1:] == ["0"]
+
 
 def expression(value: object) -> object:
     """Return an override in the form of the file: lists, objects, expressions."""
@@ -121,28 +134,46 @@ def expression(value: object) -> object:
 class ModuleReader:
     """Evaluates one entry, collecting every finding before it raises."""
 
-    def __init__(self, root: Path, name: str, names: Names) -> None:
+    def __init__(self, root: Path, name: str, names: Names, absent: str = "") -> None:
+        """Take what is needed to evaluate an entry.
+
+        Args:
+            absent: the directory of a submodule that is not there, "" for none: an include
+                directory below it is left out, as AITER does, and a generator is an error.
+        """
         self._root = root
+        self._absent = f"{absent}/" if absent else ""
         self._name = name
         self._names = names
         self._findings: list[Finding] = []
 
-    def read(self, entry: Mapping[str, object]) -> ModuleConfig:
+    def read(self, entry: Mapping[str, object], more_flags: Iterable[str] = ()) -> ModuleConfig:
         """Return the entry's values.
+
+        Args:
+            more_flags: compiler flags that will be added to those of the entry.
 
         Raises:
             AiterError: with every finding of the entry.
         """
-        for key in entry:
-            if key not in CONFIG_KEYS:
-                self._report(key, f"unknown key {key}", f"one of {', '.join(CONFIG_KEYS)}")
+        for key, raw in entry.items():
+            if key not in CONFIG_KEYS and raw not in _NOTHING:
+                self._report(
+                    key,
+                    f"unknown key {key}",
+                    f"one of {', '.join(CONFIG_KEYS)}",
+                    "leave the module out: what the key asks for would not be done",
+                )
         lists = {key: self._list(key, entry.get(key, [])) for key in _LIST_KEYS}
         bools = {key: self._bool(key, entry[key]) for key in _BOOL_KEYS if key in entry}
         texts = {key: self._text(key, entry[key]) for key in _TEXT_KEYS if key in entry}
         per_source = self._map(
             "flags_extra_hip_per_source", entry.get("flags_extra_hip_per_source", {})
         )
-        generators = tuple(map(self._generator, lists["blob_gen_cmd"]))
+        flags = (*lists["flags_extra_cc"], *lists["flags_extra_hip"], *more_flags)
+        # Without Composable Kernel its generator is not run, and need not be there.
+        optional = builds_without_ck(flags)
+        generators = tuple(self._generator(c, optional) for c in lists["blob_gen_cmd"])
         config = ModuleConfig(
             name=self._name,
             srcs=self._paths("srcs", lists["srcs"]),
@@ -150,7 +181,7 @@ class ModuleReader:
             flags_hip=lists["flags_extra_hip"],
             flags_hip_per_source=per_source,
             ldflags=lists["extra_ldflags"],
-            include_dirs=self._paths("extra_include", lists["extra_include"]),
+            include_dirs=self._paths("extra_include", self._present(lists["extra_include"])),
             generators=generators,
             third_party=lists["third_party"],
             md_name=texts.get("md_name") or "",
@@ -210,6 +241,12 @@ class ModuleReader:
         value = str(self._value(key, raw)) if raw[:1] in "f'\"" and raw[-1:] in "'\"" else raw
         return _relative(value)
 
+    def _present(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(v for v in values if not self._is_absent(_relative(v)))
+
+    def _is_absent(self, path: str) -> bool:
+        return bool(self._absent) and path.startswith(self._absent)
+
     def _paths(self, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
         paths = tuple(map(_relative, values))
         for path in paths:
@@ -217,15 +254,21 @@ class ModuleReader:
                 self._report(key, f"{path} is not in the tree", "a file or directory of the tree")
         return paths
 
-    def _generator(self, command: str) -> GeneratorCall:
+    def _generator(self, command: str, optional: bool) -> GeneratorCall:
         try:
             script, *args = shlex.split(command)
         except ValueError as error:
             self._report("blob_gen_cmd", f"{command!r}: {error}", "a script and its arguments")
             return GeneratorCall("", ())
         path = _relative(script)
-        if ARCH_TOKEN not in path and not (self._root / path).is_file():
-            self._report("blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree")
+        missing = ARCH_TOKEN not in path and not (self._root / path).is_file()
+        if missing and not (optional and self._is_absent(path)):
+            fix = ""
+            if self._is_absent(path):
+                fix = "git submodule update --init --recursive, in the AITER tree"
+            self._report(
+                "blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree", fix
+            )
         # AITER calls str.format with the output directory: "{}" stays as the place to put it.
         return GeneratorCall(path, tuple(args))
 

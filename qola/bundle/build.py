@@ -102,23 +102,25 @@ def build(inputs: BundleInputs, output: Path) -> None:
     created = _created(inputs.generated_at)
     plan = Plan.from_json(_text(inputs.plan))
     entries = _entries(plan, inputs)
+    components = licenses.needed(file for headers in plan.header_sets for file in headers.files)
     texts = licenses.collect(
         [
             *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
             ("qola", _text(inputs.qola_license)),
         ],
         place=inputs.tree,
+        components=components,
     )
     files = _Files(output)
     facts = {}
     for library in inputs.libraries:
         name = posixpath.basename(library.path)
-        target = files.copy(library.path, f"lib/{name}", tuple(licenses.COMPONENTS))
+        target = files.copy(library.path, f"lib/{name}", components)
         facts[name] = LibraryFacts(**vars(files.facts(f"lib/{name}")), symbols=exported(target))
     static = None
     if inputs.static:
         name = f"lib/{posixpath.basename(inputs.static)}"
-        files.copy(inputs.static, name, tuple(licenses.COMPONENTS))
+        files.copy(inputs.static, name, components)
         static = files.facts(name)
     for name, file in _headers(inputs, entries).items():
         files.copy(file, f"include/{name}", _origin(inputs, file))
@@ -126,7 +128,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
         files.copy(file, f"configs/{name}", ("aiter",))
     if inputs.lazy:
-        _copy_lazy(inputs.lazy, files)
+        _copy_lazy(inputs.lazy, files, components)
     for component, license in texts.items():
         files.write(license.text, license.path, (component,))
     rocm = json.loads(_text(inputs.rocm))
@@ -187,9 +189,8 @@ class _Files:
         return target
 
 
-def _copy_lazy(lazy: LazyInput, files: _Files) -> None:
+def _copy_lazy(lazy: LazyInput, files: _Files, everything: tuple[str, ...]) -> None:
     """Copy what lazy libraries need: sources, packs and the program."""
-    everything = tuple(licenses.COMPONENTS)
     for module, root in sorted(lazy.roots.items()):
         for path in sorted(p for p in Path(root).rglob("*") if p.is_file()):
             name = path.relative_to(root).as_posix()
@@ -217,7 +218,7 @@ def _created(generated_at: str) -> datetime:
 
 def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
     """Return the name that the public header of each library has, by the library's path."""
-    known = {module.library: module.entry_source for module in plan.modules}
+    known = {module.library: module.public_header.name for module in plan.modules}
     python = {module.library for module in plan.python_modules}
     findings = []
     for library in inputs.libraries:
@@ -243,10 +244,7 @@ def _headers(inputs: BundleInputs, entries: Mapping[str, str]) -> dict[str, str]
     """Return what include/ holds, as flatten; raise BundleError for an undeclared header, too."""
     flat = flatten(
         Path(),
-        [
-            HeaderUser((f"qola_{entries[lib.path]}.h",), lib.include_dirs)
-            for lib in inputs.libraries
-        ],
+        [HeaderUser((entries[lib.path],), lib.include_dirs) for lib in inputs.libraries],
     )
     # Without a sandbox the whole tree can be read; a bundle must not depend on that.
     declared = {posixpath.normpath(header) for header in inputs.headers}

@@ -14,6 +14,7 @@ from qola.plan.assembly import Assembly
 from qola.plan.generated import generate_module
 from qola.plan.inputs import input_files
 from qola.plan.model import Plan, PlannedAiter
+from qola.plan.module_entry import check_agreement
 from qola.plan.python_module import plan_python_module
 from qola.plan.request import ResolvedRequest
 
@@ -42,6 +43,7 @@ def build_plan(
     made = Assembly(resolved, output)
     for module in generated:
         made.add(module)
+    check_agreement(made.entries)
     python_modules = tuple(
         plan_python_module(resolved, module, output)
         for module in resolved.modules
@@ -62,7 +64,11 @@ def build_plan(
         modules=tuple(made.modules),
         families=tuple(sorted(made.families, key=lambda family: (family.package, family.name))),
         python_modules=python_modules,
-        warnings=(*resolved.warnings, *(w for m in generated for w in m.kernels.warnings)),
+        warnings=(
+            *resolved.warnings,
+            *(w for m in generated for w in m.kernels.warnings),
+            *(w for _, entry in made.entries for w in entry.warnings),
+        ),
         inputs=input_files(tree, ordered, sources),
         configs=configs(tree),
         licenses=licenses(tree),

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qola.aiter.includes import closure, include_dirs, includes
+from qola.aiter.missing_headers import Includer, missing_headers
 from qola.aiter.module_kinds import sources
+from qola.aiter.preprocess import defined_by
 from qola.aiter.tree import ModuleConfig
 from qola.errors import Finding, PlanError
 from qola.files import write_if_changed
 from qola.plan.model import PlannedFile, PythonModule
+from qola.plan.module_entry import nowhere
 from qola.plan.request import Module, ResolvedRequest
 
 
@@ -33,6 +36,11 @@ def plan_python_module(resolved: ResolvedRequest, module: Module, output: Path) 
         file = f"{config.name}/sources/{Path(path).stem}.cpp"
         planned.append(PlannedFile(Path(path).stem, file, write_if_changed(output / file, text)))
     dirs = include_dirs(tree, config)
+    macros = defined_by(config.flags_hip)
+    includers = [Includer(path, text) for path, text in texts.items()]
+    missing = missing_headers(tree.root, dirs, includers, macros)
+    if missing:
+        raise PlanError(nowhere(config.name, found.place, found.name) for found in missing)
     roots = sorted({name for text in texts.values() for name, _ in includes(text)})
     headers = closure(tree.root, dirs, roots)
     name = config.md_name or config.name

@@ -25,7 +25,6 @@ from qola.starlark import string_dict as _string_dict
 from qola.starlark import string_list as _list
 from qola.version import __version__
 
-_ENTRY_LABEL = "@qola//cc/api:{entry}.cpp"
 _PYTHON_HEADERS = ("@qola_pip_pybind11//:headers", "@qola_python//:headers")
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"
@@ -110,6 +109,7 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
             {
                 "name": _string(f"{name}.public_headers"),
                 "config": _string("include/qola_config.h"),
+                "declarations": _string(module.public_header.file),
                 "headers": _string(f":{name}.headers"),
             },
         ),
@@ -118,12 +118,12 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
             {
                 "name": _string(name),
                 "archs": _inline(plan.archs),
-                **_asm_domain(module),
+                **_asm_headers(module),
                 "bundle_files": _string(":bundle_files"),
                 **_code_objects(plan.archs, module, aiter),
                 "copts": _list(module.copts, 4),
                 "dispatch": _inline(sorted(dispatch)),
-                "entry_source": _string(_ENTRY_LABEL.format(entry=module.entry_source)),
+                "entry_source": _string(module.entry_source.file),
                 "export_list": _string(f"{name}.exports"),
                 "file": _string(module.library),
                 "headers": _string(f":{name}.headers"),
@@ -164,7 +164,9 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
     ]
 
 
-def _asm_domain(module: PlannedModule) -> dict[str, str]:
+def _asm_headers(module: PlannedModule) -> dict[str, str]:
+    if module.asm_tables:
+        return {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
     if not module.code_objects:
         return {}
     return {"asm_domain": _string(f"{module.name}/include/qola_asm_domain.h")}
@@ -268,21 +270,21 @@ def export_list(namespace: str) -> str:
 
 
 def config_header(plan: Plan, *, source: str) -> str:
-    """Text of qola_config.h: the namespace and the signatures of one manifest's libraries."""
-    namespace = plan.namespace
-    nested = f" namespace {namespace} {{" if namespace else ""
+    """Text of qola_config.h: the namespace, macros and signatures of one manifest's libraries."""
     lines = [
         f"// Written by qola {__version__} from {source}.",
         "// A source that includes this header speaks to the libraries of this manifest.",
         "#pragma once",
         "",
-        f"#define QOLA_NS ::qola{'::' + namespace if namespace else ''}",
-        f"#define QOLA_NS_BEGIN namespace qola {{{nested}",
-        f"#define QOLA_NS_END }}{' }' if namespace else ''}",
-        "",
-        "// The entry points of the libraries, and the number of parameters that AITER's have,",
-        "// which tells their forms apart.",
+        "// Their namespace below qola::, for QOLA_NS(function) of qola_common.h.",
+        f"#define QOLA_NAMESPACE {plan.namespace}" if plan.namespace else "// None: qola:: itself.",
     ]
+    macros = {name: value for module in plan.modules for name, value in module.macros.items()}
+    if macros:
+        lines += ["", "// What the libraries are compiled with and AITER's headers ask for."]
+    for name, value in sorted(macros.items()):
+        lines += [f"#ifndef {name}", f"#define {name} {value}".rstrip(), "#endif"]
+    lines += ["", "// The functions of the libraries, and how many parameters each takes."]
     lines += [
         f"#define QOLA_{entry.name.upper()}_PARAMETERS {entry.parameters}"
         for module in plan.modules

@@ -63,7 +63,7 @@ float run_backward(const Problem& problem, hipStream_t stream)
     args.batch_stride_lsed   = group ? 0 : problem.nhead_q * problem.seqlen_q;
     args.split_stride_dq_acc = accumulators;
 
-    return QOLA_NS::mha_bwd(args,
+    return QOLA_NS(mha_bwd)(args,
                             ck_tile::stream_config{stream},
                             problem.dtype,
                             group,

@@ -29,7 +29,7 @@ float run_forward(const Problem& problem, hipStream_t stream)
         args.stride_randval = problem.seqlen_k;
     }
 
-    return QOLA_NS::mha_fwd(args,
+    return QOLA_NS(mha_fwd)(args,
                             ck_tile::stream_config{stream},
                             problem.dtype,
                             group,

@@ -3,7 +3,7 @@
 
 __attribute__((visibility("default"))) float ask(const aiter::mha_fwd_args& args, const char* dtype)
 {
-    return QOLA_NS::mha_fwd(args,
+    return QOLA_NS(mha_fwd)(args,
                             ck_tile::stream_config{},
                             dtype,
                             /*is_group_mode=*/false,

@@ -2,12 +2,10 @@
 // A source that includes this header speaks to the libraries of this manifest.
 #pragma once
 
-#define QOLA_NS ::qola::small
-#define QOLA_NS_BEGIN namespace qola { namespace small {
-#define QOLA_NS_END } }
+// Their namespace below qola::, for QOLA_NS(function) of qola_common.h.
+#define QOLA_NAMESPACE small
 
-// The entry points of the libraries, and the number of parameters that AITER's have,
-// which tells their forms apart.
+// The functions of the libraries, and how many parameters each takes.
 #define QOLA_MHA_FWD_PARAMETERS 12
 #define QOLA_MHA_FWD_SPLITKV_PARAMETERS 7
 #define QOLA_MHA_BATCH_PREFILL_PARAMETERS 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.attention import ENTRIES, parameters
+from qola.aiter.core_flags import core_defines
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, read_tree
 from qola.errors import AiterError
 
@@ -109,13 +109,6 @@ def test_every_module_of_the_wheel_is_understood(aiter_tree: Path) -> None:
     for name in merged:
         with pytest.raises(AiterError, match="at run time"):
             tree.module(name)
-
-
-def test_signatures_of_the_wheel(aiter_tree: Path) -> None:
-    """Prevents: entry points compiled with the parameters of another generation."""
-    tree = read_tree(aiter_tree)
-    found = {direction: parameters(tree, entry) for direction, entry in ENTRIES.items()}
-    assert found == {"fwd": 12, "fwd_splitkv": 7, "batch_prefill": 8, "bwd": 15}
 
 
 def test_sources_generation(tmp_path: Path) -> None:
@@ -237,11 +230,62 @@ def test_unknown_module(tmp_path: Path) -> None:
 
 
 def test_not_an_aiter_tree(tmp_path: Path) -> None:
-    """Prevents: a wrong path, or a checkout without submodules, failing later and elsewhere."""
+    """Prevents: a wrong path failing later and elsewhere."""
     with pytest.raises(AiterError) as error:
         read_tree(tmp_path)
     assert "no aiter/jit/optCompilerConfig.json" in str(error.value)
-    assert "git submodule update" in str(error.value)
+
+
+def test_a_tree_without_composable_kernel(tmp_path: Path) -> None:
+    """Prevents: a submodule that is missing told later, or asked for by modules without it."""
+    make_tree(tmp_path, fwd_entry())
+    (tmp_path / GENERATE).unlink()
+    tree = read_tree(tmp_path)
+    assert not tree.has_ck
+    assert "git submodule update" in failing(tree)
+    alone = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", ("hsa/codegen.py -m x",))])
+    assert alone.include_dirs == ()
+
+
+CORE = """\
+def build_module(flags_extra_cc, flags_extra_hip):
+    flags_cc = ["-O3"]
+    enable_ck = int(os.environ.get("ENABLE_CK", "1"))
+    if not any("ENABLE_CK" in f for f in flags_extra_cc):
+        flags_cc.append(f"-DENABLE_CK={enable_ck}")
+    if int(os.environ.get("AITER_ASM_DEBUG", "0")) != 0:
+        flags_cc.append("-DASM_DEBUG")
+    other = compute()
+    if not any("OTHER" in f for f in flags_extra_cc):
+        flags_cc.append(f"-DOTHER={other}")
+"""
+
+
+def test_what_core_adds_to_every_module(tmp_path: Path) -> None:
+    """Prevents: a library whose sources do without Composable Kernel because a macro is missing."""
+    assert core_defines(CORE) == (("ENABLE_CK", "1"),)
+    assert core_defines("no Python (") == core_defines("x = 1") == ()
+    tree = read_tree(make_tree(tmp_path, fwd_entry(), core=CORE))
+    assert tree.module("libmha_fwd").flags_cc == ("-DENABLE_CK=1",)
+    own = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=0",))])
+    assert own.flags_cc == ("-DENABLE_CK=0",)
+
+
+def test_unknown_keys(tmp_path: Path) -> None:
+    """Prevents: a key that nobody follows passed over where it asks for something."""
+    root = make_tree(tmp_path, fwd_entry(later="''", more=[]))
+    tree = read_tree(root)
+    assert tree.unknown_keys() == {"libmha_fwd": ("later", "more")}
+    assert tree.module("libmha_fwd").srcs
+    assert read_tree(make_tree(tmp_path, fwd_entry())).unknown_keys() == {}
+    assert "unknown key later" in failing(read_tree(make_tree(tmp_path, fwd_entry(later="'x'"))))
+
+
+def test_modules_that_define_a_macro(tmp_path: Path) -> None:
+    """Prevents: an unknown macro without a word of what AITER does with it."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(flags_extra_cc=["'-DFAV9_ON=1'"])))
+    assert tree.modules_that_define("FAV9_ON") == ("libmha_fwd",)
+    assert tree.modules_that_define("FAV9") == ()
 
 
 @pytest.mark.parametrize(
@@ -261,43 +305,3 @@ def test_unknown_generation(tmp_path: Path) -> None:
     root = make_tree(tmp_path, fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"]))
     with pytest.raises(AiterError, match="wheels, around d32b0cb or 33f2e6af"):
         read_tree(root)
-
-
-@pytest.mark.parametrize(
-    ("header", "count"),
-    [
-        (
-            "float mha_fwd(const mha_fwd_args& args, const ck_tile::stream_config& s);",
-            2,
-        ),
-        ("// float mha_fwd(int a);\nfloat\nmha_fwd(std::pair<int, int> p, int b = f(1, 2));", 2),
-        (f"float mha_fwd({', '.join(f'int p{i}' for i in range(12))}) {{}}", 12),
-    ],
-)
-def test_signature_is_counted(tmp_path: Path, header: str, count: int) -> None:
-    """Prevents: commas in templates, defaults or comments counted as parameters."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
-    assert parameters(tree, ENTRIES["fwd"]) == count
-
-
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ("float mha_fwd(int a, int b, int c);", "mha_fwd takes 3 parameters"),
-        ("float other(int a);", "no declaration of mha_fwd"),
-        ("float mha_fwd();", "no declaration of mha_fwd"),
-    ],
-)
-def test_unknown_signature(tmp_path: Path, header: str, message: str) -> None:
-    """Prevents: an entry point of unknown form wrapped by guess."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry(), header=header))
-    with pytest.raises(AiterError, match=message) as error:
-        parameters(tree, ENTRIES["fwd"])
-    assert "csrc/include/mha_fwd.h" in str(error.value)
-
-
-def test_missing_header(tmp_path: Path) -> None:
-    """Prevents: a traceback where the header of an entry point is missing."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry()))
-    with pytest.raises(AiterError, match="cannot be read"):
-        parameters(tree, ENTRIES["bwd"])

@@ -30,6 +30,7 @@ from qola.plan.model import (
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 from tests.python import plans
+from tests.python.later_tree import write_later_tree
 
 MANIFEST = """\
 [qola]
@@ -172,7 +173,7 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             # The keys of these are names that the user or AITER chose.
             if below == "packages":
                 yield from objects(list(value.values()), below)
-            elif below != "manifest.modules.overrides":
+            elif below not in ("manifest.modules.overrides", "modules.macros"):
                 yield from objects(value, below)
 
 
@@ -184,8 +185,9 @@ def test_the_documentation_is_complete(
     data = json.loads(build_plan(resolve(request), tmp_path).to_json())
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}
-    for path, value in objects(data, "Top level"):
-        found.setdefault(path, set()).update(value)
+    for plan in (data, _later_plan(tmp_path)):
+        for path, value in objects(plan, "Top level"):
+            found.setdefault(path, set()).update(value)
     roles = {kernel["role"] for kernel in data["kernels"]}
     assert len(roles) == 9, "every role's fields are to be looked at"
     for path, keys in found.items():
@@ -196,6 +198,15 @@ def test_the_documentation_is_complete(
                 f"docs/reference/plan.md, {path}: not in the plan"
             )
     assert set(documented) - set(found) == {"The command line's JSON"}
+
+
+def _later_plan(tmp_path: Path) -> Any:
+    """Plan what the wheel has none of: tables that AITER's own sources include."""
+    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
+    text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n'
+    tree = read_tree(write_later_tree(tmp_path / "later"))
+    request = Request("m", loads(text, file="m.toml"), tree)
+    return json.loads(build_plan(resolve(request), tmp_path / "later_plan").to_json())
 
 
 def test_the_documentation_names_the_version(repo_root: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen.types import CodeObject
-from qola.manifest.fields import SUPPORTED_ARCHS
+from qola.manifest.fields import KNOWN_ARCHS
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile, PlannedSource
 from qola.repository import build_files as emit
 from qola.repository.merge import Copy, MergedPackage
@@ -104,6 +104,7 @@ header_set(
 public_headers(
     name = "libmha_fwd.public_headers",
     config = "include/qola_config.h",
+    declarations = "include/qola_mha_fwd.h",
     headers = ":libmha_fwd.headers",
 )
 
@@ -122,7 +123,7 @@ module_library(
     }},
     copts = [],
     dispatch = ["api"],
-    entry_source = "@qola//cc/api:mha_fwd.cpp",
+    entry_source = "libmha_fwd/entry/mha_fwd.cpp",
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
     headers = ":libmha_fwd.headers",
@@ -260,11 +261,11 @@ def test_build_files_hold_calls_alone() -> None:
     assert tuple(ast.literal_eval(copts)) == PACKAGE.copts
 
 
-def test_bazel_knows_the_archs_that_can_be_planned(repo_root: Path) -> None:
+def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None:
     """Prevents: a manifest's arch that --@qola//:archs refuses, or cannot select."""
     text = (repo_root / "rules/private/archs.bzl").read_text(encoding="utf-8")
-    (found,) = re.findall(r"^SUPPORTED_ARCHS = (.*)$", text, re.MULTILINE)
-    assert tuple(ast.literal_eval(found)) == SUPPORTED_ARCHS
+    (found,) = re.findall(r"^KNOWN_ARCHS = (\[.*?^\])$", text, re.MULTILINE | re.DOTALL)
+    assert tuple(ast.literal_eval(found)) == KNOWN_ARCHS
 
 
 @pytest.mark.parametrize(("namespace", "scope"), [("ns", "qola::ns"), ("", "qola")])
@@ -284,18 +285,20 @@ def test_the_configuration_header() -> None:
     """Prevents: a consumer that calls another namespace, or with other parameters."""
     assert config_lines("ns") == [
         "#pragma once",
-        "#define QOLA_NS ::qola::ns",
-        "#define QOLA_NS_BEGIN namespace qola { namespace ns {",
-        "#define QOLA_NS_END } }",
+        "#define QOLA_NAMESPACE ns",
         "#define QOLA_MHA_FWD_PARAMETERS 12",
         "#define QOLA_MHA_FWD_SPLITKV_PARAMETERS 7",
     ]
 
 
+def test_the_configuration_header_has_macros_that_headers_ask_for() -> None:
+    """Prevents: a user whose structs differ from the library's, or whose own -D is overruled."""
+    modules = (replace(PLAN.modules[0], macros={"ENABLE_CK": "0", "EMPTY": ""}),)
+    text = emit.config_header(replace(PLAN, modules=modules), source="m.toml")
+    assert "#ifndef EMPTY\n#define EMPTY\n#endif\n" in text
+    assert "#ifndef ENABLE_CK\n#define ENABLE_CK 0\n#endif\n" in text
+
+
 def test_the_configuration_header_without_a_namespace() -> None:
-    """Prevents: qola:::: or an unnamed namespace where the manifest names none."""
-    assert config_lines("")[1:4] == [
-        "#define QOLA_NS ::qola",
-        "#define QOLA_NS_BEGIN namespace qola {",
-        "#define QOLA_NS_END }",
-    ]
+    """Prevents: an empty QOLA_NAMESPACE, and so qola:::: where the manifest names none."""
+    assert config_lines("")[1] == "#define QOLA_MHA_FWD_PARAMETERS 12"

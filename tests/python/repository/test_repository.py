@@ -133,6 +133,10 @@ def check_golden(repo_root: Path, name: str, text: str) -> None:
     [
         ("BUILD.bazel", "manifest.BUILD.txt"),
         ("include/qola_config.h", "qola_config.h"),
+        ("include/qola_mha_fwd.h", "qola_mha_fwd.h"),
+        ("include/qola_mha_bwd.h", "qola_mha_bwd.h"),
+        ("libmha_fwd/entry/mha_fwd.cpp", "mha_fwd.cpp"),
+        ("libmha_bwd/entry/mha_bwd.cpp", "mha_bwd.cpp"),
         ("libmha_fwd.exports", "libmha_fwd.exports"),
         ("libmha_bwd.exports", "libmha_bwd.exports"),
         ("plan.json", "plan.json"),

@@ -1,4 +1,5 @@
-// The symbols of a libmha_fwd that leave the library.
+// Written by qola (qola/plan/wrappers.py) from mha_fwd.h of an AITER tree: the functions that leave
+// the library. Make it again: qola plan; do not edit.
 #include "qola_mha_fwd.h"
 
 #include "qola_entry.h"
@@ -9,9 +10,7 @@
 
 QOLA_NS_BEGIN
 
-#if defined(QOLA_MHA_FWD_PARAMETERS) && QOLA_MHA_FWD_PARAMETERS == 12
-
-float mha_fwd(aiter::mha_fwd_args args,
+float mha_fwd(const aiter::mha_fwd_args& args,
               const ck_tile::stream_config& stream_config,
               std::string q_dtype_str,
               bool is_group_mode,
@@ -25,8 +24,6 @@ float mha_fwd(aiter::mha_fwd_args args,
               bool is_v3_api_check)
 {
 #ifdef QOLA_ASM
-    // AITER's table covers more than a manifest may ask for, and its assembly kernels pass over a
-    // soft cap and over skipped sequences without a word.
     use_ext_asm = use_ext_asm && args.logits_soft_cap == 0.f && args.min_seqlen_q == 0 &&
                   qola_asm_serves(q_dtype_str,
                                   args.hdim_q,
@@ -38,34 +35,22 @@ float mha_fwd(aiter::mha_fwd_args args,
                                   args.p_drop > 0.f);
 #endif
     return qola_entry::answer("mha_fwd", use_ext_asm, [&](bool use_asm) {
-        return aiter::mha_fwd(args,
-                              stream_config,
-                              q_dtype_str,
-                              is_group_mode,
-                              mask_type,
-                              bias_type,
-                              has_lse,
-                              use_asm,
-                              how_v3_bf16_cvt,
-                              seqstart_q_padding_ptr,
-                              seqstart_k_padding_ptr,
-                              is_v3_api_check);
+        return ::aiter::mha_fwd(args,
+                                stream_config,
+                                q_dtype_str,
+                                is_group_mode,
+                                mask_type,
+                                bias_type,
+                                has_lse,
+                                use_asm,
+                                how_v3_bf16_cvt,
+                                seqstart_q_padding_ptr,
+                                seqstart_k_padding_ptr,
+                                is_v3_api_check);
     });
 }
 
-#elif defined(QOLA_MHA_FWD_PARAMETERS)
-
-float mha_fwd(const aiter::mha_fwd_args& args, const ck_tile::stream_config& stream_config)
-{
-    return qola_entry::answer(
-        "mha_fwd", false, [&](bool) { return aiter::mha_fwd(args, stream_config); });
-}
-
-#endif
-
-#ifdef QOLA_MHA_FWD_SPLITKV_PARAMETERS
-
-float mha_fwd_splitkv(aiter::mha_fwd_splitkv_args args,
+float mha_fwd_splitkv(const aiter::mha_fwd_splitkv_args& args,
                       const ck_tile::stream_config& stream_config,
                       std::string q_dtype_str,
                       bool is_group_mode,
@@ -74,16 +59,17 @@ float mha_fwd_splitkv(aiter::mha_fwd_splitkv_args args,
                       bool has_lse)
 {
     return qola_entry::answer("mha_fwd_splitkv", false, [&](bool) {
-        return aiter::mha_fwd_splitkv(
-            args, stream_config, q_dtype_str, is_group_mode, mask_type, bias_type, has_lse);
+        return ::aiter::mha_fwd_splitkv(args,
+                                        stream_config,
+                                        q_dtype_str,
+                                        is_group_mode,
+                                        mask_type,
+                                        bias_type,
+                                        has_lse);
     });
 }
 
-#endif
-
-#ifdef QOLA_MHA_BATCH_PREFILL_PARAMETERS
-
-float mha_batch_prefill(aiter::mha_batch_prefill_args args,
+float mha_batch_prefill(const aiter::mha_batch_prefill_args& args,
                         const ck_tile::stream_config& stream_config,
                         std::string q_dtype_str,
                         bool is_group_mode,
@@ -93,17 +79,15 @@ float mha_batch_prefill(aiter::mha_batch_prefill_args args,
                         bool use_ext_asm)
 {
     return qola_entry::answer("mha_batch_prefill", false, [&](bool) {
-        return aiter::mha_batch_prefill(args,
-                                        stream_config,
-                                        q_dtype_str,
-                                        is_group_mode,
-                                        mask_type,
-                                        bias_type,
-                                        has_lse,
-                                        use_ext_asm);
+        return ::aiter::mha_batch_prefill(args,
+                                          stream_config,
+                                          q_dtype_str,
+                                          is_group_mode,
+                                          mask_type,
+                                          bias_type,
+                                          has_lse,
+                                          use_ext_asm);
     });
 }
-
-#endif
 
 QOLA_NS_END

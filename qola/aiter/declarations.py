@@ -1,0 +1,204 @@
+"""Functions and types that a C++ text has in a namespace, as far as wrappers need them.
+
+No compiler is at hand when a plan is made, and none is needed: the headers read here declare plain
+functions. One of another form (templates, operators, function pointers) is passed over, or refused
+by whoever wants it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: A macro that ends with no semicolon may stand before it.
+_NAMESPACE = re.compile(r"(?:^|\s)namespace\s+([\w:]+)\s*$")
+_TYPE = re.compile(
+    r"\s*(?:template\s*<.*>\s*)?(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(\w+)",
+    re.DOTALL,
+)
+_ALIAS = re.compile(
+    r"\s*(?:template\s*<.*>\s*)?using\s+(\w+)\s*=|\s*typedef\b.*?(\w+)\s*$", re.DOTALL
+)
+_ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\b(?:__attribute__|alignas)\s*\(", re.DOTALL)
+_TOKEN = re.compile(r"""[{};]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
+#: A parameter's last word that is its type.
+_BUILT_IN = re.compile(
+    r"void|bool|char|short|int|long|float|double|unsigned|signed|const|volatile|size_t"
+)
+#: Before a word they say that it is a type, not a name.
+_NO_TYPE = ("const", "volatile", "struct", "enum", "class", "union", "typename")
+_OPERATORS = ("<<", "<=", "->")
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function, as it is written.
+
+    Attributes:
+        name: "" where the declaration gives none.
+        default: "" without one.
+    """
+
+    type: str
+    name: str
+    default: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with external linkage.
+
+    Attributes:
+        result: its type, without attributes.
+        parameters: None where one of them has a form that is not read.
+        defined: it has a body here.
+    """
+
+    name: str
+    result: str
+    parameters: tuple[Parameter, ...] | None
+    defined: bool
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a text has in a namespace itself, in order; nothing of the namespaces within it."""
+
+    functions: tuple[Function, ...]
+    types: frozenset[str]
+
+
+def read_scope(text: str, namespace: str) -> Scope:
+    """Read functions and types of a namespace.
+
+    Args:
+        text: C++ without comments and preprocessor lines; see `qola.aiter.preprocess.lines`.
+        namespace: its name, "" for the global one.
+    """
+    functions, types = [], set()
+    for statement, body in _statements(text, namespace):
+        plain = _without_attributes(statement)
+        if found := _TYPE.match(plain):
+            types.add(found[1])
+        elif found := _ALIAS.match(plain):
+            types.add(found[1] or found[2])
+        elif (function := _function(plain, defined=body)) is not None:
+            functions.append(function)
+    return Scope(tuple(functions), frozenset(types))
+
+
+def qualified(text: str, types: frozenset[str], scope: str) -> str:
+    """Return a type or an expression with `scope` before the names of `types` in it.
+
+    A member (`a.x`), a qualified name (`b::x`) and a string stay as they are.
+    """
+    return re.sub(
+        r'"(?:\\.|[^"\\])*"|(?<![\w:.])(?<!->)[A-Za-z_]\w*',
+        lambda m: scope + m[0] if m[0] in types else m[0],
+        text,
+    )
+
+
+def _statements(text: str, namespace: str) -> Iterator[tuple[str, bool]]:
+    """Yield what stands directly in the namespace, and whether a body follows."""
+    # Of each open brace: the namespace it is of, None for other ones.
+    open_: list[str | None] = []
+    begin, within = 0, 0
+    for match in _TOKEN.finditer(text):
+        mark = match[0]
+        if mark not in "{};":
+            continue
+        inside = None not in open_ and "::".join(s for s in open_ if s) == namespace
+        statement = text[begin : match.start()]
+        if mark in "{}" and (within or statement.count("(") > statement.count(")")):
+            # The braces of a default, such as `p = {}`.
+            within += 1 if mark == "{" else -1
+            continue
+        if mark == "{":
+            space = _NAMESPACE.search(statement)
+            if None not in open_ and space:
+                open_.append(space[1])
+            elif None not in open_ and re.search(r"\bextern\s*$|extern\s*\"C[+]*\"\s*$", statement):
+                open_.append("")
+            else:
+                if inside and statement.strip():
+                    yield statement, True
+                open_.append(None)
+        elif mark == "}":
+            if open_:
+                open_.pop()
+        elif inside and statement.strip():
+            yield statement, False
+        begin = match.end()
+
+
+def _without_attributes(text: str) -> str:
+    while match := _ATTRIBUTE.search(text):
+        end = match.end()
+        if match[0].endswith("("):
+            end = _closing(text, match.end() - 1) + 1
+        text = f"{text[: match.start()]} {text[end:]}"
+    return text
+
+
+def _function(statement: str, *, defined: bool) -> Function | None:
+    """Return the function that a statement declares; None for none, or one without linkage."""
+    head, bracket, _ = statement.partition("(")
+    match = re.fullmatch(r"\s*(.*?[\s&*>])(\w+)\s*", head, re.DOTALL)
+    words = head.split()
+    if not bracket or match is None or "=" in head:
+        return None
+    if {"static", "inline", "template", "operator", "typedef", "using", "return"} & {*words}:
+        return None
+    end = _closing(statement, len(head))
+    result = " ".join(w for w in match[1].split() if w not in ("extern", "constexpr"))
+    if not result or "= delete" in statement[end:]:
+        return None
+    return Function(match[2], result, _parameters(statement[len(head) + 1 : end]), defined)
+
+
+def _parameters(text: str) -> tuple[Parameter, ...] | None:
+    parts = [] if text.strip() in ("", "void") else _split(text, ",")
+    found = [_parameter(" ".join(part.split())) for part in parts]
+    return tuple(p for p in found if p) if all(found) else None
+
+
+def _parameter(text: str) -> Parameter | None:
+    written, *default = _split(text, "=", 1)
+    written = written.strip()
+    if not written or re.search(r"[(\[]|\.\.\.", re.sub(r"<.*>", "", written)):
+        return None
+    named = re.fullmatch(r"(.*[\s&*>])(\w+)", written)
+    if named and not _BUILT_IN.fullmatch(named[2]) and named[1].split()[-1] not in _NO_TYPE:
+        return Parameter(named[1].strip(), named[2], "".join(default).strip())
+    return Parameter(written, "", "".join(default).strip())
+
+
+def _split(text: str, mark: str, times: int = -1) -> list[str]:
+    """Split at a mark that stands in no brackets."""
+    parts: list[str] = []
+    closers: list[str] = []
+    begin = 0
+    for place, char in enumerate(text):
+        if text[place : place + 2] in _OPERATORS or text[place - 1 : place + 1] in _OPERATORS:
+            continue
+        if char in _BRACKETS:
+            closers.append(_BRACKETS[char])
+        elif closers and char == closers[-1]:
+            closers.pop()
+        elif char == mark and not closers and len(parts) != times:
+            parts.append(text[begin:place])
+            begin = place + 1
+    return [*parts, text[begin:]]
+
+
+def _closing(text: str, place: int) -> int:
+    """Return where the bracket that opens at a place is closed; the end where it is not."""
+    depth = 0
+    for match in re.compile(r"""[()]|"(?:\\.|[^"\\\n])*\"""").finditer(text, place):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.start()
+    return len(text)

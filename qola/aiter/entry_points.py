@@ -1,0 +1,215 @@
+"""The functions of AITER that a library passes on, as the tree's own header declares them.
+
+No form is known in advance: types, names and defaults of parameters are those of the header, under
+the macros that the library is compiled with.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.aiter.declarations import Function, Parameter, Scope, qualified, read_scope
+from qola.aiter.includes import closure, find, include_dirs, includes
+from qola.aiter.preprocess import Macros, lines
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.errors import AiterError, Finding
+
+NAMESPACE = "aiter"
+LAUNCHER = "fmha_bwd_launcher"
+"""Class of later Composable Kernels that knows how much workspace a backward problem needs."""
+
+_PUBLIC = "mha_"
+#: AITER's structures of arguments. Some trees take them by value; a library takes a reference, as
+#: ROCm/QoLA's does, whose users declare its functions themselves (TransformerEngine for gfx1250).
+_ARGUMENTS = re.compile(r"mha_\w*args")
+_LAUNCHER = re.compile(rf"\b(?:struct|class)\s+{LAUNCHER}\b.*?\bworkspace_size\b", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class EntryFunction:
+    """A function of a library, in the manifest's namespace.
+
+    Attributes:
+        parameters: every one with a name; types as they are written outside of namespace aiter,
+            AITER's arguments by reference.
+        direction: the direction it runs, "" where it launches nothing.
+        calls: the C++ expression that answers, up to its arguments: ``::aiter::mha_fwd``.
+        member: what is taken of that, such as ``.workspace_size``; "" for all of it.
+    """
+
+    name: str
+    result: str
+    parameters: tuple[Parameter, ...]
+    direction: str
+    calls: str
+    member: str = ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+
+def entry_functions(
+    tree: AiterTree,
+    config: ModuleConfig,
+    directions: Collection[str],
+    macros: Macros,
+    sources: Iterable[str],
+    *,
+    launched: Collection[str] = (),
+) -> tuple[EntryFunction, ...]:
+    """Return the functions that a module's library passes on.
+
+    Those of `directions`, and of the same header those named mha_* that a source defines beside
+    them, such as mha_fwd_workspace_size; where Composable Kernel has it, mha_bwd_workspace_size.
+
+    Args:
+        directions: those that have kernels, of whichever kind.
+        macros: what the library is compiled with, and no more.
+        sources: texts of the sources that may define the functions.
+        launched: of `directions`, those that have kernels of Composable Kernel.
+
+    Raises:
+        AiterError: a function is not declared, not defined, or has a form that cannot be read.
+    """
+    dirs = include_dirs(tree, config)
+    header = header_of(tree, config)
+    scope = read_scope(_counting(_read(tree, header), macros), NAMESPACE)
+    defined = _defined(sources, macros)
+    wanted = {ENTRIES[direction]: direction for direction in directions}
+    beside = defined - set(ENTRIES.values())
+    found = [f for f in scope.functions if f.name in wanted or f.name in beside]
+    found = [f for f in found if f.name.startswith(_PUBLIC)]
+    problems = list(_problems(found, wanted, defined, config.name))
+    if problems:
+        raise AiterError(replace(problem, place=header) for problem in problems)
+    types = _types(tree, dirs, header, macros)
+    functions = [_entry(f, wanted.get(f.name, ""), types) for f in found]
+    if "bwd" in launched and _has_launcher(tree, dirs, header, macros):
+        functions.append(_BWD_WORKSPACE)
+    return tuple(dict.fromkeys(functions))
+
+
+def header_of(tree: AiterTree, config: ModuleConfig) -> str:
+    """Return AITER's header with the functions of a module, relative to the tree.
+
+    Raises:
+        AiterError: there is none.
+    """
+    name = f"{ATTENTION[config.name].header}.h"
+    header = find(tree.root, name, include_dirs(tree, config))
+    if header is None:
+        place = f"{tree.csrc_dir}/include/{name}"
+        raise AiterError(Finding(place, "cannot be read: no such file", "a header of AITER"))
+    return header
+
+
+_BWD_WORKSPACE = EntryFunction(
+    "mha_bwd_workspace_size",
+    "std::size_t",
+    (Parameter("const fmha_bwd_traits&", "traits", ""),),
+    "",
+    f"::{LAUNCHER}",
+    ".workspace_size",
+)
+
+
+def _problems(
+    found: Iterable[Function], wanted: Iterable[str], defined: Collection[str], module: str
+) -> Iterator[Finding]:
+    """Find functions wanted that no wrapper can be written for; the place is left open."""
+    forms = {function.name: function for function in found}
+    for name in wanted:
+        if name not in forms:
+            yield Finding(
+                "",
+                f"no declaration of {name}, with the flags of {module}",
+                f"a function {name} in namespace {NAMESPACE}",
+                "leave its direction out (drop_directions)",
+            )
+        elif name not in defined:
+            yield Finding(
+                "",
+                f"{name}, which no source of {module} defines",
+                f"a source that defines it, with the flags of {module}",
+                "leave its direction out (drop_directions), or its source in (drop_srcs)",
+            )
+    for name, function in forms.items():
+        if function.parameters is None:
+            yield Finding(
+                "",
+                f"{name} has a parameter that cannot be read",
+                "plain parameters: a type, a name, a default",
+                "leave its direction out (drop_directions)",
+            )
+
+
+def _entry(function: Function, direction: str, types: frozenset[str]) -> EntryFunction:
+    scope = f"{NAMESPACE}::"
+    parameters: list[Parameter] = []
+    for number, parameter in enumerate(function.parameters or ()):
+        name = parameter.name or _name_of(parameter.type, number)
+        if name in (other.name for other in parameters):
+            name = f"{name}_{number}"
+        written = qualified(parameter.type, types, scope)
+        if written == scope + parameter.type and _ARGUMENTS.fullmatch(parameter.type):
+            written = f"const {written}&"
+        parameters.append(Parameter(written, name, qualified(parameter.default, types, scope)))
+    return EntryFunction(
+        function.name,
+        qualified(function.result, types, scope),
+        tuple(parameters),
+        direction,
+        f"::{NAMESPACE}::{function.name}",
+    )
+
+
+def _name_of(written: str, number: int) -> str:
+    """Return a name for a parameter that has none: mha_bwd_args is args."""
+    words = re.findall(r"\w+", re.sub(r"<.*>", "", written))
+    last = words[-1] if words else ""
+    return "args" if last.endswith("_args") else last if last == "stream_config" else f"p{number}"
+
+
+def _counting(text: str, macros: Macros) -> str:
+    """Return the lines of a source that a compiler reads with these macros, and no directive."""
+    return "\n".join(
+        line.text
+        for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True)
+        if line.counts and not line.text.lstrip().startswith("#")
+    )
+
+
+def _defined(sources: Iterable[str], macros: Macros) -> set[str]:
+    scopes: list[Scope] = [read_scope(_counting(text, macros), NAMESPACE) for text in sources]
+    return {f.name for scope in scopes for f in scope.functions if f.defined}
+
+
+def _types(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> frozenset[str]:
+    """Return the types of namespace aiter that a header and AITER's own headers behind it have."""
+    own = posixpath.dirname(header) + "/"
+    files = closure(tree.root, tuple(dirs), [posixpath.basename(header)])
+    texts = (_read(tree, file) for file in files if file.startswith(own))
+    scopes = (read_scope(_counting(text, macros), NAMESPACE) for text in texts)
+    return frozenset().union(*(scope.types for scope in scopes))
+
+
+def _has_launcher(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> bool:
+    """Whether what a header includes, with these macros, declares Composable Kernel's launcher."""
+    text = "\n".join(
+        line.text for line in lines(_read(tree, header), macros, complete=True) if line.counts
+    )
+    for name, _ in includes(text):
+        path = find(tree.root, name, [posixpath.dirname(header), *dirs])
+        if path and _LAUNCHER.search(_read(tree, path)):
+            return True
+    return False
+
+
+def _read(tree: AiterTree, path: str) -> str:
+    return (tree.root / path).read_text(encoding="utf-8", errors="replace")

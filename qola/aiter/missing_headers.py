@@ -1,0 +1,106 @@
+"""Quoted includes that lead nowhere: a compile would fail there, long after a plan said yes.
+
+What a tree has, what a generator makes, and what belongs to a system, to ROCm or to Python are all
+there is. An include that depends on a macro which is not known is left alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.aiter.includes import find, includes
+from qola.aiter.preprocess import Macros, lines
+
+#: First directories of headers that compilers and packages bring, which people quote, too.
+_ELSEWHERE = re.compile(
+    r"(hip|hsa|hsakmt|rocm|amd|roc[a-z_]+|hip[a-z_-]+|rccl|miopen|migraphx|thrust|cub|sys|bits|linux|"
+    r"torch|ATen|c10|pybind11|gtest|gmock|llvm|clang)/"
+)
+#: Plain names that are no file of a project: C++'s have no suffix, and these are C's and Python's.
+_SYSTEM = re.compile(
+    r"(assert|complex|ctype|dlfcn|errno|fcntl|fenv|float|inttypes|iso646|limits|locale|math|memory|"
+    r"pthread|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|strings?|"
+    r"tgmath|threads|time|uchar|unistd|wchar|wctype|Python|numa|omp|immintrin|rccl|mpi)\.h"
+)
+_LARGE = 1 << 20
+"""Generated dispatch of more than this many characters has its includes at its top, always."""
+
+
+@dataclass(frozen=True)
+class Includer:
+    """A text whose includes have to lead somewhere.
+
+    Attributes:
+        place: what it is called, such as ``csrc/cpp_itfs/mha_fwd.cu``.
+        folder: directory in which the compiler looks first, relative to the tree; "" for none.
+    """
+
+    place: str
+    text: str
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class MissingHeader:
+    """A quoted include of a file that is nowhere.
+
+    Attributes:
+        place: the includer with its line, ``csrc/cpp_itfs/mha_bwd.cu:3``.
+    """
+
+    place: str
+    name: str
+
+
+def missing_headers(
+    root: Path,
+    dirs: Sequence[str],
+    includers: Iterable[Includer],
+    macros: Macros,
+    generated: Collection[str] = (),
+) -> tuple[MissingHeader, ...]:
+    """Return the quoted includes that lead nowhere, from some texts and all that these include.
+
+    Args:
+        dirs: tree-relative directories in the compiler's order.
+        macros: those known; an include under a condition on others is not asked for.
+        generated: headers that generators make, as sources include them.
+    """
+    found: dict[MissingHeader, None] = {}
+    seen: set[str] = set()
+    pending = list(includers)
+    while pending:
+        includer = pending.pop(0)
+        for name, quoted, line in _asked(includer.text, macros):
+            first = [includer.folder] if quoted and includer.folder else []
+            path = find(root, name, [*first, *dirs])
+            if path is not None and path not in seen:
+                seen.add(path)
+                pending.append(Includer(path, _read(root / path), posixpath.dirname(path) or "."))
+            elif path is None and quoted and name not in generated and not elsewhere(name):
+                found.setdefault(MissingHeader(f"{includer.place}:{line}", name))
+    return tuple(found)
+
+
+def elsewhere(name: str) -> bool:
+    """Whether a header by its name is a compiler's, a system's, ROCm's or Python's."""
+    known = _ELSEWHERE.match(name) or _SYSTEM.fullmatch(name)
+    return known is not None or "." not in posixpath.basename(name)
+
+
+def _asked(text: str, macros: Macros) -> Iterator[tuple[str, bool, int]]:
+    """Yield (name, is it quoted, line) of the includes that count."""
+    if len(text) > _LARGE:
+        yield from ((name, quoted, 1) for name, quoted in includes(text[:_LARGE]))
+        return
+    for line in lines(text, macros):
+        if line.counts and line.text.lstrip().startswith("#"):
+            yield from ((name, quoted, line.number) for name, quoted in includes(line.text))
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

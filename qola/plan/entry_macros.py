@@ -1,0 +1,126 @@
+"""Macros by which AITER's own sources are switched: which a plan defines, and which it warns of.
+
+They are found by reading: whatever a source of the module asks for in an ``#if`` and neither its
+flags nor its headers define. What the few that are known mean is said here; any other is a warning,
+since its lines would be left out without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from qola.aiter import module_kinds
+from qola.aiter.attention import ATTENTION
+from qola.aiter.preprocess import conditions, defined_by
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.codegen.types import KernelSet
+from qola.errors import Finding
+from qola.manifest.load import ModuleSpec
+from qola.plan.generated import GeneratedModule
+
+
+def _has_ck(main: str, kernels: KernelSet) -> bool:
+    return any(k.direction == main and not k.role.startswith("asm_") for k in kernels.kernels)
+
+
+_MEANING: Mapping[str, Callable[[str, KernelSet], bool]] = {
+    # Composable Kernel's forward kernels are there.
+    "FAV2_ON": _has_ck,
+    # AITER's assembly kernels are in the library.
+    "FAV3_ON": lambda main, kernels: bool(kernels.code_objects),
+    # There is no kernel of Composable Kernel to turn to.
+    "ONLY_FAV3": lambda main, kernels: not _has_ck(main, kernels),
+}
+
+
+@dataclass(frozen=True)
+class EntryMacros:
+    """The macros of a module's sources.
+
+    Attributes:
+        flags: what is defined beside the module's own flags.
+        known: every macro known for these sources; None for one that is not defined.
+        warnings: macros that nobody here knows.
+    """
+
+    flags: tuple[str, ...]
+    known: Mapping[str, str | None]
+    warnings: tuple[Finding, ...]
+
+
+def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str]) -> EntryMacros:
+    """Decide the macros that a module's own sources ask for.
+
+    The flags of AITER's entry and of the manifest win over what a name means here.
+    """
+    known = defined_by(module.config.flags_hip)
+    flags: list[str] = []
+    warnings: list[Finding] = []
+    main = ATTENTION[module.spec.name].direction
+    for name, place in _asked(tree, module.config, module.spec).items():
+        if name in known:
+            continue
+        meaning = _MEANING.get(name)
+        if meaning is not None and meaning(main, module.kernels):
+            flags.append(f"-D{name}=1")
+        elif meaning is None and not _of_other_archs(name, archs):
+            warnings.append(_unknown(tree, module.spec.name, name, place))
+        known[name] = "1" if flags[-1:] == [f"-D{name}=1"] else None
+    return EntryMacros(tuple(flags), known, tuple(warnings))
+
+
+def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str, str]:
+    """Return the macros whose value a module's own sources ask for, each with its place."""
+    found: dict[str, str] = {}
+    for file in module_kinds.sources(tree, config, spec.drop_srcs):
+        text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        for condition in conditions(text):
+            found.setdefault(condition.name, f"{file}:{condition.line}")
+    return found
+
+
+def _of_other_archs(name: str, archs: Sequence[str]) -> bool:
+    """Whether a macro names an arch, as FAV1250_ON does, that is not planned for."""
+    number = re.search(r"(?<!\d)(9[0-9]{2}|1[0-9]{3})(?!\d)", name)
+    return number is not None and f"gfx{number[1]}" not in archs
+
+
+def _unknown(tree: AiterTree, module: str, name: str, place: str) -> Finding:
+    users = tree.modules_that_define(name)
+    return Finding(
+        place,
+        f"#if {name}, a macro that nothing defines for {module}: its lines are left out",
+        "a macro of the module's flags, or one that this qola knows",
+        f'add_flags_extra_cc = ["-D{name}=1"] in the [[modules]] table of {module}, or =0 to say '
+        "that it is meant" + (f"; AITER defines it for {', '.join(users)}" if users else ""),
+        "warning",
+    )
+
+
+def v3_off(tree: AiterTree, module: GeneratedModule, archs: Sequence[str]) -> tuple[Finding, ...]:
+    """Warn where assembly (v3) kernels lie in the tree and no generator serves them."""
+    name = module.spec.name
+    subdir = ATTENTION[name].asm_subdir
+    if module.kernels.code_objects or module.spec.hsa_subdirs == ():
+        return ()
+    calls = (" ".join((call.script, *call.args)) for call in module.config.generators)
+    folders = [f"{tree.hsa_dir}/{arch}/{subdir}" for arch in archs]
+    found = [f"{len(_objects(tree, f))} in {f}" for f in folders if _objects(tree, f)]
+    if not found or any(subdir in call for call in calls):
+        # With a generator, that one says why.
+        return ()
+    return (
+        Finding(
+            f"{name}.blob_gen_cmd",
+            f"no generator of assembly (v3) kernels; code objects: {', '.join(found)}",
+            f"a generator that serves {subdir}",
+            "nothing, as Composable Kernel serves all problems; hsa_subdirs = [] says it is meant",
+            "warning",
+        ),
+    )
+
+
+def _objects(tree: AiterTree, folder: str) -> list[str]:
+    return [path.name for path in (tree.root / folder).rglob("*.co")]

@@ -1,0 +1,194 @@
+"""The C++ around a library's entry points: its public header, and the source that defines them.
+
+What stands there is fixed; what is declared comes from the tree (`qola.aiter.entry_points`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qola.aiter.declarations import Parameter
+from qola.aiter.entry_points import EntryFunction
+from qola.errors import AiterError, Finding
+
+_WIDTH = 100
+_ASM = "use_ext_asm"
+
+_HEADER = """\
+// Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree.
+// Make it again: qola plan; do not edit.
+//
+// The functions of AITER's {header} that the libraries of the manifest have, in its namespace.
+// Those that launch kernels return the time in milliseconds where the stream configuration
+// measures, 0 or more on success, and a negative status (qola_common.h) when nothing was launched;
+// asked whether assembly (v3) kernels would serve, 1 where they would. A function that is not
+// declared here is not in the library: the manifest leaves its direction out, or the tree has none.
+#pragma once
+
+#include "qola_common.h"
+
+#include "{header}"
+
+#include <cstddef>
+
+QOLA_NS_BEGIN
+
+{declarations}
+
+QOLA_NS_END
+"""
+_SOURCE = """\
+// Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree: the functions that leave
+// the library. Make it again: qola plan; do not edit.
+#include "qola_{header}"
+
+#include "qola_entry.h"
+
+#ifdef QOLA_ASM
+#include "qola_asm_domain.h"
+#endif
+
+QOLA_NS_BEGIN
+
+{definitions}
+
+QOLA_NS_END
+"""
+_ABOUT = {
+    "fwd": "Runs one forward problem on the stream of the stream configuration.",
+    "fwd_splitkv": "Runs one forward problem with K and V split among workgroups, then combined.",
+    "batch_prefill": "Runs one forward problem over a paged K and V cache.",
+    "bwd": "Runs one backward problem on the stream of the stream configuration.",
+    "": "Answers from the host alone; 0 where it cannot, and the reason on standard error.",
+}
+#: What the wheels' functions are asked beside their parameters, for `qola_asm_serves`: AITER's
+#: table covers more than a manifest may ask for, and its forward assembly kernels pass over a soft
+#: cap and over skipped sequences without a word.
+_ASKED = {
+    "fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"),
+    "bwd": (),
+}
+_SERVES = {
+    "fwd": (
+        "q_dtype_str",
+        "{args}.hdim_q",
+        "{args}.hdim_v",
+        "is_group_mode",
+        "mask_type != mask_enum::no_mask",
+        "bias_type != bias_enum::no_bias",
+        "has_lse",
+        "{args}.p_drop > 0.f",
+    ),
+    "bwd": (
+        "q_dtype_str",
+        "{args}.hdim_q",
+        "{args}.hdim_v",
+        "is_group_mode",
+        "mask_type != mask_enum::no_mask",
+        "bias_type != bias_enum::no_bias",
+        "{args}.p_drop > 0.f",
+        "has_dbias",
+        "deterministic",
+    ),
+}
+_NAMED = {
+    "fwd": ("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse"),
+    "bwd": ("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_dbias", "deterministic"),
+}
+
+
+@dataclass(frozen=True)
+class Wrappers:
+    """Texts of a module's public header, ``qola_<header>.h``, and of its entry source."""
+
+    header: str
+    source: str
+
+
+def wrappers(header: str, functions: Sequence[EntryFunction], *, throws: bool = False) -> Wrappers:
+    """Return the C++ around entry points.
+
+    Args:
+        header: AITER's header that declares them, ``mha_fwd.h``.
+        throws: AITER's checks end the process unless they are told to throw.
+
+    Raises:
+        AiterError: a function has `use_ext_asm` and not what decides who serves a problem.
+    """
+    return Wrappers(
+        _HEADER.format(header=header, declarations="\n\n".join(map(_declaration, functions))),
+        _SOURCE.format(
+            header=header,
+            definitions="\n\n".join(_definition(f, header, throws) for f in functions),
+        ),
+    )
+
+
+def _declaration(function: EntryFunction) -> str:
+    text = f"/// {_ABOUT[function.direction]}\n"
+    return text + _signature(function, "QOLA_API ", defaults=True) + ";"
+
+
+def _signature(function: EntryFunction, before: str = "", *, defaults: bool = False) -> str:
+    parts = [_written(p, default=defaults) for p in function.parameters]
+    return _listed(f"{before}{function.result} {function.name}", parts)
+
+
+def _listed(head: str, parts: Sequence[str], after: str = "") -> str:
+    """Return a list in brackets after `head`, which ends a line: one line, or one for each part."""
+    line = f"{head}({', '.join(parts)}){after}"
+    if len(line) < _WIDTH:
+        return line
+    indent = ",\n" + " " * (len(head) + 1)
+    return f"{head}({indent.join(parts)}){after}"
+
+
+def _written(parameter: Parameter, *, default: bool) -> str:
+    value = f" = {parameter.default}" if default and parameter.default else ""
+    return f"{parameter.type} {parameter.name}{value}"
+
+
+def _definition(function: EntryFunction, header: str, throws: bool) -> str:
+    chooses = function.direction in _SERVES and _ASM in function.arguments
+    arguments = ["use_asm" if chooses and a == _ASM else a for a in function.arguments]
+    # Of later trees: whether to try assembly kernels is a member of the arguments.
+    if function.direction == "fwd" and not chooses:
+        arguments[0] = f"qola_entry::for_assembly({arguments[0]})"
+    call = _listed(f"        return {function.calls}", arguments, f"{function.member};")
+    lines = ["    // AITER ends the process where this is false."] if throws else []
+    if throws:
+        lines.append(
+            "    const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);"
+        )
+    if chooses:
+        lines += ["#ifdef QOLA_ASM", _narrowed(function, header), "#endif"]
+    if function.direction:
+        asm = _ASM if chooses else "false"
+        lambda_ = f"[&](bool{' use_asm' if chooses else ''})"
+        lines.append(f'    return qola_entry::answer("{function.name}", {asm}, {lambda_} {{')
+    else:
+        lines.append(f'    return qola_entry::value("{function.name}", [&] {{')
+    lines += [call, "    });"]
+    return "\n".join([_signature(function), "{", *lines, "}"])
+
+
+def _narrowed(function: EntryFunction, header: str) -> str:
+    """Return the statement that keeps from assembly kernels what the manifest gives to others."""
+    direction = function.direction
+    missing = [name for name in _NAMED[direction] if name not in function.arguments]
+    if missing:
+        raise AiterError(
+            Finding(
+                header,
+                f"{function.name} has {_ASM}, and no {', '.join(missing)}",
+                "the parameters that tell which problems assembly kernels serve",
+                "leave the assembly kernels out (hsa_subdirs = [])",
+            )
+        )
+    args = function.arguments[0]
+    asked = [term.format(args=args) for term in _ASKED[direction]]
+    serves = [term.format(args=args) for term in _SERVES[direction]]
+    indent = " " * len(f"    {_ASM} = ")
+    first = f"    {_ASM} = {' && '.join([_ASM, *asked])} &&\n"
+    return first + _listed(f"{indent}qola_asm_serves", serves, ";")

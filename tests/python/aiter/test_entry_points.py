@@ -1,0 +1,203 @@
+"""The functions a library passes on, from headers of the real tree and of later ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.declarations import Parameter
+from qola.aiter.entry_points import EntryFunction, entry_functions
+from qola.aiter.preprocess import Macros
+from qola.aiter.tree import read_tree
+from qola.errors import AiterError
+
+STREAM = "const ck_tile::stream_config&"
+HEADER = """\
+#pragma once
+#include "common.h"
+#if ENABLE_CK
+#include "fmha_%s.hpp"
+#endif
+namespace aiter {
+struct mha_fwd_args { const void* ptr = nullptr; };
+__attribute__((visibility("default"))) float mha_fwd(const mha_fwd_args&,
+                                                     const ck_tile::stream_config& s);
+#if FAV_NATIVE_ON
+__attribute__((visibility("default"))) int mha_fwd_calculate_num_splits(const mha_fwd_args& a);
+size_t mha_fwd_workspace_size(const mha_fwd_args& a, kind k = kind::plain);
+#endif
+#if ENABLE_CK
+__attribute__((visibility("default"))) float mha_fwd_splitkv(fmha_fwd_splitkv_args args,
+    const ck_tile::stream_config& stream_config, std::string q_dtype_str, bool is_group_mode,
+    mask_enum mask_type, bias_enum bias_type, bool has_lse, bool has_sink = false);
+#endif
+float mha_bwd(mha_bwd_args, const ck_tile::stream_config&);
+float fmha_fwd_v3(mha_fwd_args a);
+} // namespace aiter
+"""
+FWD = """\
+#include "mha_fwd.h"
+SOME_DEFINITION
+namespace aiter {
+float fmha_fwd_v3(mha_fwd_args a) { return -1; }
+#if FAV_NATIVE_ON
+int mha_fwd_calculate_num_splits(const mha_fwd_args& a) { return 1; }
+size_t mha_fwd_workspace_size(const mha_fwd_args& a, kind k) { return 8; }
+#endif
+float mha_fwd(const mha_fwd_args& args, const ck_tile::stream_config& s) { return 0; }
+}
+"""
+SPLIT = "#if ENABLE_CK\nnamespace aiter { float mha_fwd_splitkv(A a) { return 0; } }\n#endif\n"
+BWD = "namespace aiter { float mha_bwd(mha_bwd_args a, const S& s) { return -1; } }"
+CK = "/* launcher */ struct fmha_bwd_launcher { size_t workspace_size; };\n"
+
+
+def make_tree(root: Path) -> Path:
+    entry = {"srcs": "f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'", "blob_gen_cmd": "''"}
+    files = {
+        "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry, "libmha_bwd": entry}),
+        "csrc/include/mha_fwd.h": HEADER % "fwd",
+        "csrc/include/mha_bwd.h": HEADER % "bwd",
+        "csrc/include/common.h": "namespace aiter { struct mha_bwd_args {}; enum class kind {}; }",
+        "csrc/include/fmha_bwd.hpp": CK,
+        "csrc/cpp_itfs/mha_fwd.cu": FWD,
+    }
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def functions(
+    root: Path, *directions: str, macros: Macros, ck: bool = False, sources: tuple[str, ...] = ()
+) -> dict[str, EntryFunction]:
+    tree = read_tree(root)
+    module = "libmha_bwd" if "bwd" in directions else "libmha_fwd"
+    found = entry_functions(
+        tree,
+        tree.module(module),
+        directions,
+        macros,
+        sources or (FWD, SPLIT, BWD),
+        launched=directions if ck else (),
+    )
+    return {function.name: function for function in found}
+
+
+def test_two_parameters(tmp_path: Path) -> None:
+    """Prevents: the entry points of every AITER since 2026 refused."""
+    found = functions(make_tree(tmp_path), "fwd", macros={"ENABLE_CK": "0"})
+    assert list(found.values()) == [
+        EntryFunction(
+            "mha_fwd",
+            "float",
+            (Parameter("const aiter::mha_fwd_args&", "args", ""), Parameter(STREAM, "s", "")),
+            "fwd",
+            "::aiter::mha_fwd",
+        )
+    ]
+
+
+def test_arguments_are_taken_by_reference(tmp_path: Path) -> None:
+    """Prevents: another symbol than ROCm/QoLA's, which TransformerEngine declares by itself."""
+    (function,) = functions(make_tree(tmp_path), "bwd", macros={"ENABLE_CK": "0"}).values()
+    assert function.parameters == (
+        Parameter("const aiter::mha_bwd_args&", "args", ""),
+        Parameter(STREAM, "stream_config", ""),
+    )
+
+
+def test_what_goes_with_a_direction(tmp_path: Path) -> None:
+    """Prevents: a workspace asked for of nobody, or a function that the flags leave out."""
+    macros = {"ENABLE_CK": "0", "FAV_NATIVE_ON": "1"}
+    found = functions(make_tree(tmp_path), "fwd", macros=macros)
+    assert list(found) == ["mha_fwd", "mha_fwd_calculate_num_splits", "mha_fwd_workspace_size"]
+    splits = found["mha_fwd_calculate_num_splits"]
+    assert (splits.result, splits.direction, splits.arguments) == ("int", "", ("a",))
+    default = found["mha_fwd_workspace_size"].parameters[1]
+    assert default == Parameter("aiter::kind", "k", "aiter::kind::plain")
+
+
+def test_a_direction_of_later_trees(tmp_path: Path) -> None:
+    """Prevents: split-KV refused because it takes one parameter more."""
+    found = functions(make_tree(tmp_path), "fwd", "fwd_splitkv", macros={"ENABLE_CK": "1"})
+    splitkv = found["mha_fwd_splitkv"]
+    assert len(splitkv.parameters) == 8
+    assert splitkv.parameters[-1] == Parameter("bool", "has_sink", "false")
+
+
+def test_the_workspace_of_composable_kernels_backward(tmp_path: Path) -> None:
+    """Prevents: TransformerEngine's backward, which asks for it, not linked; or linked to none."""
+    root = make_tree(tmp_path)
+    with_ck = functions(root, "bwd", macros={"ENABLE_CK": "1"}, ck=True)
+    assert list(with_ck) == ["mha_bwd", "mha_bwd_workspace_size"]
+    size = with_ck["mha_bwd_workspace_size"]
+    assert (size.calls, size.member) == ("::fmha_bwd_launcher", ".workspace_size")
+    assert size.parameters == (Parameter("const fmha_bwd_traits&", "traits", ""),)
+    assert list(functions(root, "bwd", macros={"ENABLE_CK": "0"}, ck=True)) == ["mha_bwd"]
+    assert list(functions(root, "bwd", macros={"ENABLE_CK": "1"})) == ["mha_bwd"]
+    (root / "csrc/include/fmha_bwd.hpp").write_text("struct fmha_bwd_traits {};")
+    assert list(functions(root, "bwd", macros={"ENABLE_CK": "1"}, ck=True)) == ["mha_bwd"]
+
+
+@pytest.mark.parametrize(
+    ("directions", "macros", "sources", "message"),
+    [
+        (("fwd_splitkv",), {"ENABLE_CK": "0"}, (), "no declaration of mha_fwd_splitkv"),
+        (("fwd",), {}, (BWD,), "mha_fwd, which no source of libmha_fwd defines"),
+        (("batch_prefill",), {}, (), "no declaration of mha_batch_prefill"),
+    ],
+)
+def test_a_direction_that_cannot_be_passed_on(
+    tmp_path: Path,
+    directions: tuple[str, ...],
+    macros: Macros,
+    sources: tuple[str, ...],
+    message: str,
+) -> None:
+    """Prevents: a library that does not link, after every kernel of it was compiled."""
+    with pytest.raises(AiterError, match=message) as error:
+        functions(make_tree(tmp_path), *directions, macros=macros, sources=sources)
+    assert "csrc/include/mha_fwd.h" in str(error.value)
+    assert "drop_directions" in str(error.value)
+
+
+def test_parameters_that_cannot_be_read(tmp_path: Path) -> None:
+    """Prevents: a wrapper with a guess in it."""
+    root = make_tree(tmp_path)
+    header = root / "csrc/include/mha_fwd.h"
+    header.write_text("namespace aiter { float mha_fwd(float (*f)(int)); }")
+    with pytest.raises(AiterError, match="mha_fwd has a parameter that cannot be read"):
+        functions(root, "fwd", macros={})
+    header.unlink()
+    with pytest.raises(AiterError, match="cannot be read"):
+        functions(root, "fwd", macros={})
+
+
+def test_the_wheels_functions(aiter_tree: Path) -> None:
+    """Prevents: entry points of the pinned tree with other parameters than it has."""
+    tree = read_tree(aiter_tree)
+    text = "namespace aiter { %s }"
+    counts = {}
+    for module, names in {
+        "libmha_fwd": {
+            "fwd": "mha_fwd",
+            "fwd_splitkv": "mha_fwd_splitkv",
+            "batch_prefill": "mha_batch_prefill",
+        },
+        "libmha_bwd": {"bwd": "mha_bwd"},
+    }.items():
+        source = text % " ".join(f"float {name}(int a) {{}}" for name in names.values())
+        for f in entry_functions(tree, tree.module(module), names, {}, [source], launched=names):
+            counts[f.name] = len(f.parameters)
+            assert f.parameters[1].type == STREAM
+            assert f.parameters[0].type == f"const aiter::{f.name}_args&"
+    assert counts == {
+        "mha_fwd": 12,
+        "mha_fwd_splitkv": 7,
+        "mha_batch_prefill": 8,
+        "mha_bwd": 15,
+    }

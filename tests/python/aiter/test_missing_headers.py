@@ -1,0 +1,110 @@
+"""Includes that lead nowhere: each is found, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qola.aiter import module_kinds
+from qola.aiter.includes import include_dirs
+from qola.aiter.missing_headers import Includer, MissingHeader, elsewhere, missing_headers
+from qola.aiter.preprocess import Macros, defined_by
+from qola.aiter.tree import read_tree
+from qola.aiter.unknown_names import unknown_names
+
+
+def missing(root: Path, text: str, macros: Macros | None = None, *generated: str) -> list[str]:
+    found = missing_headers(root, ["inc"], [Includer("a.cu", text)], macros or {}, generated)
+    return [f"{header.place} {header.name}" for header in found]
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_an_include_that_leads_nowhere(tmp_path: Path) -> None:
+    """Prevents: a compile error an hour after a plan that said yes."""
+    write(tmp_path, "inc/b.h", '#pragma once\n#include "sub/near.h"\n')
+    write(tmp_path, "inc/sub/near.h", '#include "far.h"\n#include "b.h"\n#include "gone.h"\n')
+    write(tmp_path, "inc/sub/far.h", "")
+    text = '#include "b.h"\n#include "configs.hpp"\n#include <not_quoted.h>\n'
+    assert missing(tmp_path, text) == ["a.cu:2 configs.hpp", "inc/sub/near.h:3 gone.h"]
+    assert missing(tmp_path, text, None, "configs.hpp") == ["inc/sub/near.h:3 gone.h"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("#if 0", False),
+        ("#if ENABLE_CK", False),
+        ("#if !ENABLE_CK", True),
+        ("#ifdef FAV3_ON", False),
+        ("#ifdef __HIP_DEVICE_COMPILE__", False),
+        ("#if defined(_WIN32)", False),
+        ('#if __has_include("gone.h")', False),
+    ],
+)
+def test_conditions(tmp_path: Path, condition: str, found: bool) -> None:
+    """Prevents: an alarm about an include that no compiler reads, or silence about one it reads."""
+    text = f'#ifndef A_H\n#define A_H\n{condition}\n#include "gone.h"\n#endif\n#endif\n'
+    expected = ["a.cu:4 gone.h"] if found else []
+    assert missing(tmp_path, text, {"ENABLE_CK": "0", "FAV3_ON": None}) == expected
+
+
+def test_a_header_behind_a_condition_is_not_followed(tmp_path: Path) -> None:
+    """Prevents: Composable Kernel's headers asked for in a library that does without."""
+    write(tmp_path, "inc/ck.h", '#include "gone.h"\n')
+    text = '#if ENABLE_CK\n#include "ck.h"\n#endif\n'
+    assert missing(tmp_path, text, {"ENABLE_CK": "0"}) == []
+    assert missing(tmp_path, text, {"ENABLE_CK": "1"}) == ["inc/ck.h:1 gone.h"]
+
+
+def test_large_sources_are_read_at_their_top(tmp_path: Path) -> None:
+    """Prevents: minutes for a dispatch of 20 MB."""
+    text = '#include "gone.h"\n' + "int x;\n" * 200_000
+    assert missing(tmp_path, text) == ["a.cu:1 gone.h"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("hip/hip_runtime.h", True),
+        ("hipblaslt/hipblaslt.h", True),
+        ("rocprim/rocprim.hpp", True),
+        ("torch/extension.h", True),
+        ("stdint.h", True),
+        ("sys/mman.h", True),
+        ("vector", True),
+        ("aiter_tensor.h", False),
+        ("ck_tile/core.hpp", False),
+        ("asm_fmha_v3_bwd_configs.hpp", False),
+        ("rocm_ops.hpp", False),
+    ],
+)
+def test_headers_of_others(name: str, known: bool) -> None:
+    """Prevents: an alarm about the compiler's own headers, or none about AITER's."""
+    assert elsewhere(name) is known
+
+
+def test_nothing_of_the_wheels_attention_modules_is_missing(aiter_tree: Path) -> None:
+    """Prevents: a false alarm that keeps everybody from building the pinned tree."""
+    tree = read_tree(aiter_tree)
+    for name in ("libmha_fwd", "libmha_bwd"):
+        config = tree.module(name)
+        start = [Includer("start", f'#include "{name.removeprefix("lib")}.h"\n')]
+        macros = defined_by(config.flags_hip)
+        assert missing_headers(tree.root, include_dirs(tree, config), start, macros) == ()
+        assert unknown_names(tree, config, start, macros) == ()
+
+
+def test_what_a_generator_makes_is_missing_without_it(aiter_tree: Path) -> None:
+    """Prevents: a plan of a module whose tables nobody writes, on a real tree."""
+    tree = read_tree(aiter_tree)
+    config = tree.module("module_gemm_a8w8_asm")
+    (source,) = (s for s in module_kinds.sources(tree, config, ()) if "asm_gemm" in s)
+    includer = Includer(source, (tree.root / source).read_text())
+    found = missing_headers(tree.root, include_dirs(tree, config), [includer], {})
+    assert found == (MissingHeader(f"{source}:4", "asm_i8gemm_configs.hpp"),)

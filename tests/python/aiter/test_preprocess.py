@@ -1,0 +1,146 @@
+"""Which lines of a source count: known macros, unknown ones, and what a compiler would read."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.aiter.preprocess import conditions, defined_by, lines, value, without_comments
+
+KNOWN = {"ON": "1", "OFF": "0", "GONE": None, "EMPTY": "", "SAME": "ON", "LOOP": "LOOP"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("ON", 1),
+        ("!OFF", 1),
+        ("GONE", 0),
+        ("SAME", 1),
+        ("ON && !(OFF || GONE)", 1),
+        ("ON == 1 && OFF < 1 && 2 > 0x1 && 10'000ul != 3", 1),
+        ("1 + 2 * 3 == 7", 1),
+        ("-1 < 0", 1),
+        ("defined(ON) && defined OFF && !defined(GONE)", 1),
+        ("true && !false", 1),
+        ("010 == 8", 1),
+        # One side decides.
+        ("OFF && UNKNOWN", 0),
+        ("ON || UNKNOWN", 1),
+        ("ON && UNKNOWN", None),
+        ("UNKNOWN", None),
+        ("defined(UNKNOWN)", None),
+        # Forms that are not served decide nothing.
+        ("EMPTY", None),
+        ("LOOP", None),
+        ("__has_include(<x>)", None),
+        ("ON ? 1 : 0", None),
+        ("(ON", None),
+        ("ON @", None),
+        ("", None),
+        ("1x9", None),
+    ],
+)
+def test_the_value_of_a_condition(expression: str, expected: int | None) -> None:
+    """Prevents: an #if taken for the other one, or decided by a guess."""
+    assert value(expression, KNOWN) == expected
+
+
+def test_what_is_not_known_is_not_defined_for_a_compiler() -> None:
+    """Prevents: a function under an #if of an undefined macro, which no compiler sees."""
+    assert value("UNKNOWN || defined(UNKNOWN)", KNOWN, complete=True) == 0
+
+
+SOURCE = """\
+#ifndef GUARD
+#define GUARD
+a
+#if ON
+b
+#elif UNKNOWN
+c
+#else
+d
+#endif
+#if UNKNOWN // a comment
+e
+#elif OFF
+f
+#else
+g
+#endif
+#if 0
+h
+#if ON
+i
+#endif
+#endif
+#define NOW 0
+#if NOW
+j
+#endif
+#undef NOW
+#ifdef NOW
+k
+#endif
+/* #if 0
+*/ l \\
+m
+#endif
+"""
+
+
+def counting(*, complete: bool) -> dict[str, bool | None]:
+    found = lines(SOURCE, KNOWN, complete=complete)
+    texts = {line.text.strip(): line.counts for line in found if not line.text.startswith("#")}
+    return {text: counts for text, counts in texts.items() if text}
+
+
+def test_lines_that_count() -> None:
+    """Prevents: an include of a branch that is off called missing."""
+    guess = counting(complete=False)
+    assert {name for name, counts in guess.items() if counts is False} == set("cdfhijk")
+    assert {name for name, counts in guess.items() if counts is None} == set("eg")
+    sure = counting(complete=True)
+    assert {name for name, counts in sure.items() if counts} == {*"abg", "l m"}
+    assert None not in sure.values()
+
+
+def test_numbers_of_lines() -> None:
+    """Prevents: an error that names a line beside the one that is wrong."""
+    text = "/* one\ntwo */\n#if \\\nON\nhere\n#endif"
+    assert [(line.number, line.text.strip()) for line in lines(text, KNOWN)] == [
+        (1, ""),
+        (2, ""),
+        (3, "#if ON"),
+        (5, "here"),
+        (6, "#endif"),
+    ]
+
+
+def test_comments() -> None:
+    """Prevents: a comment in a string, or a string in a comment, taken for what it is not."""
+    text = 'a("//no", \'"\') // "b\n/* c\n */ d'
+    assert without_comments(text) == 'a("//no", \'"\')  \n \n d'
+
+
+def test_macros_of_flags() -> None:
+    """Prevents: -DNAME read as 0, or -U as a definition."""
+    flags = ["-DA", "-DB=2", "-DC=", "-UD", "-O3"]
+    assert defined_by(flags) == {"A": "1", "B": "2", "C": "", "D": None}
+
+
+def test_macros_that_conditions_ask_the_value_of() -> None:
+    """Prevents: a switch of AITER's sources that nobody notices, or a word for every #ifdef."""
+    text = """\
+#if FAV2_ON && !defined(X) && __gfx950__ > 1
+#elif \\
+  FAV9_ON || has(1)
+#endif
+#ifdef NOT_ASKED
+#define MAYBE 0
+#endif
+#define OWN 1
+#if OWN || FAV2_ON || MAYBE
+"""
+    found = [(c.name, c.line) for c in conditions(text)]
+    assert found == [("FAV2_ON", 1), ("FAV9_ON", 2), ("MAYBE", 9)]

@@ -1,0 +1,314 @@
+"""What leaves a library of a later tree, and what a plan says of macros and headers of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.missing_headers import Includer
+from qola.aiter.tree import read_tree
+from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
+from qola.errors import AiterError, PlanError
+from qola.manifest.load import loads
+from qola.plan.configure import configure
+from qola.plan.generated import GeneratedModule
+from qola.plan.header_sets import header_set
+from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
+from qola.plan.request import Request, ResolvedRequest, resolve
+
+CORE = """\
+def build_module():
+    enable_ck = int(os.environ.get("ENABLE_CK", "1"))
+    if not any("ENABLE_CK" in f for f in flags_extra_cc):
+        flags_cc.append(f"-DENABLE_CK={enable_ck}")
+"""
+HEADER = """\
+#include "aiter_hip_common.h"
+#ifdef OWN_SWITCH
+#endif
+#if ENABLE_CK
+#include "fmha.hpp"
+#endif
+namespace aiter {
+struct mha_%(d)s_args {};
+__attribute__((visibility("default"))) float mha_%(d)s(mha_%(d)s_args,
+                                                      const ck_tile::stream_config&);
+}
+"""
+FWD = """\
+#include "mha_fwd.h"
+#if FAV3_ON
+#include "asm_fmha_v3_fwd_configs.hpp"
+#endif
+#if FAV1250_ON
+#include "aiter_tensor.h"
+#endif
+namespace aiter {
+#if FAV2_ON
+float fmha_fwd_ck() { return 0; }
+#endif
+float mha_fwd(mha_fwd_args args, const ck_tile::stream_config& s) { return -1; }
+}
+"""
+BWD = """\
+#include "mha_bwd.h"
+#include "asm_fmha_v3_bwd_configs.hpp"
+namespace aiter {
+float mha_bwd(mha_bwd_args a, const ck_tile::stream_config& s)
+{
+#if ONLY_FAV3
+    return -1;
+#endif
+}
+}
+"""
+MANIFEST = """\
+[qola]
+namespace = "te"
+[build]
+architectures = ["%s"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_%s"
+%s
+"""
+CONFIG = "aiter/jit/optCompilerConfig.json"
+CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "kernels/k.cpp", "", ())
+CK_ALONE = KernelSet((CK_KERNEL,), ())
+V3_FWD = ("asm_fmha_v3_fwd_configs.hpp",)
+CODE_OBJECT = CodeObject("hsa/gfx950/a.co", "hsa/gfx950/fmha_v3_fwd/a.co", "gfx950", "", 1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a tree of the later form, written here, without Composable Kernel's generators."""
+    entry = {"blob_gen_cmd": "''", "flags_extra_hip": ["'-DOWN_SWITCH=3'", "'-DNOBODY_ASKS=1'"]}
+    config = {
+        f"libmha_{d}": {**entry, "srcs": [f"f'{{AITER_CSRC_DIR}}/cpp_itfs/mha_{d}.cu'"]}
+        for d in ("fwd", "bwd")
+    }
+    files = {
+        CONFIG: json.dumps({**config, "module_1250": {"flags_extra_cc": ["'-DFAV1250_ON=1'"]}}),
+        "aiter/jit/core.py": CORE,
+        "csrc/include/aiter_hip_common.h": "#pragma once\n#if !ENABLE_CK\n#endif\n",
+        "csrc/include/mha_fwd.h": HEADER % {"d": "fwd"},
+        "csrc/include/mha_bwd.h": HEADER % {"d": "bwd"},
+        "csrc/include/fmha.hpp": "namespace ck_tile { struct stream_config; }",
+        "csrc/cpp_itfs/mha_fwd.cu": FWD,
+        "csrc/cpp_itfs/mha_bwd.cu": BWD,
+        "hsa/gfx950/fmha_v3_fwd/a.co": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "tree"
+
+
+Making = Callable[..., ModuleEntry]
+
+
+@pytest.fixture
+def make(root: Path, tmp_path: Path) -> Making:
+    """Return a function that writes what leaves a module's library."""
+
+    def run(
+        direction: str = "fwd",
+        *,
+        manifest: str = "",
+        arch: str = "gfx950",
+        kernels: KernelSet = CK_ALONE,
+    ) -> ModuleEntry:
+        tree = read_tree(root)
+        loaded = loads(MANIFEST % (arch, direction, manifest), file="m.toml")
+        spec = loaded.modules[0]
+        config = configure(tree, loaded, spec)
+        source = f"sources/mha_{direction}.cpp"
+        made = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
+        module = GeneratedModule(spec, config, replace(kernels, sources=(made,)))
+        text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
+        headers = header_set(tree, config, spec.name, [f"mha_{direction}.h"])
+        resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())
+        kernel = [Includer("k.cpp", '#include "fmha.hpp"\n')]
+        return module_entry(resolved, module, {source: text}, kernel, headers, tmp_path / "out")
+
+    return run
+
+
+def bwd(**changes: object) -> KernelSet:
+    kernel = replace(CK_KERNEL, direction="bwd", role="dq_dk_dv")
+    headers = ("asm_fmha_v3_bwd_configs.hpp",)
+    return replace(KernelSet((kernel,), (), headers=headers), **changes)  # type: ignore[arg-type]
+
+
+def test_the_texts_of_a_later_tree(make: Making, tmp_path: Path) -> None:
+    """Prevents: other functions in the header than in the source, or other files than named."""
+    entry = make()
+    assert [(e.name, e.parameters) for e in entry.entries] == [("mha_fwd", 2)]
+    header = (tmp_path / "out" / entry.header.file).read_text()
+    source = (tmp_path / "out" / entry.source.file).read_text()
+    args = "float mha_fwd(const aiter::mha_fwd_args& args,"
+    assert f"QOLA_API {args}" in header
+    stream = "const ck_tile::stream_config& stream_config"
+    assert f"\n{args} {stream})\n{{\n    return qola_entry::answer(" in source
+    assert (entry.header.name, entry.source.name) == ("qola_mha_fwd.h", "mha_fwd")
+    assert entry.source.file == "libmha_fwd/entry/mha_fwd.cpp"
+
+
+def test_aiters_checks_are_told_to_throw(make: Making, root: Path, tmp_path: Path) -> None:
+    """Prevents: a check of AITER's that ends the process of whoever calls."""
+    common = root / "csrc/include/aiter_hip_common.h"
+    common.write_text("inline thread_local bool g_aiter_can_throw = false;\n")
+    source = (tmp_path / "out" / make().source.file).read_text()
+    assert "Restored throwing(::aiter_detail::g_aiter_can_throw, true);" in source
+
+
+@pytest.mark.parametrize(
+    ("kernels", "flags"),
+    [
+        (CK_ALONE, ("-DFAV2_ON=1",)),
+        (
+            KernelSet(
+                (CK_KERNEL,),
+                (),
+                code_objects=(CODE_OBJECT,),
+                headers=V3_FWD,
+            ),
+            ("-DFAV3_ON=1", "-DFAV2_ON=1"),
+        ),
+        (
+            KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD),
+            ("-DFAV3_ON=1",),
+        ),
+    ],
+)
+def test_switches_of_the_forward(make: Making, kernels: KernelSet, flags: tuple[str, ...]) -> None:
+    """Prevents: a library whose forward answers -1 to everything, on a tree that needs FAV2_ON."""
+    assert make(kernels=kernels).flags == flags
+
+
+def test_the_switch_of_the_backward(make: Making) -> None:
+    """Prevents: Composable Kernel's backward never asked, or asked where there is none."""
+    assert make("bwd", kernels=bwd()).flags == ()
+    alone = bwd(kernels=(), code_objects=(CODE_OBJECT,))
+    assert make("bwd", kernels=alone).flags == ("-DONLY_FAV3=1",)
+
+
+def test_flags_win(make: Making) -> None:
+    """Prevents: a manifest that says what a switch is, and is not heard."""
+    flags = 'add_flags_extra_cc = ["-DFAV2_ON=0", "-DFAV1250_ON=0"]'
+    entry = make(manifest=flags, arch="gfx942")
+    assert entry.flags == ()
+    assert entry.warnings == ()
+
+
+def test_a_switch_that_nobody_knows(make: Making, root: Path) -> None:
+    """Prevents: a path of AITER's that is left out without a word."""
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    source.write_text(FWD.replace("FAV1250_ON", "FAV_NATIVE_ON"))
+    config = json.loads((root / CONFIG).read_text())
+    config["module_native"] = {"flags_extra_cc": ["'-DFAV_NATIVE_ON=1'"]}
+    (root / CONFIG).write_text(json.dumps(config))
+    (warning,) = make(manifest="hsa_subdirs = []").warnings
+    assert (warning.severity, warning.place) == ("warning", "csrc/cpp_itfs/mha_fwd.cu:5")
+    assert "#if FAV_NATIVE_ON, a macro that nothing defines for libmha_fwd" in warning.found
+    assert 'add_flags_extra_cc = ["-DFAV_NATIVE_ON=1"]' in warning.fix
+    assert "AITER defines it for module_native" in warning.fix
+
+
+def test_a_switch_of_an_arch_that_is_not_planned(make: Making) -> None:
+    """Prevents: a warning about gfx1250 in every plan for gfx950."""
+    (warning,) = make().warnings
+    assert "assembly (v3)" in warning.found
+
+
+def test_a_missing_assembly_path_is_told(make: Making) -> None:
+    """Prevents: v3 off without a word, where the tree has its code objects."""
+    (warning,) = make().warnings
+    assert warning.place == "libmha_fwd.blob_gen_cmd"
+    assert "code objects: 1 in hsa/gfx950/fmha_v3_fwd" in warning.found
+    assert warning.severity == "warning"
+    assert make(manifest="hsa_subdirs = []").warnings == ()
+    assert make(arch="gfx942").warnings == ()
+
+
+def test_macros_that_users_need(make: Making) -> None:
+    """Prevents: a user whose structs differ from the library's, or who gets macros for nothing."""
+    entry = make()
+    assert entry.macros == {"ENABLE_CK": "1", "OWN_SWITCH": "3"}
+    without = make(manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
+    assert without.macros["ENABLE_CK"] == "0"
+
+
+def test_modules_of_one_manifest_agree(make: Making) -> None:
+    """Prevents: one program that reads AITER's headers in two meanings."""
+    fwd, other = make(), make("bwd", kernels=bwd())
+    check_agreement([("libmha_fwd", fwd), ("libmha_bwd", other)])
+    free = make("bwd", kernels=bwd(), manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
+    with pytest.raises(PlanError, match="1 in libmha_fwd, 0 in libmha_bwd") as error:
+        check_agreement([("libmha_fwd", fwd), ("libmha_bwd", free)])
+    assert "qola_config.h ENABLE_CK" in str(error.value)
+
+
+def test_a_header_that_no_generator_makes(make: Making, root: Path) -> None:
+    """Prevents: a plan that says yes to sources which do not compile."""
+    with pytest.raises(PlanError, match="asm_fmha_v3_bwd_configs") as error:
+        make("bwd", kernels=bwd(headers=()))
+    assert "error: csrc/cpp_itfs/mha_bwd.cu:2" in str(error.value)
+    assert "blob_gen_cmd" in str(error.value)
+    # The forward includes its own where FAV3_ON is set, and only there.
+    asm = KernelSet((CK_KERNEL,), (), code_objects=(CODE_OBJECT,))
+    with pytest.raises(PlanError, match=r"mha_fwd\.cu:3"):
+        make(kernels=asm)
+    (root / "csrc/include/fmha.hpp").write_text('#include "gone.hpp"\n')
+    with pytest.raises(PlanError, match=r"csrc/include/fmha\.hpp:1"):
+        make()
+
+
+def test_another_composable_kernel(make: Making, root: Path) -> None:
+    """Prevents: AITER with another Composable Kernel than its own planned, and not compiled."""
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    use = "ck_tile::index_t n; quant_scale_enum q; ck_tile::LayoutEnum l;"
+    source.write_text(f"{FWD}\n#if FAV2_ON\n{use}\n#endif\n")
+    header = root / "csrc/include/fmha.hpp"
+    with header.open("a") as file:
+        file.write("namespace ck_tile { using index_t = int; }\nenum class quant_scale_enum {};")
+    with pytest.raises(PlanError, match=r"1 error(.|\n)*mha_fwd\.cu:16") as error:
+        make()
+    assert "LayoutEnum, which neither AITER nor the Composable Kernel at hand" in str(error.value)
+    assert "quant_scale_enum" not in str(error.value)
+    # Of lines that nobody compiles nothing is asked.
+    asm = KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD)
+    assert make(kernels=asm).entries
+
+
+def test_nothing_leaves_the_library(make: Making) -> None:
+    """Prevents: a library without a function."""
+    with pytest.raises(PlanError, match="without any kernel instance"):
+        make(kernels=KernelSet((), ()))
+
+
+def test_a_direction_whose_source_is_left_out(make: Making) -> None:
+    """Prevents: an undefined function, found by the linker after every kernel was compiled."""
+    with pytest.raises(AiterError, match="no declaration of mha_fwd_splitkv"):
+        make(kernels=KernelSet((CK_KERNEL, replace(CK_KERNEL, direction="fwd_splitkv")), ()))
+
+
+def test_unknown_keys_are_told(root: Path) -> None:
+    """Prevents: what AITER does for a key that nobody here follows, missed without a word."""
+    manifest = loads(MANIFEST % ("gfx950", "fwd", ""), file="m.toml")
+    assert resolve(Request("m", manifest, read_tree(root))).warnings == ()
+    config = json.loads((root / CONFIG).read_text())
+    config["module_1250"]["later"] = "'x'"
+    (root / CONFIG).write_text(json.dumps(config))
+    (warning,) = resolve(Request("m", manifest, read_tree(root))).warnings
+    assert (warning.severity, warning.place) == ("warning", CONFIG)
+    assert warning.found == "unknown keys: later of module_1250"
+    config["libmha_fwd"]["later"] = "'x'"
+    (root / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(AiterError, match="unknown key later"):
+        resolve(Request("m", manifest, read_tree(root)))

@@ -1,0 +1,85 @@
+"""The C++ around entry points: exact texts. Those of the wheel are in tests/golden/plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.aiter.declarations import Parameter
+from qola.aiter.entry_points import EntryFunction
+from qola.errors import AiterError
+from qola.plan.wrappers import wrappers
+
+ARGS = Parameter("const aiter::mha_fwd_args&", "args", "")
+STREAM = Parameter("const ck_tile::stream_config&", "stream_config", "")
+FWD = EntryFunction("mha_fwd", "float", (ARGS, STREAM), "fwd", "::aiter::mha_fwd")
+SIZE = EntryFunction(
+    "mha_bwd_workspace_size",
+    "std::size_t",
+    (Parameter("const fmha_bwd_traits&", "traits", ""),),
+    "",
+    "::fmha_bwd_launcher",
+    ".workspace_size",
+)
+
+HEADER = """\
+#pragma once
+
+#include "qola_common.h"
+
+#include "mha_fwd.h"
+
+#include <cstddef>
+
+QOLA_NS_BEGIN
+
+/// Runs one forward problem on the stream of the stream configuration.
+QOLA_API float mha_fwd(const aiter::mha_fwd_args& args,
+                       const ck_tile::stream_config& stream_config);
+
+/// Answers from the host alone; 0 where it cannot, and the reason on standard error.
+QOLA_API std::size_t mha_bwd_workspace_size(const fmha_bwd_traits& traits);
+
+QOLA_NS_END
+"""
+SOURCE = """\
+QOLA_NS_BEGIN
+
+float mha_fwd(const aiter::mha_fwd_args& args, const ck_tile::stream_config& stream_config)
+{
+    // AITER ends the process where this is false.
+    const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);
+    return qola_entry::answer("mha_fwd", false, [&](bool) {
+        return ::aiter::mha_fwd(qola_entry::for_assembly(args), stream_config);
+    });
+}
+
+std::size_t mha_bwd_workspace_size(const fmha_bwd_traits& traits)
+{
+    // AITER ends the process where this is false.
+    const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);
+    return qola_entry::value("mha_bwd_workspace_size", [&] {
+        return ::fmha_bwd_launcher(traits).workspace_size;
+    });
+}
+
+QOLA_NS_END
+"""
+
+
+def test_the_later_form() -> None:
+    """Prevents: other C++ than TransformerEngine calls, or an exception that leaves a library."""
+    texts = wrappers("mha_fwd.h", (FWD, SIZE), throws=True)
+    assert texts.header[texts.header.index("#pragma") :] == HEADER
+    assert texts.source[texts.source.index("QOLA_NS_BEGIN") :] == SOURCE
+    assert "throwing" not in wrappers("mha_fwd.h", (FWD, SIZE)).source
+
+
+def test_assembly_kernels_need_what_decides_who_serves_a_problem() -> None:
+    """Prevents: problems given to assembly kernels that the manifest gives to others."""
+    asm = Parameter("bool", "use_ext_asm", "")
+    function = EntryFunction("mha_fwd", "float", (ARGS, asm), "fwd", "::aiter::mha_fwd")
+    with pytest.raises(AiterError, match="mha_fwd has use_ext_asm, and no q_dtype_str"):
+        wrappers("mha_fwd.h", (function,))
+    # Of a direction without assembly kernels it is a parameter like any other.
+    prefill = EntryFunction("p", "float", (ARGS, asm), "batch_prefill", "::aiter::p")
+    assert "::aiter::p(args, use_ext_asm);" in wrappers("mha_fwd.h", (prefill,)).source
