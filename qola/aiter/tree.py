@@ -15,14 +15,17 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from qola.aiter.ck_dir import ck_directory
+from qola.aiter.core_flags import core_defines
 from qola.aiter.expressions import Names, TorchFacts, parse
 from qola.aiter.module_config import (
     ARCH_TOKEN,
     CONFIG_FILE,
+    CONFIG_KEYS,
     TREE_TOKEN,
     GeneratorCall,
     ModuleConfig,
@@ -67,11 +70,17 @@ class AiterTree:
     hsa_dir: str
     ck_dir: str
     _config: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    _core: str = field(default="", repr=False)
 
     @property
     def fmha_dir(self) -> str:
         """Tree-relative directory of CK's flash-attention example, home of its generator."""
         return f"{self.ck_dir}/example/ck_tile/01_fmha"
+
+    @property
+    def has_ck(self) -> bool:
+        """Whether Composable Kernel, a submodule, is there."""
+        return (self.root / self.fmha_dir / "generate.py").is_file()
 
     def module_names(self) -> tuple[str, ...]:
         """Return the modules this tree configures, in the file's order; nothing is evaluated."""
@@ -84,6 +93,7 @@ class AiterTree:
         *,
         overrides: Iterable[tuple[str, object]] = (),
         torch: TorchFacts | None = None,
+        more_flags: Iterable[str] = (),
     ) -> ModuleConfig:
         """Evaluate the entry `name`, and no other.
 
@@ -93,6 +103,8 @@ class AiterTree:
                 written as a Python string or f-string is evaluated like AITER's own, any other
                 text stands for itself; lists may be tuples, tables tuples of pairs.
             torch: answers for entries that ask about PyTorch.
+            more_flags: compiler flags that will be added: with -DENABLE_CK=0 the tree need not have
+                Composable Kernel's generator.
 
         Raises:
             AiterError: no such module, an expression that is refused, a value of the wrong kind,
@@ -107,16 +119,30 @@ class AiterTree:
                 )
             )
         names = self._names(env or {}, torch)
+        absent = "" if self.has_ck else self.ck_dir
         plain = {key: expression(value) for key, value in overrides}
-        return ModuleReader(self.root, name, names).read({**self._config[name], **plain})
+        reader = ModuleReader(self.root, name, names, absent)
+        config = reader.read({**self._config[name], **plain}, more_flags)
+        own = config.flags_cc + config.flags_hip
+        added = tuple(
+            f"-D{macro}={value}"
+            for macro, value in core_defines(self._core)
+            if not any(macro in flag for flag in own)
+        )
+        return replace(config, flags_cc=added + config.flags_cc)
 
-    def parameter_count(self, header: str, name: str) -> int:
-        """Return how many parameters the function `name` has in a header, 0 where it has none.
+    def modules_that_define(self, macro: str) -> tuple[str, ...]:
+        """Return the modules whose entry defines a macro, in the file's order."""
+        flag = re.compile(rf"-D{macro}\b")
+        return tuple(n for n, entry in self._config.items() if flag.search(json.dumps(entry)))
 
-        Raises:
-            AiterError: the header cannot be read.
-        """
-        return _parameter_count(_read_text(self.root, header), name)
+    def unknown_keys(self) -> dict[str, tuple[str, ...]]:
+        """Return the modules with keys that AITER's build, as it is known here, does not have."""
+        unknown = {
+            name: tuple(key for key in entry if key not in CONFIG_KEYS)
+            for name, entry in self._config.items()
+        }
+        return {name: keys for name, keys in unknown.items() if keys}
 
     def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
@@ -128,7 +154,7 @@ class AiterTree:
                 "AITER_META_DIR": meta,
                 "AITER_CSRC_DIR": f"{meta}/csrc",
                 "AITER_GRADLIB_DIR": f"{meta}/gradlib",
-                "CK_DIR": f"{meta}/3rdparty/composable_kernel",
+                "CK_DIR": posixpath.join(TREE_TOKEN, self.ck_dir),
                 **flat,
             },
             calls={"get_asm_dir": f"{meta}/hsa/{ARCH_TOKEN}", "get_gfx": ARCH_TOKEN},
@@ -143,17 +169,17 @@ def read_tree(root: Path) -> AiterTree:
     """Read the AITER tree at `root`: a checkout or an unpacked wheel.
 
     Raises:
-        AiterError: `root` is no AITER tree, parts are missing (submodules, say), its configuration
-            is no JSON object, or is of no generation that is known.
+        AiterError: `root` is no AITER tree, parts are missing, its configuration is no JSON
+            object, or is of no generation that is known. A tree without Composable Kernel can be
+            read: later ones have modules that do without.
     """
     meta = "aiter_meta" if (root / "aiter_meta").is_dir() else ""
     prefix = f"{meta}/" if meta else ""
-    ck_dir = f"{prefix}3rdparty/composable_kernel"
+    core = root / CORE_FILE
+    ck_dir = prefix + ck_directory(core.read_text("utf-8") if core.is_file() else "")
     needed = {
         CONFIG_FILE: "an AITER checkout, or a wheel unpacked with its aiter_meta directory",
         f"{prefix}csrc/include": "AITER's C++ sources",
-        f"{ck_dir}/example/ck_tile/01_fmha/generate.py": "the submodule composable_kernel "
-        "(git submodule update --init --recursive)",
     }
     findings = [
         Finding(place=str(root), found=f"no {path}", expected=what)
@@ -172,6 +198,7 @@ def read_tree(root: Path) -> AiterTree:
         hsa_dir=f"{prefix}hsa",
         ck_dir=ck_dir,
         _config=config,
+        _core=_core(root),
     )
 
 
@@ -222,6 +249,13 @@ def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
     )
 
 
+def _core(root: Path) -> str:
+    try:
+        return (root / CORE_FILE).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _version(root: Path) -> str:
     try:
         text = (root / "aiter/_version.py").read_text(encoding="utf-8")
@@ -239,8 +273,8 @@ def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
     when it is imported; such a merged table is not a file of the tree.
     """
     try:
-        tree = parse((root / CORE_FILE).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        tree = parse(_core(root))
+    except (SyntaxError, ValueError):
         return {}, {}
     tables: dict[str, str] = {}
     merged: dict[str, str] = {}
@@ -275,26 +309,6 @@ def _table_stems(owner: ast.AST) -> set[str]:
             if name == "get_config_file" and isinstance(stem, ast.Constant):
                 stems.add(str(stem.value))
     return stems
-
-
-def _parameter_count(header: str, name: str) -> int:
-    """Return how many parameters the declaration ``float NAME(...)`` has, 0 without one."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", header, flags=re.S)
-    match = re.search(rf"\bfloat\s+{name}\s*\(", text)
-    if match is None:
-        return 0
-    depth, count, empty = 1, 1, True
-    for char in text[match.end() :]:
-        if char in "([{<":
-            depth += 1
-        elif char in ")]}>":
-            depth -= 1
-            if depth == 0:
-                break
-        elif char == "," and depth == 1:
-            count += 1
-        empty = empty and char.isspace()
-    return 0 if empty else count
 
 
 _CONFIGS = ("aiter/configs/*.csv", "aiter/configs/model_configs/**/*")

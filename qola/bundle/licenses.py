@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.errors import BundleError, Finding
@@ -39,7 +39,16 @@ class License:
 
 def component_of(path: str) -> str:
     """Return the component that a license file of the AITER tree belongs to."""
-    return "composable_kernel" if "composable_kernel/" in path else "aiter"
+    return "composable_kernel" if "composablekernel/" in path.replace("_", "") else "aiter"
+
+
+def needed(headers: Iterable[str]) -> tuple[str, ...]:
+    """Return the components that libraries with these headers of the AITER tree are made of.
+
+    Libraries of assembly kernels alone may come from a tree without Composable Kernel.
+    """
+    of_tree = {component_of(header) for header in headers}
+    return tuple(name for name in COMPONENTS if name in ("aiter", "qola") or name in of_tree)
 
 
 def identify(component: str, text: str) -> License:
@@ -49,29 +58,32 @@ def identify(component: str, text: str) -> License:
     return License(spdx, text, f"licenses/{component}/LICENSE")
 
 
-def collect(texts: Iterable[tuple[str, str]], *, place: str) -> Mapping[str, License]:
-    """Return the license of each component, in the order of COMPONENTS.
+def collect(
+    texts: Iterable[tuple[str, str]], *, place: str, components: Sequence[str] = tuple(COMPONENTS)
+) -> Mapping[str, License]:
+    """Return the license of each component, in the order given.
 
     Args:
-        texts: (component, text) pairs.
+        texts: (component, text) pairs; those of other components do not count.
         place: where AITER came from, for messages.
 
     Raises:
         BundleError: a component has no license, or several.
     """
-    found: dict[str, set[str]] = {component: set() for component in COMPONENTS}
+    found: dict[str, set[str]] = {component: set() for component in components}
     for component, text in texts:
-        found[component].add(text)
+        if component in found:
+            found[component].add(text)
     findings = [
         Finding(
             f"licenses/{component}",
             f"{len(found[component]) or 'no'} license texts in {place}",
-            f"one: {expected}",
+            f"one: {COMPONENTS[component]}",
             "use an AITER source that has it: a bundle without may not be passed on",
         )
-        for component, expected in COMPONENTS.items()
+        for component in components
         if len(found[component]) != 1
     ]
     if findings:
         raise BundleError(findings, "the bundle's licenses are not complete")
-    return {component: identify(component, min(found[component])) for component in COMPONENTS}
+    return {component: identify(component, min(found[component])) for component in components}

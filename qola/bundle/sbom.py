@@ -209,6 +209,16 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
             **{"download_location": SpdxNoAssertion(), **more},
         )
 
+    kernels = [
+        package(
+            "composable_kernel",
+            "Composable Kernel",
+            PackagePurpose.SOURCE,
+            source_info="the copy within the AITER source of this document",
+        )
+        for component in licenses
+        if component == "composable_kernel"
+    ]
     return [
         package(
             "aiter",
@@ -222,12 +232,7 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
             external_references=references,
             source_info=f"from a {source.get('kind', 'local')} source{patched}",
         ),
-        package(
-            "composable_kernel",
-            "Composable Kernel",
-            PackagePurpose.SOURCE,
-            source_info="the copy within the AITER source of this document",
-        ),
+        *kernels,
         package("qola", "qola", PackagePurpose.APPLICATION, version=record["qola"]),
     ]
 

@@ -102,7 +102,7 @@ def prepare_tree(
         _fill(source, tree, Path(temporary), progress)
         if patches:
             progress(f"applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
-            apply_patches(tree, patches)
+            apply_patches(tree, patches, note=progress)
         try:
             read_tree(tree)
         except AiterError as error:

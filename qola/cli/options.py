@@ -11,9 +11,10 @@ from qola.build.bazel import BuildOptions
 from qola.build.setup import BuildRequest
 from qola.checkout.request import DEFAULT_REMOTE
 from qola.cli.context import Surroundings
+from qola.codegen.types import LEVELS
 from qola.errors import ExitCode
 from qola.manifest.archs import split
-from qola.manifest.fields import BUILD_MODES, NATIVE, SUPPORTED_ARCHS
+from qola.manifest.fields import BUILD_MODES, NATIVE, TESTED_ARCHS
 from qola.prebuilt.options import PrebuiltOptions
 
 
@@ -90,8 +91,8 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "arch": _list(
         "--arch",
         metavar="ARCH",
-        help=f"{', '.join(SUPPORTED_ARCHS)}, or {NATIVE}, this machine's GPU; repeatable, or a "
-        f"list with ; or , between (default: the manifest's, $GPU_ARCHS, {NATIVE})",
+        help=f"such as {' or '.join(TESTED_ARCHS)}, or {NATIVE}, this machine's GPU; repeatable, "
+        f"or a list with ; or , between (default: the manifest's, $GPU_ARCHS, {NATIVE})",
     ),
     "mode": _option(
         "--mode",
@@ -137,6 +138,13 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "offline": _flag(
         "--offline", help="look for them in directories and among earlier downloads only"
     ),
+    "require": _option(
+        "--require",
+        choices=LEVELS[1:],
+        default=LEVELS[0],
+        help="how far each direction of CK has to be followed: filtered (variants select kernels) "
+        "or linked (each call of the dispatch is known to have its kernel)",
+    ),
     "list": _list(
         "--list",
         metavar="FILE",
@@ -158,11 +166,17 @@ PREBUILT = ("prebuilt", "public_key", "offline")
 BUILD = ("keep_going", "jobs", "verbose")
 
 
-def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
-    """Add options of the table, with what is particular to the command."""
+def add_options(
+    parser: argparse.ArgumentParser, *names: str, also: Sequence[str] = (), **changes: Any
+) -> None:
+    """Add options of the table, with what is particular to the command.
+
+    Args:
+        also: further names of theirs.
+    """
     for name in names:
         flags, settings = _OPTIONS[name]
-        parser.add_argument(*flags, dest=name, **settings | changes)
+        parser.add_argument(*flags, *also, dest=name, **settings | changes)
 
 
 def add_command(

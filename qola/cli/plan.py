@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
-from qola.plan.model import Plan
+from qola.plan.model import Plan, PlannedModule
 from qola.plan.request import Request, manifest_patches, resolve
 
 _QUERY = """\
@@ -77,7 +78,7 @@ def _add_command(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
     add_options(parser, "aiter_root", help="the AITER tree (default under Bazel: the pinned one)")
-    add_options(parser, "arch", "mode", "group", "json")
+    add_options(parser, "arch", "mode", "group", "require", "json")
     parser.add_argument(
         "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
     )
@@ -125,6 +126,7 @@ def _request(args: argparse.Namespace, around: Surroundings) -> Request:
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(tree),
         patches=manifest_patches(loaded, file),
+        level=args.require,
     )
 
 
@@ -201,6 +203,10 @@ def _print_plan(plan: Plan, console: Console) -> None:
         ]
         sums = [str(sum(map(int, column))) for column in list(zip(*cells, strict=True))[4:]]
         console.line()
+        if not cells:
+            console.line(f"{module.name}: {module.library}, assembly kernels alone")
+            console.line(_code_objects(module))
+            continue
         console.table(
             Table(
                 f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
@@ -210,9 +216,19 @@ def _print_plan(plan: Plan, console: Console) -> None:
                 numbers=len(dtypes) + len(modes) + 1,
             )
         )
+        if module.code_objects:
+            console.line(_code_objects(module))
     for python in plan.python_modules:
         console.line()
         console.line(f"{python.name}: {python.library}, a Python module")
+
+
+def _code_objects(module: PlannedModule) -> str:
+    """Say how many code objects of assembly kernels a library embeds."""
+    by_arch = Counter(code_object.arch for code_object in module.code_objects)
+    total = sum(code_object.size for code_object in module.code_objects)
+    parts = ", ".join(f"{number} for {arch}" for arch, number in sorted(by_arch.items()))
+    return f"code objects of assembly kernels: {parts} ({size(total)})"
 
 
 def _list(args: argparse.Namespace, around: Surroundings) -> None:

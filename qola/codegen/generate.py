@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm.domain import v3_bucket
-from qola.codegen.asm.embed import AsmSet, generate_asm
+from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
+from qola.codegen.asm.set import AsmSet
+from qola.codegen.ck.levels import check_levels, directions_of
 from qola.codegen.ck.predicates import Bucket, Wanted
-from qola.codegen.ck.receipts import FAMILIES, family_of, known_receipts, native_receipts
+from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
 from qola.codegen.process import run_module
 from qola.codegen.types import (
     Explanation,
@@ -39,6 +40,8 @@ _V3_ONLY = (
     "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py",
     "/hsa/codegen.py",
 )
+#: CK's generator; where it lies, AITER's configuration says.
+_CK = "/01_fmha/generate.py"
 _ENTRY = ("/csrc/cpp_itfs/mha_fwd_generate.py", "/csrc/cpp_itfs/mha_bwd_generate.py")
 
 
@@ -68,17 +71,22 @@ def generate(
         CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
             variants bring about, a CK or a generator that is not served, a generator that fails.
     """
+    if module.without_ck:
+        return generate_assembly_only(tree, module, selection, archs, out_dir)
     directions, entries, v3 = _sort_generators(tree, module)
-    wanted = _wanted(tree, module, selection, directions)
+    fmha_dir = _fmha_dir(tree, module)
+    native = native_receipts(fmha_dir, family_of(next(iter(directions))))
+    wanted = _wanted(native, selection, directions)
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
     for folder in ("kernels", "warm", *folders.values()):
         (out_dir / folder).mkdir(parents=True, exist_ok=True)
-    answers = _run_directions(tree, selection, directions, wanted, folders, out_dir, explain)
+    answers = _run_directions(
+        fmha_dir, native, selection, directions, wanted, folders, out_dir, explain
+    )
+    warnings = check_levels(answers, wanted, sorted(native), selection.level)
     own = next(iter(directions))
-    asm = AsmSet()
-    if selection.asm:
-        asm = generate_asm(tree, module.name, v3, archs, selection.variants, out_dir)
-    _check_variants(wanted, answers, _served_by_asm(wanted[own], own, asm))
+    asm = assembly_path(tree, module, v3, selection, archs, out_dir)
+    _check_variants(wanted, answers, asm.served)
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
@@ -99,7 +107,11 @@ def generate(
         families=tuple(KernelFamily(**f) for a in answers.values() for f in a["families"]),
         sources=tuple(sources),
         code_objects=asm.code_objects,
-        warnings=(*findings, *asm.findings),
+        headers=tuple(table.name for table in asm.tables),
+        tables=asm.tables,
+        inputs=asm.inputs,
+        directions=directions_of(answers),
+        warnings=(*warnings, *findings, *asm.findings),
         explanations=tuple(
             Explanation(
                 **{
@@ -156,7 +168,7 @@ def _sort_generators(
     entries, v3, findings = [], [], []
     for call in module.generators:
         path = f"/{call.script}"
-        if call.script == f"{tree.fmha_dir}/generate.py":
+        if path.endswith(_CK):
             findings += _read_ck_call(module, call, directions)
         elif path.endswith(_ENTRY):
             entries.append(call)
@@ -207,8 +219,22 @@ def _read_ck_call(
     ]
 
 
+def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
+    """Return the directory of CK's generator."""
+    scripts = {call.script for call in module.generators if f"/{call.script}".endswith(_CK)}
+    if len(scripts) > 1:
+        raise CodegenError(
+            Finding(
+                place=f"module {module.name}",
+                found=f"several generators of CK: {', '.join(sorted(scripts))}",
+                expected="one",
+            )
+        )
+    return (tree.root / scripts.pop()).absolute().parent
+
+
 def _wanted(
-    tree: AiterTree, module: ModuleConfig, selection: Selection, directions: Mapping[str, int]
+    native: Collection[int], selection: Selection, directions: Mapping[str, int]
 ) -> dict[str, list[Wanted]]:
     """Return what each direction has to select; receipts and directions are checked."""
     findings = [
@@ -225,7 +251,7 @@ def _wanted(
         wanted[direction] = [Wanted.from_variant(v, receipt) for v in selection.variants] or [
             Wanted.everything(receipt)
         ]
-    known = known_receipts(tree, module.name)
+    known = sorted({*native, *EMULATED})
     asked = {(w.receipt, w.label) for ws in wanted.values() for w in ws if w.receipt not in known}
     findings += [
         Finding(
@@ -242,7 +268,8 @@ def _wanted(
 
 
 def _run_directions(
-    tree: AiterTree,
+    fmha_dir: Path,
+    native: Collection[int],
     selection: Selection,
     directions: Mapping[str, int],
     wanted: Mapping[str, list[Wanted]],
@@ -250,14 +277,13 @@ def _run_directions(
     out_dir: Path,
     explain: bool,
 ) -> dict[str, dict[str, Any]]:
-    fmha_dir = (tree.root / tree.fmha_dir).absolute()
     receipts = sorted({w.receipt for ws in wanted.values() for w in ws})
 
     def answer(direction: str) -> dict[str, Any]:
         request = {
             "direction": direction,
-            "fmha_dir": str(fmha_dir),
-            "native": sorted(native_receipts(fmha_dir, family_of(direction))),
+            "script": str(fmha_dir / "generate.py"),
+            "native": sorted(native),
             "archs": list(next(iter(folders))),
             "folders": list(folders.items()),
             "wanted": [w.to_json() for w in wanted[direction]],
@@ -266,7 +292,7 @@ def _run_directions(
             "origin": f"receipt {', '.join(map(str, receipts))}",
             "out_dir": str(out_dir.absolute()),
         }
-        return _run_direction(request, f"{tree.fmha_dir}, direction {direction}")
+        return _run_direction(request, f"CK's generate.py, direction {direction}")
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(directions, pool.map(answer, directions), strict=True))
@@ -277,7 +303,8 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
         root = Path(name)
         cwd = root / "cwd"
         cwd.mkdir()
-        request["answer"] = str(root / "answer.json")
+        (root / "out").mkdir()
+        request["answer"], request["scratch"] = str(root / "answer.json"), str(root / "out")
         (root / "request.json").write_text(json.dumps(request), encoding="utf-8")
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
         answer: dict[str, Any] = json.loads((root / "answer.json").read_text(encoding="utf-8"))
@@ -288,7 +315,7 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
                 place=place,
                 found=answer["error"]["found"],
                 expected=answer["error"]["expected"],
-                fix="use an AITER whose CK is served, or extend the adapter of this direction",
+                fix=answer["error"]["fix"],
             )
         )
     if stray:
@@ -300,18 +327,6 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
             )
         )
     return answer
-
-
-def _served_by_asm(wanted: Sequence[Wanted], direction: str, asm: AsmSet) -> dict[int, set[Bucket]]:
-    """Return the head dims that v3 serves, as variants name them; {} for one that names none.
-
-    A variant that v3 serves nothing of is left out.
-    """
-    return {
-        w.index: {hdim for hdim in w.hdims or () if v3_bucket(direction, *hdim) in buckets}
-        for w in wanted
-        if (buckets := asm.served.get(w.index))
-    }
 
 
 def _check_variants(

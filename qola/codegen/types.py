@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # the generator process has no third-party packages, which a 
 FieldValue = str | int | bool | None
 Fields = tuple[tuple[str, FieldValue], ...]
 
+LEVELS = ("opaque", "linked", "filtered")
+"""How far a direction can be followed, see `Direction`."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -25,12 +28,19 @@ class Selection:
         variants: points of the manifest's matrix; () keeps everything the receipt gives.
         drop_directions: directions without kernels; their dispatch returns -1.
         asm: embed AITER's assembly (v3) kernels, as far as the variants can ask for them.
+        embedded: folders below ``hsa/<arch>`` whose kernels may be embedded; None for all that
+            the module launches.
+        drop_srcs: names of the module's sources that are left out.
+        level: the level that each direction has to reach.
     """
 
     receipt: int | None = None
     variants: Sequence[FwdVariant | BwdVariant] = ()
     drop_directions: frozenset[str] = frozenset()
     asm: bool = False
+    embedded: Sequence[str] | None = None
+    drop_srcs: frozenset[str] = frozenset()
+    level: str = LEVELS[0]
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class GeneratedSource:
         file: path below the output directory, ``dispatch/<name>``.
         sha256: digest of that file.
         direction: the direction it serves; an entry point names its module's main one.
-        role: ``dispatch``, ``entry`` or ``asm`` (host code of the v3 path, without kernels).
+        role: ``dispatch``, ``entry``, ``asm`` (host code of the v3 path, without kernels) or
+            ``table`` (a header of the assembly path).
         archs: the libraries it belongs to: those built for exactly these architectures.
     """
 
@@ -147,6 +158,26 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Direction:
+    """How far a direction of the CK at hand is followed.
+
+    Attributes:
+        level: ``filtered``, where variants select rows of the dispatch, and it is proven that the
+            dispatch of these calls just the kernels kept; ``linked``, all of a receipt, where every
+            call of the dispatch is known to have its kernel; or ``opaque``, all of a receipt.
+        reason: why it is not filtered.
+        rows: number of entries of the dispatch that the receipts in use have.
+        unknown: fields that the dispatch asks for and no variant can name.
+    """
+
+    name: str
+    level: str
+    reason: str
+    rows: int
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class KernelSet:
     """Everything generated for one module.
 
@@ -157,6 +188,11 @@ class KernelSet:
         warnings: dispatch hazards that CK itself has.
         explanations: one per kernel of the receipts in use; only when asked for.
         code_objects: assembly (v3) kernels to embed, by key; () without a v3 path.
+        headers: headers that generators make for the sources, as these include them:
+            ``asm_fmha_v3_bwd_configs.hpp``. An include of another one must lead into the tree.
+        tables: these headers.
+        inputs: files of the tree that decided the tables.
+        directions: how far each is followed, those without kernels too.
     """
 
     kernels: tuple[KernelInstance, ...]
@@ -165,6 +201,10 @@ class KernelSet:
     explanations: tuple[Explanation, ...] = field(default=(), repr=False)
     code_objects: tuple[CodeObject, ...] = ()
     families: tuple[KernelFamily, ...] = ()
+    headers: tuple[str, ...] = ()
+    tables: tuple[GeneratedSource, ...] = ()
+    inputs: tuple[str, ...] = ()
+    directions: tuple[Direction, ...] = ()
 
 
 def to_fields(values: dict[str, Any]) -> Fields:

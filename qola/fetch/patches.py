@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from unidiff.errors import UnidiffParseError
@@ -28,17 +28,23 @@ __all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_
 
 _META = "aiter_meta"
 _NONE = "/dev/null"
+_SUBMODULE = "3rdparty/composable_kernel"
 _ENCODING = "latin-1"  # any bytes, unchanged: sources need not be UTF-8
 _PREFIX = re.compile(r"[abciow12]/")  # git's, also those of diff.mnemonicPrefix
 _LINK_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
 _TITLE = "the patches do not fit this AITER"
+_INIT = "git submodule update --init --recursive, in the AITER tree"
 _REBASE = (
     "rebase the patch: git apply --3way in a checkout of this AITER, git commit, git format-patch"
 )
 
 
 def apply_patches(
-    root: Path, patches: Sequence[Path], *, display: str | None = None
+    root: Path,
+    patches: Sequence[Path],
+    *,
+    display: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, ...]:
     """Apply patches to a tree, one after the other; on any reject the tree stays as it is.
 
@@ -52,10 +58,15 @@ def apply_patches(
     Where a path leads through a symbolic link, real directories and files take the place of the
     link: what it points to is never written.
 
+    ROCm/QoLA's patches change AITER and Composable Kernel, a submodule of it, in one file. Where
+    the tree does not have that submodule, what is said of its files is passed over: nothing can
+    be built of them.
+
     Args:
         root: an AITER tree: a checkout, an unpacked wheel, or a directory of links to one.
         patches: patch files, in the order to apply.
         display: how messages call the patches' directory; by default each patch by its own path.
+        note: told what is passed over.
 
     Returns:
         The files that were changed, made or removed, relative to the root, sorted.
@@ -68,9 +79,7 @@ def apply_patches(
     try:
         for patch in patches:
             place = patch.as_posix() if display is None else posixpath.join(display, patch.name)
-            findings = [f for change in _parse(patch, place) for f in _apply(tree, change, place)]
-            if findings:
-                raise AiterError(findings, _TITLE)
+            _apply_patch(tree, patch, place, note)
         return tree.write()
     except OSError as error:
         raise AiterError(
@@ -81,6 +90,51 @@ def apply_patches(
             ),
             _TITLE,
         ) from None
+
+
+def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Finding | None]]:
+    """Say of each patch whether it fits a tree that has the earlier ones which do; writes nothing.
+
+    Args:
+        patches: patch files, in the order to apply.
+
+    Yields:
+        A patch, and None where all of it fits, a warning where parts are passed over, the first
+        reason where it does not fit.
+    """
+    tree = Overlay(root)
+    for patch in patches:
+        after, said = tree.copy(), list[str]()
+        try:
+            _apply_patch(after, patch, patch.name, said.append)
+        except AiterError as error:
+            yield patch, error.findings[0]
+        except OSError as error:
+            yield patch, Finding(patch.name, str(error), "a patch and a tree that can be read")
+        else:
+            tree = after
+            whole = "all of the patch, in a tree with its submodules"
+            passed = (Finding(patch.name, text, whole, _INIT, "warning") for text in said)
+            yield patch, next(passed, None)
+
+
+def _apply_patch(tree: Overlay, patch: Path, place: str, note: Callable[[str], None]) -> None:
+    """Apply a patch to a tree's files in memory.
+
+    Raises:
+        AiterError: it cannot be parsed, or does not fit; some of it may be applied.
+    """
+    changes = list(_parse(patch, place))
+    absent = [change for change in changes if _of_absent_submodule(tree, change)]
+    present = (change for change in changes if change not in absent)
+    findings = [f for change in present for f in _apply(tree, change, place)]
+    if findings:
+        raise AiterError(findings, _TITLE)
+    if absent:
+        note(
+            f"{place}: {len(absent)} of {len(changes)} files passed over: the tree has no "
+            f"{_SUBMODULE}"
+        )
 
 
 def _parse(patch: Path, place: str) -> PatchSet:
@@ -161,6 +215,14 @@ def _misfit(tree: Overlay, place: str, source: str, target: str) -> Finding | No
     return None
 
 
+def _of_absent_submodule(tree: Overlay, change: PatchedFile) -> bool:
+    """Whether a patch changes a file of Composable Kernel, in a tree without that submodule."""
+    names = [name for name in (change.source_file, change.target_file) if name != _NONE]
+    inside = (_checkout_path(name).startswith(f"{_SUBMODULE}/") for name in names)
+    folder = tree.root / _tree_path(tree, _SUBMODULE)
+    return all(inside) and not (folder.is_dir() and any(folder.iterdir()))
+
+
 def _refused(change: PatchedFile) -> str:
     """Say what is in a patch that cannot be applied; "" for nothing."""
     if change.is_binary_file:
@@ -220,11 +282,15 @@ def _shown(text: str) -> str:
     return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
 
 
+def _say(text: str) -> None:
+    print(f"qola: {text}", file=sys.stderr)
+
+
 def _patch(args: argparse.Namespace) -> None:
     patches = patch_files(args.patches_dir, place=args.place)
     result = {
         "patches": [vars(pin) for pin in pin_patches(patches)],
-        "touched": apply_patches(args.root, patches, display=args.display),
+        "touched": apply_patches(args.root, patches, display=args.display, note=_say),
     }
     args.output.write_text(json.dumps(result), encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from qola.errors import Finding, ManifestError, PlanError
-from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
+from qola.manifest.fields import KNOWN_ARCHS, NATIVE
 from qola.manifest.types import Manifest, ModuleSpec
 
 
@@ -28,7 +28,7 @@ def resolve(
     `native` asks the machine, and is called only if need be.
 
     Raises:
-        PlanError: an arch there are no kernels for, or `native` beside others.
+        PlanError: a word that is no arch, or `native` beside others.
         ToolchainError: as `native`.
     """
     place = manifest.place("build", "architectures")
@@ -47,11 +47,10 @@ def resolve(
             )
         named, place = native(), f"{NATIVE}: the GPUs of this machine"
     archs = tuple(sorted(set(named)))
-    unknown = [arch for arch in archs if arch not in SUPPORTED_ARCHS]
+    unknown = [arch for arch in archs if arch not in KNOWN_ARCHS]
     if unknown:
-        raise PlanError(
-            Finding(place, ", ".join(unknown), f"archs out of {', '.join(SUPPORTED_ARCHS)}")
-        )
+        expected = f"archs by their LLVM names: {', '.join(KNOWN_ARCHS)}"
+        raise PlanError(Finding(place, ", ".join(unknown), expected))
     return archs
 
 

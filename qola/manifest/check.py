@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from qola.errors import Finding
-from qola.manifest.fields import NATIVE, SUPPORTED_ARCHS
 from qola.manifest.types import BuildMode, Manifest
 from qola.manifest.values import either, nearest, shown
 
@@ -24,7 +23,6 @@ def check_against(
     rocm_version: str | None = None,
     overridden: bool = False,
     mode: BuildMode | None = None,
-    archs: Collection[str] = SUPPORTED_ARCHS,
     judged_elsewhere: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Compare a manifest with what it is to be planned with.
@@ -44,7 +42,6 @@ def check_against(
     return (
         *_check_aiter(manifest, aiter_id, overridden),
         *_check_rocm(manifest, rocm_version),
-        *_check_archs(manifest, archs),
         *_check_modules(manifest, known),
         *_check_modes(manifest, mode, known.difference(judged_elsewhere)),
         *_check_receipts(manifest, receipts, known),
@@ -92,17 +89,6 @@ def _check_rocm(manifest: Manifest, version: str | None) -> Iterator[Finding]:
             f"ROCm {version} in use, {either(wanted)} wanted",
             "a ROCm whose version begins with one of these",
             f"use ROCm {wanted[-1]}, or add {shown('.'.join(version.split('.')[:2]))} to the list",
-        )
-
-
-def _check_archs(manifest: Manifest, archs: Collection[str]) -> Iterator[Finding]:
-    unsupported = [a for a in manifest.architectures if a not in archs and a != NATIVE]
-    if unsupported:
-        yield Finding(
-            manifest.place("build", "architectures"),
-            ", ".join(unsupported),
-            f"architectures there are kernels for: {either(sorted(archs))}",
-            f"remove {either(unsupported)}",
         )
 
 

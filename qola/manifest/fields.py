@@ -27,8 +27,9 @@ BUILD_MODES = ("pybind", "cpp_itfs")
 NATIVE = "native"
 """The word for "the GPU of this machine" among architectures."""
 
-SUPPORTED_ARCHS = ("gfx942", "gfx950")
-"""Architectures AITER ships attention kernels for, and a plan can be made for."""
+TESTED_ARCHS = ("gfx942", "gfx950")
+"""Architectures that the tests here build libraries for. A plan takes any that the tree has kernels
+for, and warns of one that is not among these."""
 
 KNOWN_ARCHS = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"),

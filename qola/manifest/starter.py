@@ -21,7 +21,7 @@ from qola.manifest.fields import (
     OVERRIDE_KEYS,
     PREBUILT,
     QOLA,
-    SUPPORTED_ARCHS,
+    TESTED_ARCHS,
 )
 from qola.manifest.values import either, expectation
 
@@ -29,7 +29,7 @@ WIDTH = 100
 """Longest line of a comment."""
 
 DEFAULT_NAMESPACE = "mine"
-DEFAULT_ARCHS = (SUPPORTED_ARCHS[-1],)
+DEFAULT_ARCHS = (TESTED_ARCHS[-1],)
 
 _SET: Mapping[Table, Mapping[str, str]] = MappingProxyType(
     {
@@ -119,7 +119,7 @@ def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:
 def _value(field: Field) -> str:
     """Return what a field may hold; of the archs, those that a plan can be made for."""
     if field is BUILD.by_key["architectures"]:
-        return f"{field.kind.value}: {either((*SUPPORTED_ARCHS, NATIVE))}"
+        return f"{field.kind.value}: {either((*TESTED_ARCHS, NATIVE))}"
     return expectation(field)
 
 

@@ -6,25 +6,26 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION, ENTRIES, parameters
+from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
+from qola.aiter.missing_headers import Includer
 from qola.aiter.tree import ModuleConfig
 from qola.codegen.types import KernelFamily, KernelInstance
-from qola.errors import Finding, PlanError
 from qola.files import sha256_of_text
 from qola.layout import library_file
 from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set, header_sets, overlay
 from qola.plan.lazy_sources import LazySources
 from qola.plan.model import (
-    EntryPoint,
     HeaderSet,
     KernelPackage,
     PlannedFamily,
+    PlannedFile,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
 )
+from qola.plan.module_entry import ModuleEntry, module_entry
 from qola.plan.request import ResolvedRequest
 from qola.plan.warm_headers import load_policy, warm_families
 
@@ -39,6 +40,7 @@ class Assembly:
         header_sets, packages: by name.
         kernels, modules: in the order added.
         families: unsorted.
+        entries: what leaves each module's library.
     """
 
     def __init__(self, resolved: ResolvedRequest, output: Path) -> None:
@@ -47,20 +49,23 @@ class Assembly:
         self.kernels: list[PlannedKernel] = []
         self.modules: list[PlannedModule] = []
         self.families: list[PlannedFamily] = []
+        self.entries: list[tuple[str, ModuleEntry]] = []
         self._resolved = resolved
         self._tree = resolved.request.tree
         self._output = output
         self._policy = load_policy()
         self._unchanged = cache(self._tree.module)
+        self._includers: dict[tuple[str, ...], Includer] = {}
 
     def add(self, module: GeneratedModule) -> None:
         """Add a module.
 
         Raises:
-            PlanError: it has no kernels.
-            AiterError: the tree lacks headers, or an entry point has a form that is not served.
+            PlanError: it has no kernels, or includes a header that is nowhere.
+            AiterError: the tree lacks headers, or an entry point cannot be read.
         """
         spec = module.spec
+        self._includers = {}
         first = len(self.kernels)
         lazy = LazySources(self._output, spec.name)
         warm = warm_families(module.kernels.families, self._policy)
@@ -69,32 +74,51 @@ class Assembly:
             groups.setdefault(_group(kernel), []).append(kernel)
         for group, instances in sorted(groups.items()):
             self._add_group(module, group, instances, lazy, warm)
-        entry_source = ATTENTION[spec.name].entry_source
         sources = tuple(
             PlannedSource(
                 Path(s.name).stem, f"{spec.name}/{s.file}", s.direction, s.role, s.sha256, s.archs
             )
             for s in module.kernels.sources
         )
-        texts = [(self._output / source.file).read_text("utf-8") for source in sources]
-        roots = {f"{entry_source}.h", *(name for text in texts for name, _ in includes(text))}
-        self.header_sets[spec.name] = header_set(self._tree, module.config, spec.name, roots)
+        entry = self._entry(module)
         self.modules.append(
             PlannedModule(
                 name=spec.name,
                 library=library_file(self._resolved.request.manifest.namespace, spec.name),
-                entries=self._entry_points(module),
-                entry_source=entry_source,
+                entries=entry.entries,
+                entry_source=entry.source,
+                public_header=entry.header,
+                macros=entry.macros,
                 receipt=spec.receipt,
-                copts=module.config.flags_hip,
+                copts=module.config.flags_hip + entry.flags,
                 kernels=tuple(range(first, len(self.kernels))),
                 sources=sources,
                 headers=spec.name,
                 code_objects=module.kernels.code_objects,
+                asm_tables=tuple(
+                    PlannedFile(table.name, f"{spec.name}/{table.file}", table.sha256)
+                    for table in module.kernels.tables
+                ),
                 stubs=tuple(lazy.stubs),
                 entry_sources=lazy.entry_sources,
+                directions=module.kernels.directions,
             )
         )
+
+    def _entry(self, module: GeneratedModule) -> ModuleEntry:
+        """Add the header set of a module's sources, and write what leaves its library."""
+        name = module.spec.name
+        folder = self._output / name
+        texts = {s.file: (folder / s.file).read_text("utf-8") for s in module.kernels.sources}
+        roots = {name for text in texts.values() for name, _ in includes(text)}
+        roots.add(f"{ATTENTION[name].header}.h")
+        headers = header_set(self._tree, module.config, name, roots)
+        self.header_sets[name] = headers
+        entry = module_entry(
+            self._resolved, module, texts, self._includers.values(), headers, self._output
+        )
+        self.entries.append((name, entry))
+        return entry
 
     def _add_group(
         self,
@@ -108,6 +132,8 @@ class Assembly:
         name = module.spec.name
         texts = [(self._output / name / k.file).read_text("utf-8") for k in instances]
         roots = [tuple(sorted({name for name, _ in includes(text)})) for text in texts]
+        for kernel, text, names in zip(instances, texts, roots, strict=True):
+            self._includers.setdefault(names, Includer(f"{name}/{kernel.file}", text))
         set_of = header_sets(self._tree, module.config, group, roots, self.header_sets)
         entries = lazy.add(group, instances, texts, roots)
         package = self._package_name(group, module.config)
@@ -137,28 +163,6 @@ class Assembly:
             )
             for kernel, includes_of, entry in zip(instances, roots, entries, strict=True)
         ]
-
-    def _entry_points(self, module: GeneratedModule) -> tuple[EntryPoint, ...]:
-        """Return the entry points of the directions that have kernel instances."""
-        served = {kernel.direction for kernel in module.kernels.kernels}
-        if module.kernels.code_objects:
-            # Assembly kernels alone can serve a direction, too.
-            served.add(ATTENTION[module.spec.name].direction)
-        entries = tuple(
-            EntryPoint(entry.name, parameters(self._tree, entry))
-            for direction, entry in ENTRIES.items()
-            if direction in served
-        )
-        if not entries:
-            raise PlanError(
-                Finding(
-                    self._resolved.place(module.spec, "drop_directions"),
-                    f"{module.spec.name} without any kernel instance",
-                    "at least one direction with kernels",
-                    "drop fewer directions, or remove the module",
-                )
-            )
-        return entries
 
     def _package_name(self, group: str, config: ModuleConfig) -> str:
         """Package of the kernel repository: the group and whatever else decides the objects.

@@ -26,11 +26,12 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
         PlanError: a flag depends on where the tree is.
     """
     replacing = {key: value for key, value in spec.overrides if key not in ADDED}
-    config = _evaluated(tree, manifest, spec, replacing)
     added: dict[str, tuple[str, ...]] = dict.fromkeys(ADDED.values(), ())
     for key, value in spec.overrides:
         if key in ADDED and isinstance(value, tuple):
             added[ADDED[key]] = tuple(str(item) for item in value if item)
+    more_flags = (*added["flags_cc"], *added["flags_hip"])
+    config = _evaluated(tree, manifest, spec, replacing, more_flags)
     missing = [d for d in added["include_dirs"] if not (tree.root / d).is_dir()]
     if missing:
         raise ManifestError(
@@ -63,11 +64,15 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
 
 
 def _evaluated(
-    tree: AiterTree, manifest: Manifest, spec: ModuleSpec, replacing: Mapping[str, object]
+    tree: AiterTree,
+    manifest: Manifest,
+    spec: ModuleSpec,
+    replacing: Mapping[str, object],
+    more_flags: tuple[str, ...],
 ) -> ModuleConfig:
     """Return the entry with some of its values replaced; refuse one that a plan does not follow."""
     try:
-        config = tree.module(spec.name, overrides=replacing.items())
+        config = tree.module(spec.name, overrides=replacing.items(), more_flags=more_flags)
     except AiterError as error:
         # A place ends with the entry's key; one that the manifest wrote is the manifest's.
         keys = [f.place.rpartition(".")[2] for f in error.findings]

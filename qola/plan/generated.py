@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.aiter.tree import AiterTree
 from qola.codegen.asm.domain import domain_header
 from qola.codegen.generate import generate
@@ -32,7 +34,8 @@ class GeneratedModule(Module):
     @property
     def tree_files(self) -> tuple[str, ...]:
         """Files of the tree that it is made of, beside headers and generators."""
-        return (*self.config.srcs, *(c.file for c in self.kernels.code_objects))
+        objects = (code_object.file for code_object in self.kernels.code_objects)
+        return (*self.config.srcs, *objects, *self.kernels.inputs)
 
 
 def generate_module(
@@ -55,6 +58,9 @@ def generate_module(
         variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
         drop_directions=frozenset(spec.drop_directions),
         asm=spec.hsa_subdirs is None or bool(spec.hsa_subdirs),
+        embedded=spec.hsa_subdirs,
+        drop_srcs=frozenset(spec.drop_srcs),
+        level=request.level,
     )
     folder = output / spec.name
     try:
@@ -79,7 +85,7 @@ def generate_module(
                 "drop_srcs leaves one out",
             )
         )
-    if kernels.code_objects:
+    if kernels.code_objects and not kernels.tables:
         header = domain_header(spec.name, selection.variants)
         write_if_changed(folder / "include" / ASM_DOMAIN, header)
     return GeneratedModule(spec, module.config, replace(kernels, sources=kernels.sources + own))
@@ -92,6 +98,12 @@ def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
     return f"{resolved.request.manifest.file} {place}" if place.startswith("[[") else place
 
 
+def _needs_ck(text: str, main: str) -> bool:
+    """Whether a source is an entry of a direction that has kernels of Composable Kernel alone."""
+    names = (name for direction, name in ENTRIES.items() if direction != main)
+    return re.search(rf"^\s*(?:float\s+)?(?:{'|'.join(names)})\(", text, re.MULTILINE) is not None
+
+
 def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[GeneratedSource, ...]:
     """Copy the sources AITER's entry names, since cc_library takes no .cu file.
 
@@ -100,7 +112,8 @@ def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[Generat
     """
     spec = module.spec
     for src in module.config.srcs:
-        if not (tree.root / src).resolve().is_relative_to(tree.root.resolve()):
+        # By its words: a local tree's repository is made of links to it.
+        if posixpath.normpath(src).startswith(("/", "../")):
             raise PlanError(
                 Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
             )
@@ -109,6 +122,8 @@ def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[Generat
     for file in module_kinds.sources(tree, module.config, spec.drop_srcs):
         name = f"{Path(file).stem}.cpp"
         text = (tree.root / file).read_text(encoding="utf-8")
+        if module.config.without_ck and _needs_ck(text, direction):
+            continue
         digest = write_if_changed(folder / "sources" / name, text)
         sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
     return tuple(sources)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree
+from qola.codegen.asm.path import launched_subdirs
 from qola.plan.model import HeaderSet
 from qola.plan.request import ResolvedRequest
 
@@ -21,8 +22,8 @@ def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
     for module in resolved.modules:
         spec = module.spec
         if spec.name in ATTENTION and (spec.hsa_subdirs is None or spec.hsa_subdirs):
-            subdir = ATTENTION[spec.name].asm_subdir
-            dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in resolved.archs)
+            for subdir in launched_subdirs(tree, module.config, spec.drop_srcs):
+                dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in resolved.archs)
         dirs.update(src for src in module.config.srcs if (tree.root / src).is_dir())
     return tuple(sorted(dirs))
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from qola.codegen.types import CodeObject, FieldValue
+from qola.codegen.types import CodeObject, Direction, FieldValue
 from qola.errors import Finding
 from qola.fetch.pins import PatchPin
 from qola.version import __version__
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with every change that an existing reader of plan.json would misread."""
 
 
@@ -110,15 +110,19 @@ class PlannedModule:
     name: str
     library: str
     entries: tuple[EntryPoint, ...]
-    entry_source: str
+    entry_source: PlannedFile
+    public_header: PlannedFile
+    macros: Mapping[str, str]
     receipt: int | None
     copts: tuple[str, ...]
     kernels: tuple[int, ...]
     sources: tuple[PlannedSource, ...]
     headers: str
     code_objects: tuple[CodeObject, ...]
+    asm_tables: tuple[PlannedFile, ...]
     stubs: tuple[PlannedFile, ...]
     entry_sources: tuple[PlannedFile, ...]
+    directions: tuple[Direction, ...]
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.aiter.known_faults import known_faults
+from qola.aiter.module_config import CONFIG_KEYS
+from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
+from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
+from qola.codegen.types import LEVELS
 from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
-from qola.manifest.fields import SUPPORTED_ARCHS
+from qola.manifest.fields import TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode
@@ -42,6 +47,7 @@ class Request:
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
         overridden: the tree was chosen knowing that the manifest names another.
         patches: patches the manifest's patches_dir holds.
+        level: how far each direction has to be followed, see `qola.codegen.types.Direction`.
     """
 
     name: str
@@ -56,6 +62,7 @@ class Request:
     overridden: bool = False
     aiter_patches: tuple[PatchPin, ...] = ()
     patches: tuple[PatchPin, ...] = ()
+    level: str = LEVELS[0]
 
 
 @dataclass(frozen=True)
@@ -108,12 +115,36 @@ def resolve(request: Request) -> ResolvedRequest:
     specs = {spec.name: spec for spec in manifest.modules}
     config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
     warnings = _check(request, config_of)
-    return ResolvedRequest(
-        request,
-        archs.resolve(request.archs, manifest, request.default_archs, request.native),
-        tuple(Module(spec, config_of(spec.name)) for spec in manifest.modules),
-        (*manifest.warnings, *warnings),
-    )
+    chosen = archs.resolve(request.archs, manifest, request.default_archs, request.native)
+    modules = tuple(Module(spec, config_of(spec.name)) for spec in manifest.modules)
+    warnings += [*_untested(manifest, chosen), *_faults(request, modules, chosen)]
+    return ResolvedRequest(request, chosen, modules, (*manifest.warnings, *warnings))
+
+
+def _faults(
+    request: Request, modules: Iterable[Module], chosen: Sequence[str]
+) -> Iterator[Finding]:
+    """Warn of what is known to be wrong in the tree, as far as the manifest can come to it."""
+    manifest = request.manifest
+    for module in modules:
+        if module.spec.name in ATTENTION:
+            fwd = ATTENTION[module.spec.name].direction == "fwd"
+            variants = manifest.fwd_variants if fwd else manifest.bwd_variants
+            asked = [vars(variant) for variant in variants]
+            yield from known_faults(request.tree, module.config, chosen, asked)
+
+
+def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:
+    """Warn of archs that the tree may have kernels for, and no test here builds."""
+    others = [arch for arch in chosen if arch not in TESTED_ARCHS]
+    if others:
+        yield Finding(
+            manifest.place("build", "architectures"),
+            f"{', '.join(others)}, which no test of qola builds for",
+            f"{' or '.join(TESTED_ARCHS)}; others are as good as the tree and its compiler",
+            "docs/reference/manifest.md says what was tried",
+            "warning",
+        )
 
 
 def _check(request: Request, config_of: Callable[[str], ModuleConfig]) -> list[Finding]:
@@ -140,15 +171,13 @@ def _check(request: Request, config_of: Callable[[str], ModuleConfig]) -> list[F
         rocm_version=request.rocm_version or None,
         overridden=request.overridden,
         mode=request.mode,
-        # Archs asked for replace the manifest's, whatever these are.
-        archs=manifest.architectures if request.archs else SUPPORTED_ARCHS,
         judged_elsewhere=[name for name in overrides if name not in ATTENTION],
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
     if unplannable := list(_unplannable(request)):
         raise PlanError(unplannable)
-    unserved = [*_unpatched(request), *_unserved(manifest)]
+    unserved = [*_unpatched(request), *_unserved(request, config_of), *unknown_keys_of(tree)]
     if any(finding.severity == "error" for finding in unserved):
         raise PlanError(unserved)
     return [*findings, *unserved]
@@ -204,17 +233,36 @@ def _unplannable(request: Request) -> Iterator[Finding]:
             )
 
 
-def _unserved(manifest: Manifest) -> Iterator[Finding]:
+def unknown_keys_of(tree: AiterTree) -> Iterator[Finding]:
+    """Warn of keys of AITER's entries that a plan does not follow; those in use are errors."""
+    unknown = tree.unknown_keys()
+    if unknown:
+        yield Finding(
+            CONFIG_FILE,
+            "unknown keys: "
+            + "; ".join(f"{', '.join(keys)} of {name}" for name, keys in unknown.items()),
+            f"of modules, {', '.join(CONFIG_KEYS)}",
+            "nothing for modules that are not built; of those that are, a key with a value is an "
+            "error",
+            "warning",
+        )
+
+
+def _unserved(request: Request, config_of: Callable[[str], ModuleConfig]) -> Iterator[Finding]:
     """Find what a plan does not follow: an error where the library would be another one."""
+    tree, manifest = request.tree, request.manifest
     for spec in manifest.modules:
-        own = ATTENTION[spec.name].asm_subdir if spec.name in ATTENTION else ""
-        others = [subdir for subdir in spec.hsa_subdirs or () if subdir != own]
+        launched: tuple[str, ...] = ()
+        if spec.name in ATTENTION and spec.hsa_subdirs:
+            launched = launched_subdirs(tree, config_of(spec.name), spec.drop_srcs)
+        others = [subdir for subdir in spec.hsa_subdirs or () if subdir not in launched]
         if others:
             yield Finding(
                 manifest.place("modules", spec.index, "hsa_subdirs"),
                 f"{', '.join(others)}, whose code objects nothing in {spec.name} launches",
-                f"{own or 'nothing: the module has no assembly kernels'}, or [] for none",
-                f'hsa_subdirs = ["{own}"]' if own else "remove hsa_subdirs",
+                f"{' or '.join(launched) or 'nothing: the module has no assembly kernels'}, "
+                "or [] for none",
+                f"hsa_subdirs = {json.dumps(launched)}" if launched else "remove hsa_subdirs",
             )
         for key, _ in spec.overrides:
             if key not in (*FOLLOWED, *ADDED, *WITHOUT_EFFECT):

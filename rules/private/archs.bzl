@@ -1,22 +1,51 @@
 """Restricting what a manifest builds to some of its archs: --@qola//:archs."""
 
-load("@bazel_skylib//lib:selects.bzl", "selects")
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load(":finding.bzl", "finding")
 
-# As SUPPORTED_ARCHS in qola/manifest/fields.py; tests/python/repository/test_build_files.py compares them.
-SUPPORTED_ARCHS = ["gfx942", "gfx950"]
+# As KNOWN_ARCHS in qola/manifest/fields.py; tests/python/repository/test_build_files.py compares them.
+KNOWN_ARCHS = [
+    "gfx900",
+    "gfx906",
+    "gfx908",
+    "gfx90a",
+    "gfx940",
+    "gfx941",
+    "gfx942",
+    "gfx950",
+    "gfx1010",
+    "gfx1011",
+    "gfx1012",
+    "gfx1030",
+    "gfx1031",
+    "gfx1032",
+    "gfx1033",
+    "gfx1034",
+    "gfx1035",
+    "gfx1036",
+    "gfx1100",
+    "gfx1101",
+    "gfx1102",
+    "gfx1103",
+    "gfx1150",
+    "gfx1151",
+    "gfx1152",
+    "gfx1153",
+    "gfx1200",
+    "gfx1201",
+    "gfx1250",
+]
 
 def _archs_flag_impl(ctx):
     asked = ctx.build_setting_value
-    unknown = [arch for arch in asked if arch not in SUPPORTED_ARCHS]
+    unknown = [arch for arch in asked if arch not in KNOWN_ARCHS]
     if unknown:
         fail(finding(
             "unknown arch",
             place = "--@qola//:archs",
             found = ", ".join(unknown),
-            expected = "archs out of " + ", ".join(SUPPORTED_ARCHS),
-            fix = "--@qola//:archs={}, or none of it for all archs of the manifest".format(",".join(SUPPORTED_ARCHS)),
+            expected = "archs that a manifest names, such as gfx942 or gfx950",
+            fix = "--@qola//:archs=gfx942,gfx950, or none of it for all archs of the manifest",
         ))
     return [BuildSettingInfo(value = asked)]
 
@@ -26,18 +55,18 @@ archs_flag = rule(
     doc = "The archs to build for, out of those a manifest names; empty: all of these.",
 )
 
-def _arch_enabled_impl(ctx):
-    asked = ctx.attr.archs[BuildSettingInfo].value
-    enabled = not asked or ctx.attr.arch in asked
-    return [config_common.FeatureFlagInfo(value = "yes" if enabled else "no")]
+def _archs_left_impl(ctx):
+    asked = ctx.attr._asked[BuildSettingInfo].value
+    left = [arch for arch in ctx.attr.archs if not asked or arch in asked]
+    return [config_common.FeatureFlagInfo(value = " ".join(left))]
 
-_arch_enabled = rule(
-    implementation = _arch_enabled_impl,
+_archs_left = rule(
+    implementation = _archs_left_impl,
     attrs = {
-        "arch": attr.string(mandatory = True),
-        "archs": attr.label(mandatory = True, providers = [BuildSettingInfo]),
+        "archs": attr.string_list(mandatory = True),
+        "_asked": attr.label(default = Label("//:archs"), providers = [BuildSettingInfo]),
     },
-    doc = "Whether the build setting `archs` leaves an arch in: yes or no.",
+    doc = "What --@qola//:archs leaves of some archs, with blanks between them.",
 )
 
 def _subsets(archs):
@@ -47,35 +76,27 @@ def _subsets(archs):
         found = found + [subset + [arch] for subset in found]
     return [subset for subset in found if subset]
 
-def _setting(name, archs, on):
-    off = [arch for arch in archs if arch not in on]
-    return name + "_" + "_".join(on) + ("_without_" + "_".join(off) if off else "")
-
-def arch_settings(name, archs):
-    """Declares the conditions that by_archs selects on.
+def _conditions(archs):
+    """Declares, once in a package, the conditions that by_archs selects on.
 
     Args:
-      name: what their names begin with: archs, which is what by_archs expects.
-      archs: label of the archs_flag.
-    """
-    for arch in SUPPORTED_ARCHS:
-        _arch_enabled(name = arch + "_enabled", arch = arch, archs = archs)
-        for word, value in {"off": "no", "on": "yes"}.items():
-            native.config_setting(
-                name = arch + "_" + word,
-                flag_values = {":{}_enabled".format(arch): value},
-            )
-    for manifest in _subsets(SUPPORTED_ARCHS):
-        for on in _subsets(manifest):
-            selects.config_setting_group(
-                name = _setting(name, manifest, on),
-                match_all = [
-                    ":{}_{}".format(arch, "on" if arch in on else "off")
-                    for arch in manifest
-                ],
-                visibility = ["//visibility:public"],
-            )
+      archs: archs of the manifest, sorted.
 
+    Returns:
+      A list of pairs: the archs that are left, the label of the condition.
+    """
+    name = "archs." + ".".join(archs)
+    found = [(on, name + ".on." + ".".join(on)) for on in _subsets(archs)]
+    if native.existing_rule(name) == None:
+        _archs_left(name = name, archs = archs)
+        for on, condition in found:
+            native.config_setting(
+                name = condition,
+                flag_values = {":" + name: " ".join(on)},
+            )
+    return [(on, ":" + condition) for on, condition in found]
+
+# buildifier: disable=unnamed-macro
 def by_archs(archs, value_of):
     """A select over what --@qola//:archs leaves of a manifest's archs.
 
@@ -87,9 +108,6 @@ def by_archs(archs, value_of):
       The select; its error says that nothing is left.
     """
     return select(
-        {
-            Label("//rules/private:" + _setting("archs", archs, on)): value_of(on)
-            for on in _subsets(archs)
-        },
+        {condition: value_of(on) for on, condition in _conditions(archs)},
         no_match_error = "qola: --@qola//:archs names none of the archs that the manifest has: " + ", ".join(archs),
     )

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,38 @@ print(json.dumps({
 """
 
 
+_LATER = """
+import ctypes, json, sys
+library = ctypes.CDLL(sys.argv[1])
+library.later_find.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]
+library.later_find.restype = ctypes.c_void_p
+library.later_count.restype = ctypes.c_size_t
+size = ctypes.c_size_t()
+
+def find(key):
+    data = library.later_find(key.encode(), ctypes.byref(size))
+    return data and [data % 4096, ctypes.string_at(data, size.value).hex()]
+
+print(json.dumps({
+    "count": library.later_count(),
+    "found": {key: find(key) for key in sys.argv[2:]},
+    "variables": library.later_variables(),
+    "ends": [library.later_end(way) for way in range(3)],
+    "unload": library.later_unload(),
+}))
+"""
+
+
 def read(library: Path, *keys: str, **variables: str) -> dict[str, Any]:
     """Return the table of a library, and what it says to some keys."""
+    return _answer(_READ, library, keys, variables)
+
+
+def _answer(
+    program: str, library: Path, keys: Sequence[str], variables: Mapping[str, str]
+) -> dict[str, Any]:
     run = subprocess.run(
-        [sys.executable, "-c", _READ, str(library), *keys],
+        [sys.executable, "-c", program, str(library), *keys],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -76,6 +105,24 @@ def test_every_key_gives_its_file(variables: dict[str, str]) -> None:
     answer = read(FULL, *FILES, **variables)
     assert answer["keys"] == sorted(FILES)
     assert answer["found"] == {key: [0, path.read_bytes().hex()] for key, path in FILES.items()}
+
+
+def test_later_sources_see_the_same_table() -> None:
+    """Prevents: AITER's later sources without a kernel, with another's, or with one from disk."""
+    variables = {"AITER_ASM_DIR": "/nonsense/", "QOLA_TEST_OTHER": "1"}
+    answer = _answer(_LATER, FULL, [*FILES, "hsa/none.co"], variables)
+    assert answer["count"] == len(FILES)
+    expected = {key: [0, path.read_bytes().hex()] for key, path in FILES.items()}
+    assert answer["found"] == {**expected, "hsa/none.co": None}
+    assert answer["variables"] == 2  # all but AITER_ASM_DIR
+    assert _answer(_LATER, EMPTY, [*FILES], {})["found"] == dict.fromkeys(FILES)
+
+
+def test_later_sources_do_not_end_the_process() -> None:
+    """Prevents: a training run ended, with status 0, by one HIP call that failed."""
+    answer = _answer(_LATER, FULL, [], {})
+    assert answer["ends"] == [1, 1, 1]
+    assert answer["unload"] == 1
 
 
 def test_an_unknown_key_gives_null() -> None:

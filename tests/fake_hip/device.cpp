@@ -10,7 +10,6 @@ using fake_hip::settings;
 
 namespace {
 
-constexpr int kWaveSize        = 64;
 constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerCu    = 2048;
 
@@ -29,18 +28,26 @@ hipDeviceProp_t properties()
     result.sharedMemPerMultiprocessor  = arch.lds_bytes;
     result.regsPerBlock                = 65536;
     result.regsPerMultiprocessor       = 65536;
-    result.warpSize                    = kWaveSize;
+    result.warpSize                    = arch.wave_size;
     result.maxThreadsPerBlock          = kThreadsPerBlock;
     result.maxThreadsPerMultiProcessor = kThreadsPerCu;
     std::fill_n(result.maxThreadsDim, 3, kThreadsPerBlock);
     result.maxGridSize[0]      = 2147483647;
     result.maxGridSize[1]      = 65535;
     result.maxGridSize[2]      = 65535;
-    result.major               = 9;
+    result.major               = arch.major;
     result.minor               = arch.minor;
     result.multiProcessorCount = arch.cu_count;
     result.concurrentKernels   = 1;
     return result;
+}
+
+// By which AITER tells the two GPUs of gfx942 apart: MI300X, and MI308X with fewer compute units.
+int pci_chip_id(const fake_hip::Arch& arch)
+{
+    if(arch.name != "gfx942")
+        fake_hip::refuse("hipDeviceAttributePciChipId of " + std::string(arch.name) + " is not known");
+    return arch.cu_count <= 80 ? 0x74a2 : 0x74a1;
 }
 
 } // namespace
@@ -81,6 +88,11 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
     FAKE_HIP_ENTER();
     if(device != 0)
         return record(hipErrorInvalidDevice);
+    if(attribute == hipDeviceAttributePciChipId)
+    {
+        *value = pci_chip_id(settings().arch);
+        return hipSuccess;
+    }
     if(attribute != hipDeviceAttributeMultiprocessorCount)
         fake_hip::refuse("hipDeviceGetAttribute: attribute " + std::to_string(attribute) + " is not supported");
     *value = properties().multiProcessorCount;

@@ -7,7 +7,17 @@
 
 #include <string>
 
+// Opaque in HIP's headers.
+struct ihipModuleSymbol_t
+{
+    const fake_hip::CodeObject* code_object;
+    const fake_hip::Kernel* kernel;
+};
+
 namespace fake_hip {
+
+/// Whether hipGetFuncBySymbol gave this function, and its kernel is still registered.
+bool is_of_symbol(hipFunction_t function);
 
 /// What a caller asked for, and where the kernel came from. Grid in blocks, block in work-items.
 struct Launch

@@ -1,7 +1,9 @@
 // Device memory, which is host memory here.
 #include "errors.h"
 #include "settings.h"
+#include "streams.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -65,6 +67,22 @@ hipError_t hipMemset(void* to, int value, std::size_t size)
 {
     FAKE_HIP_ENTER();
     std::memset(to, value, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(fake_hip::stream_number(stream) < 0)
+        return record(hipErrorInvalidHandle);
+    std::memset(to, value, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemsetD32(hipDeviceptr_t to, int value, std::size_t count)
+{
+    FAKE_HIP_ENTER();
+    std::fill_n(static_cast<int*>(to), count, value);
     return hipSuccess;
 }
 

@@ -10,13 +10,6 @@
 using fake_hip::Kernel;
 using fake_hip::record;
 
-// Opaque in HIP's headers.
-struct ihipModuleSymbol_t
-{
-    const fake_hip::CodeObject* code_object;
-    const Kernel* kernel;
-};
-
 struct ihipModule_t
 {
     fake_hip::CodeObject code_object;
@@ -83,12 +76,14 @@ hipError_t launch(hipFunction_t function,
                   void** parameters,
                   void** extra)
 {
-    if(!known(function))
+    const bool of_symbol = fake_hip::is_of_symbol(function);
+    if(!of_symbol && !known(function))
         return record(hipErrorInvalidHandle);
     if(parameters && extra)
         return record(hipErrorInvalidValue);
     const fake_hip::Launch launch{
-        *function->code_object, *function->kernel, "module", grid, block, lds, stream};
+        *function->code_object, *function->kernel, of_symbol ? "fatbin" : "module", grid, block, lds,
+        stream};
     if(!extra)
         return fake_hip::launch(launch, fake_hip::pack_arguments(launch, parameters));
     const auto buffer = buffer_of(extra);

@@ -3,6 +3,7 @@
 //   probe launch            both kernels, on two streams
 //   probe attributes        what the device is
 //   probe module FILE NAME  a kernel out of a code object, loaded from the file and from memory
+//   probe symbol            a registered kernel, launched as a module's is
 //   probe memory            allocate, copy, set, free
 //   probe unsupported       a function the fake runtime does not have
 #include <hip/hip_runtime.h>
@@ -103,6 +104,26 @@ void module(const char* path, const char* name)
     }
 }
 
+void symbol()
+{
+    hipFunction_t kernel = nullptr;
+    say("hipGetFuncBySymbol nobody", hipGetFuncBySymbol(&kernel, "nobody"));
+    say("hipGetFuncBySymbol",
+        hipGetFuncBySymbol(&kernel, reinterpret_cast<const void*>(scale)));
+    unsigned char arguments[]{1, 2, 3, 4};
+    std::size_t size = sizeof arguments;
+    void* extra[]{HIP_LAUNCH_PARAM_BUFFER_POINTER,
+                  arguments,
+                  HIP_LAUNCH_PARAM_BUFFER_SIZE,
+                  &size,
+                  HIP_LAUNCH_PARAM_END};
+    say("hipModuleLaunchKernel",
+        hipModuleLaunchKernel(kernel, 2, 3, 1, 64, 1, 1, 0, nullptr, nullptr, extra));
+    int chip = 0;
+    say("hipDeviceGetAttribute", hipDeviceGetAttribute(&chip, hipDeviceAttributePciChipId, 0));
+    std::printf("chip %x\n", chip);
+}
+
 void memory()
 {
     char* data = nullptr;
@@ -110,6 +131,10 @@ void memory()
     say("hipMalloc", hipMalloc(&data, 8));
     say("hipMemset", hipMemset(data, 'x', 8));
     say("hipMemcpy", hipMemcpy(data, "ab", 2, hipMemcpyHostToDevice));
+    say("hipMemcpy", hipMemcpy(back, data, 7, hipMemcpyDeviceToHost));
+    std::printf("bytes %s\n", back);
+    say("hipMemsetAsync", hipMemsetAsync(data, 'y', 3, nullptr));
+    say("hipMemsetD32", hipMemsetD32(data + 4, 0x7a7a7a7a, 1));
     say("hipMemcpy", hipMemcpy(back, data, 7, hipMemcpyDeviceToHost));
     std::printf("bytes %s\n", back);
     say("hipFree", hipFree(data));
@@ -130,6 +155,8 @@ int main(int argc, char** argv)
         attributes();
     else if(what == "module" && argc == 4)
         module(argv[2], argv[3]);
+    else if(what == "symbol")
+        symbol();
     else if(what == "memory")
         memory();
     else if(what == "unsupported")

@@ -2,6 +2,8 @@
 #include "errors.h"
 #include "launch.h"
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 
 using fake_hip::Kernel;
@@ -31,6 +33,7 @@ struct Function
 {
     FatBinary* binary;
     std::string name;
+    std::unique_ptr<ihipModuleSymbol_t> handle; ///< once hipGetFuncBySymbol was asked for it
 };
 
 struct CallConfiguration
@@ -88,6 +91,13 @@ hipError_t launch(const void* host_function, const CallConfiguration& configurat
 
 } // namespace
 
+bool fake_hip::is_of_symbol(hipFunction_t function)
+{
+    const std::scoped_lock lock(mutex);
+    return std::ranges::any_of(functions(),
+                               [&](const auto& item) { return function && item.second.handle.get() == function; });
+}
+
 extern "C" {
 
 // No header declares what clang calls.
@@ -126,7 +136,7 @@ void __hipRegisterFunction(void** handle,
                            int*)
 {
     const std::scoped_lock lock(mutex);
-    functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name};
+    functions()[host_function] = {reinterpret_cast<FatBinary*>(handle), device_name, nullptr};
 }
 
 // A __device__ variable: only functions that this runtime refuses could read or write it.
@@ -160,6 +170,22 @@ hipError_t hipLaunchKernel(const void* function,
 {
     FAKE_HIP_ENTER();
     return launch(function, {grid, block, lds, stream}, arguments);
+}
+
+
+hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
+{
+    FAKE_HIP_ENTER();
+    *function         = nullptr;
+    const Found found = find(symbol);
+    if(found.error != hipSuccess)
+        return record(found.error);
+    const std::scoped_lock lock(mutex);
+    auto& handle = functions().at(symbol).handle;
+    if(!handle)
+        handle = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{found.code_object, found.kernel});
+    *function = handle.get();
+    return hipSuccess;
 }
 
 } // extern "C"

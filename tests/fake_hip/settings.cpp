@@ -12,8 +12,9 @@ namespace {
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 constexpr std::array kArchs{
-    Arch{"gfx942", ":sramecc+:xnack-", 0x4c, 304, 64 << 10, 192 * kGiB, 4},
-    Arch{"gfx950", ":sramecc+:xnack-", 0x4f, 256, 160 << 10, 288 * kGiB, 5},
+    Arch{"gfx942", ":sramecc+:xnack-", 0x4c, 304, 64 << 10, 192 * kGiB, 9, 4, 64},
+    Arch{"gfx950", ":sramecc+:xnack-", 0x4f, 256, 160 << 10, 288 * kGiB, 9, 5, 64},
+    Arch{"gfx1250", "", 0x49, 256, 320 << 10, 288 * kGiB, 12, 5, 32},
 };
 
 std::string variable(const char* name)
@@ -42,7 +43,7 @@ Arch pretended()
             arch.cu_count = number(count, "FAKE_HIP_CU_COUNT");
         return arch;
     }
-    refuse("FAKE_HIP_ARCH: \"" + name + "\" is none of gfx942, gfx950");
+    refuse("FAKE_HIP_ARCH: \"" + name + "\" is none of gfx942, gfx950, gfx1250");
 }
 
 // A misspelt name would never fail, and the test that relies on it would test nothing.

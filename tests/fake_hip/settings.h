@@ -17,7 +17,9 @@ struct Arch
     int cu_count;                ///< compute units, unless FAKE_HIP_CU_COUNT says otherwise
     std::uint32_t lds_bytes;     ///< LDS of one compute unit
     std::uint64_t memory_bytes;  ///< device memory
-    int minor;                   ///< minor version of the compute capability; the major one is 9
+    int major;                   ///< of the compute capability
+    int minor;
+    int wave_size;
 };
 
 /// How a function fails.

@@ -21,6 +21,7 @@ LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 REAL = Path(os.environ["QOLA_TEST_REAL_HIP"]).absolute()
 ARCHS = ("gfx942", "gfx950")
 
+INVALID_DEVICE_FUNCTION = 98
 NO_BINARY_FOR_GPU = 209
 SCALE = "_Z5scalePfid"
 FILL = "_Z4fillILi4EEvPi"
@@ -139,6 +140,23 @@ def test_module(arch: str, tmp_path: Path) -> None:
     assert from_file.code_object_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize(("cu_count", "chip"), [(None, "74a1"), (80, "74a2")])
+def test_a_registered_kernel_as_a_function(cu_count: int | None, chip: str, tmp_path: Path) -> None:
+    """Prevents: AITER's later loader, which launches so, tried on a runtime that cannot."""
+    hip = FakeHip(FAKE, "gfx942", cu_count=cu_count)
+    lines, (launch,) = probe("probe_both", hip, tmp_path / "log", "symbol")
+    assert lines == [
+        f"hipGetFuncBySymbol nobody {INVALID_DEVICE_FUNCTION}",
+        "hipGetFuncBySymbol 0",
+        "hipModuleLaunchKernel 0",
+        "hipDeviceGetAttribute 0",
+        f"chip {chip}",
+    ]
+    assert "scale" in launch.kernel
+    assert (launch.grid, launch.block, launch.source) == ((2, 3, 1), (64, 1, 1), "fatbin")
+    assert launch.kernarg == bytes([1, 2, 3, 4])
+
+
 def test_module_of_another_arch(tmp_path: Path) -> None:
     """Prevents: a code object that loads on a device it was not built for."""
     path, name = module_of("gfx942")
@@ -173,7 +191,10 @@ def test_fail_first_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"FAKE_HIP_ARCH": "gfx000"}, 'FAKE_HIP_ARCH: "gfx000" is none of gfx942, gfx950'),
+        (
+            {"FAKE_HIP_ARCH": "gfx000"},
+            'FAKE_HIP_ARCH: "gfx000" is none of gfx942, gfx950, gfx1250',
+        ),
         ({"FAKE_HIP_FAIL": "hipMaloc=2"}, "FAKE_HIP_FAIL: there is no function hipMaloc"),
         (
             {"FAKE_HIP_FAIL": "hipMalloc"},
@@ -204,6 +225,7 @@ def test_memory(tmp_path: Path) -> None:
     """Prevents: host code that reads back something else than it wrote."""
     lines, _ = probe("probe_both", FakeHip(FAKE, "gfx942"), tmp_path / "log", "memory")
     assert "bytes abxxxxx" in lines
+    assert "bytes yyyxzzz" in lines
     assert "hipFree again 1" in lines
     assert "name hipErrorInvalidValue" in lines
     assert lines[-1] == "hipMalloc too much 2"

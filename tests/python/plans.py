@@ -9,6 +9,7 @@ from qola.plan.model import (
     KernelPackage,
     Plan,
     PlannedAiter,
+    PlannedFile,
     PlannedKernel,
     PlannedModule,
     PythonModule,
@@ -26,8 +27,12 @@ def kernel(name: str, **changes: Any) -> PlannedKernel:
 def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
     """Return a module without kernel instances."""
     of: dict[str, Any] = {"library": f"ns_{name}.so", "entries": (EntryPoint("mha_fwd", 12),)}
-    of |= {"entry_source": name.removeprefix("lib"), "receipt": None, "headers": name}
-    empty = ("copts", "kernels", "sources", "code_objects", "stubs", "entry_sources")
+    header = name.removeprefix("lib")
+    of |= {"entry_source": PlannedFile(header, f"{name}/entry/{header}.cpp", "")}
+    of |= {"public_header": PlannedFile(f"qola_{header}.h", f"include/qola_{header}.h", "")}
+    of |= {"macros": {}, "receipt": None, "headers": name}
+    empty: tuple[str, ...] = ("copts", "kernels", "sources", "code_objects", "asm_tables")
+    empty += ("stubs", "entry_sources", "directions")
     return PlannedModule(name, **dict.fromkeys(empty, ()) | of | changes)
 
 

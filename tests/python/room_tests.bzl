@@ -2,29 +2,39 @@
 
 load("@rules_python//python:defs.bzl", "py_test")
 
-def room_tests(name, deps, data = {}, medium = []):
+def room_tests(name, deps, data = {}, medium = [], env = {}):
     """Declares a test for each test_*.py of the package, so that no file is forgotten.
 
     Args:
       name: the room.
       deps: the room's library; a test sees no other part of qola.
       data: further files by test.
+      env: further variables by test.
       medium: tests that run CK's generators, pip or git and may wait for a busy machine.
     """
     helpers = native.glob(
         ["*.py"],
         allow_empty = True,
-        exclude = ["conftest.py", "folders.py", "plans.py", "pytest_main.py", "test_*.py"],
+        exclude = [
+            "conftest.py",
+            "folders.py",
+            "later_tree.py",
+            "plans.py",
+            "pytest_main.py",
+            "test_*.py",
+        ],
     )
     for file in native.glob(["test_*.py"]):
         test = file[:-len(".py")]
         py_test(
             name = test,
             size = "medium" if test in medium else "small",
+            timeout = "long" if test in medium else "short",
             srcs = helpers + [
                 file,
                 "//tests/python:conftest.py",
                 "//tests/python:folders.py",
+                "//tests/python:later_tree.py",
                 "//tests/python:plans.py",
                 "//tests/python:pytest_main.py",
             ],
@@ -35,7 +45,7 @@ def room_tests(name, deps, data = {}, medium = []):
             env = {
                 "PYTEST_FILES": "$(rootpath {})".format(file),
                 "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
-            },
+            } | env.get(test, {}),
             imports = ["../../.."],
             main = "//tests/python:pytest_main.py",
             # The tree stands for its digest: AITER.json is the declared input, the

@@ -30,7 +30,7 @@ def fits(variant: Variant, kernel: AsmKernel) -> bool:
     """Whether a kernel serves a problem that the variant asks for."""
     hdims = variant.hdim
     return (
-        _v3_serves_any(variant)
+        serves_any(variant)
         and (variant.dtype is None or kernel.dtype in variant.dtype)
         and kernel.mode in variant.mode
         and kernel.mask in variant.mask
@@ -44,9 +44,14 @@ def fits(variant: Variant, kernel: AsmKernel) -> bool:
     )
 
 
-def _v3_serves_any(variant: Variant) -> bool:
-    """Whether the variant has problems without what v3 cannot do: bias, dropout and the like."""
-    without = ["dropout", *(("skip", "sink") if _is_fwd(variant) else ("dbias", "deterministic"))]
+def serves_any(variant: Variant, module: str = "fmha_v3_fwd") -> bool:
+    """Whether the variant has problems without what v3 cannot do: bias, dropout and the like.
+
+    Args:
+        module: the folder of the assembly kernels; those of other folders than v3's may have sinks.
+    """
+    fwd = ["skip"] if not module.startswith("fmha_v3_") else ["skip", "sink"]
+    without = ["dropout", *(fwd if _is_fwd(variant) else ("dbias", "deterministic"))]
     return "no" in variant.bias and all(False in getattr(variant, name) for name in without)
 
 
@@ -91,7 +96,7 @@ def domain_header(module_name: str, variants: Sequence[Variant]) -> str:
     names = ["dtype", "hdim_q", "hdim_v", "is_group", "has_mask", "has_bias"]
     names += _PARAMETERS[direction]
     if variants:
-        lines = [line for v in variants if _v3_serves_any(v) for line in _condition(v, direction)]
+        lines = [line for v in variants if serves_any(v) for line in _condition(v, direction)]
         used = [name for name in names if any(name in line for line in lines)]
         # Unused where no variant narrows by it: a warning is not the user's to read.
         body = "".join(f"    (void){name};\n" for name in names if name not in used)

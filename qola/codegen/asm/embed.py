@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall
-from qola.codegen.asm.domain import Variant, fits
+from qola.codegen.asm.domain import Variant, fits, v3_bucket
 from qola.codegen.asm.helpers import Helper, read_helpers, unplanned_source
 from qola.codegen.asm.patch import PATCHES, patched_copy
 from qola.codegen.asm.script import run_script, write_source
+from qola.codegen.asm.set import AsmSet, listed
 from qola.codegen.asm.tables import AsmCall, AsmKernel, read_calls, read_csv, read_rows
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
 from qola.errors import CodegenError, Finding
 from qola.files import sha256_of
 
 _HELPERS = "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py"
-
-
-@dataclass(frozen=True)
-class AsmSet:
-    """The v3 path of one module.
-
-    Attributes:
-        archs: those with a v3 dispatch, sorted; for the others, and with none, v3 is off.
-        sources: the v3 dispatch of each of them, host code; `archs` holds the one it is for.
-        kernels: helper kernels that the variants' problems need, by name.
-        stubs: one source that defines the other helpers a dispatch names, or none.
-        served: v3 buckets of head dims by `index` of the variant that asks for them, as far as v3
-            serves them on every architecture asked for.
-        findings: warnings: why v3 is off, what the tables and the files lack on either side.
-    """
-
-    archs: tuple[str, ...] = ()
-    sources: tuple[GeneratedSource, ...] = ()
-    kernels: tuple[KernelInstance, ...] = ()
-    stubs: tuple[GeneratedSource, ...] = ()
-    code_objects: tuple[CodeObject, ...] = ()
-    served: Mapping[int, frozenset[tuple[int, int]]] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
 
 
 def generate_asm(
@@ -104,7 +82,7 @@ def generate_asm(
         kernels=kernels,
         stubs=stubs,
         code_objects=objects,
-        served=_served([launches.get(arch, ()) for arch in archs], variants),
+        served=_served([launches.get(arch, ()) for arch in archs], variants, direction),
         findings=(*findings, *missing),
     )
 
@@ -141,7 +119,7 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 place=place,
-                found=f"rows for {_listed(named - present, hsa_dir)}, of which there is no file",
+                found=f"rows for {listed(named - present, hsa_dir)}, of which there is no file",
                 expected="a .co file for each row",
                 severity="warning",
             )
@@ -150,7 +128,7 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 place=hsa_dir,
-                found=f"{_listed(present - named, hsa_dir)}, which no row names: not embedded",
+                found=f"{listed(present - named, hsa_dir)}, which no row names: not embedded",
                 expected=f"a row for each .co file in {place}",
                 severity="warning",
             )
@@ -185,9 +163,9 @@ def _keepers(launch: AsmCall, variants: Sequence[Variant]) -> list[int]:
 
 
 def _served(
-    launches: Iterable[Sequence[AsmCall]], variants: Sequence[Variant]
+    launches: Iterable[Sequence[AsmCall]], variants: Sequence[Variant], direction: str
 ) -> dict[int, frozenset[tuple[int, int]]]:
-    """Return the buckets that every architecture has a launch in for a variant, by variant."""
+    """Return the head dims of each variant that every architecture has a launch for."""
     by_arch = [
         {
             (index, (launch.kernels[0].hdim_q, launch.kernels[0].hdim_v))
@@ -197,8 +175,11 @@ def _served(
         for own in launches
     ]
     common = set.intersection(*by_arch) if by_arch else set()
+    hdims = {variant.index: variant.hdim or () for variant in variants}
     return {
-        index: frozenset(bucket for i, bucket in common if i == index)
+        index: frozenset(
+            hdim for hdim in hdims.get(index, ()) if (index, v3_bucket(direction, *hdim)) in common
+        )
         for index in sorted({index for index, _ in common})
     }
 
@@ -277,8 +258,3 @@ def _unserved(call: GeneratorCall) -> Finding:
         expected="hsa/<arch>/fmha_v3_*/codegen.py, as AITER 0.1.7 has it",
         severity="warning",
     )
-
-
-def _listed(files: Iterable[str], folder: str) -> str:
-    names = sorted(file.removeprefix(f"{folder}/") for file in files)
-    return f"{len(names)} code objects ({', '.join(names)})" if len(names) > 1 else names[0]

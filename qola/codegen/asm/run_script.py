@@ -1,4 +1,4 @@
-"""Runs one of AITER's generator scripts with `chip_info` already imported.
+"""Runs one of AITER's generator scripts with what it imports and asks of a machine at hand.
 
 Run as ``python -B -S -m qola.codegen.asm.run_script --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
 
@@ -6,15 +6,21 @@ AITER's own `chip_info` asks `rocminfo`, needs PyTorch's build helpers and takes
 from the environment. Generators only need to know for which architectures assembly (v3) kernels
 exist. With none, the entry points are generated without a call into v3, and `is_v3_api_check`
 answers -1 ("not served") without a launch.
+
+`hsa/codegen.py` takes them from AITER_GPU_ARCHS, reads its tables with pandas, for which
+`qola.codegen.asm.frames` stands in, and lists them with `glob`, here in a fixed order.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+
+from qola.codegen.asm import frames
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -24,6 +30,12 @@ def chip_info(archs: Sequence[str]) -> ModuleType:
     return module
 
 
+def sort_globs() -> None:
+    """Make `glob.glob` sort: file systems list in orders of their own, and scripts print it."""
+    found = glob.glob
+    glob.glob = lambda *args, **kwargs: sorted(found(*args, **kwargs))
+
+
 def main(argv: list[str]) -> None:
     """Run a script with the arguments that follow it, as ``python SCRIPT`` would.
 
@@ -31,8 +43,12 @@ def main(argv: list[str]) -> None:
         argv: ``--archs=`` with the architectures the v3 path is generated for, separated by
             commas; the script; its arguments.
     """
-    archs, script = argv[0].removeprefix("--archs="), argv[1]
-    sys.modules["chip_info"] = chip_info([arch for arch in archs.split(",") if arch])
+    names, script = argv[0].removeprefix("--archs="), argv[1]
+    archs = [arch for arch in names.split(",") if arch]
+    sys.modules["chip_info"] = chip_info(archs)
+    os.environ["AITER_GPU_ARCHS"] = ";".join(archs)
+    frames.install()
+    sort_globs()
     sys.argv = argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     runpy.run_path(script, run_name="__main__")

@@ -6,6 +6,7 @@ load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private/compile:embedded_code_objects.bzl", "embedded_code_objects")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY", "hip_source")
 load(":lazy_form.bzl", "lazy_form")
+load(":link_flags.bzl", "OLDER_SYSTEMS_NAMES")
 load(":shared_form.bzl", "shared_form")
 load(":static_form.bzl", "static_form")
 
@@ -13,7 +14,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], namespace = "", place = "", tree = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
     """Declares a module's shared library, its static and its lazy form.
 
     Expands to a hip_source per source and set of archs, embedded_code_objects
@@ -49,16 +50,22 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       namespace: the manifest's, below qola::; empty for qola:: itself.
       place: where the lazy library's sources are, relative to the directory
         above the library's.
+      asm_tables: headers that AITER's own sources select assembly kernels by,
+        where these sources load the kernels themselves.
       tree: label of a file at the root of the AITER tree.
     """
     own_deps = [headers, public_headers]
-    if asm_domain:
+    asm_headers = asm_tables + ([asm_domain] if asm_domain else [])
+    if asm_headers:
         cc_library(
-            name = name + ".asm_domain",
-            hdrs = [asm_domain],
-            includes = [asm_domain.rpartition("/")[0]],
+            name = name + ".asm_headers",
+            hdrs = asm_headers,
+            includes = {header.rpartition("/")[0]: None for header in asm_headers}.keys(),
         )
-        own_deps = own_deps + [name + ".asm_domain", Label("//cc/api:asm")]
+        own_deps = own_deps + [name + ".asm_headers", Label("//cc/api:asm")]
+
+    # The map in which these sources look for code objects, instead of on disk.
+    map_copts = ["-DAITER_EMBEDDED_HSA_HEADER=<qola_embedded_hsa.h>"] if asm_tables else []
     parts = {}
     for key, files in sources.items():
         on = key.split(" ")
@@ -68,7 +75,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 name = _source_target(name, archs, on, source),
                 src = src,
                 archs = on,
-                copts = copts + (HOST_ONLY if source in dispatch else []),
+                copts = copts + map_copts + (HOST_ONLY if source in dispatch else []),
                 fixed_archs = True,
                 deps = own_deps,
             )
@@ -81,7 +88,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             fixed_archs = True,
             deps = own_deps + [Label("//cc/api:entry")],
         )
-        if asm_domain:
+        if asm_headers:
             embedded = _source_target(name, archs, on, "code_objects")
             embedded_code_objects(
                 name = embedded,
@@ -129,7 +136,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         plan = plan,
         tags = ["manual"],
         visibility = ["//visibility:public"],
-        deps = deps,
+        deps = deps + [OLDER_SYSTEMS_NAMES],
         **KERNEL_TARGET
     )
     if stubs:

@@ -75,7 +75,7 @@ def test_native_asks_the_machine(asked: list[str], own: tuple[str, ...], environ
     ("asked", "environment", "place"),
     [
         (["native", "gfx942"], "", "the archs asked for instead of the manifest's"),
-        (["gfx90a"], "", "the archs asked for instead of the manifest's"),
+        (["gfx90"], "", "the archs asked for instead of the manifest's"),
         ([], "native;gfx942", "GPU_ARCHS"),
     ],
 )
@@ -167,6 +167,24 @@ def test_lazy_by_option() -> None:
     for environ in ({}, {"NVTE_CK_JIT": ""}):
         assert choose_lazy(None, environ, notes.append) is False
     assert notes == []
+
+
+def test_lazy_where_transformer_engine_would() -> None:
+    """Prevents: a user of TransformerEngine's variables who gets the other form, without a word."""
+    notes: list[str] = []
+    theirs = {"NVTE_USE_ROCM": "1", "NVTE_FUSED_ATTN": "1"}
+    assert choose_lazy(None, theirs, notes.append) is False
+    assert len(notes) == 1
+    assert notes[0].startswith("full libraries, with their kernels inside: NVTE_CK_JIT is not set")
+    assert "(NVTE_FUSED_ATTN is set)" in notes[0]
+    for asked, environ in (
+        (False, theirs),
+        (True, theirs),
+        (None, {"NVTE_USE_ROCM": ""}),
+        (None, {"QOLA_LAZY": "auto"}),
+    ):
+        choose_lazy(asked, environ, notes.append)
+    assert len(notes) == 1
 
 
 @pytest.mark.parametrize("value", ["2", "yes", " 1", "lazy"])

@@ -69,13 +69,6 @@ def test_what_fits_gives_no_finding() -> None:
             'use ROCm 7.1, or add "7.2" to the list',
         ),
         (
-            f'[build]\narchitectures = ["gfx90a", "gfx950", "gfx1250"]\n{FWD}',
-            "2 [build].architectures",
-            "gfx1250, gfx90a",
-            "gfx942 or gfx950",
-            "remove gfx1250 or gfx90a",
-        ),
-        (
             NO_MODE,
             "1 [[modules]].mode",
             "libmha_fwd in mode pybind (by default)",

@@ -1,0 +1,86 @@
+"""Faults of AITER that only a patch mends: known by the text of the sources, not by a commit.
+
+known_faults.json has them. ROCm/QoLA's patches/aiter mends each; a tree that has the change, by a
+patch or by AITER itself, has another text and is not warned of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.errors import Finding
+
+FILE = Path(__file__).with_name("known_faults.json")
+
+
+def known_faults(
+    tree: AiterTree,
+    config: ModuleConfig,
+    archs: Collection[str],
+    variants: Iterable[Mapping[str, Any]] = (),
+) -> Iterator[Finding]:
+    """Warn of what is known to be wrong in a tree, as far as a library can come to it.
+
+    Args:
+        variants: what the manifest asks for; () for everything.
+    """
+    wanted = list(variants)
+    for fault in _faults():
+        if fault["module"] != config.name:
+            continue
+        if "archs" in fault and not set(fault["archs"]) & set(archs):
+            continue
+        if fault.get("ck") and config.without_ck:
+            continue
+        asked = fault.get("variant", {})
+        if wanted and not any(_asks(variant, asked) for variant in wanted):
+            continue
+        texts = {c["file"]: _text(tree, c["file"]) for c in fault["when"]}
+        if all(_holds(condition, texts[condition["file"]]) for condition in fault["when"]):
+            place = _place(fault["when"][0], texts)
+            yield Finding(
+                place,
+                fault["fault"],
+                f"a tree with ROCm/QoLA's patch {fault['patch']}, or one that does not need it",
+                "patches_dir = a copy of ROCm/QoLA's patches/aiter; one that does not fit this "
+                "AITER has to be rebased (docs/guide/bazel.md)",
+                "warning",
+            )
+
+
+@cache
+def _faults() -> tuple[Mapping[str, Any], ...]:
+    return tuple(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def _asks(variant: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether a variant's values, by the name of the dimension, have all that a fault needs."""
+    return all(value in variant.get(name, (value,)) for name, value in asked.items())
+
+
+def _text(tree: AiterTree, file: str) -> str | None:
+    path = tree.root / tree.meta_dir / file
+    if not path.is_file():
+        return None
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _holds(condition: Mapping[str, str], text: str | None) -> bool:
+    """Whether a file has a text, or lacks it; a file that is not there does neither."""
+    if text is None:
+        return False
+    pattern = condition.get("has") or condition["lacks"]
+    return (re.search(pattern, text, re.MULTILINE) is not None) == ("has" in condition)
+
+
+def _place(condition: Mapping[str, str], texts: Mapping[str, str | None]) -> str:
+    text = texts[condition["file"]] or ""
+    match = re.search(condition["has"], text, re.MULTILINE) if "has" in condition else None
+    line = text.count("\n", 0, match.start()) + 1 if match else 0
+    return f"{condition['file']}:{line}" if line else condition["file"]

@@ -1,0 +1,184 @@
+"""Reads the CSV tables of AITER's later trees: which .co file serves which problems.
+
+``hsa/<arch>/<module>/**/*.csv`` has a row for each kernel; `hsa/codegen.py -m <module>` makes a C++
+table of all of them, and AITER's C++ selects and loads by that. What a column means is AITER's own
+affair, but for those that a manifest's variants choose by: dtype, hdim_q, hdim_v, mask and mode.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from qola.aiter.tree import AiterTree
+from qola.codegen.asm.domain import Variant, serves_any
+from qola.errors import CodegenError, Finding
+
+#: Head dims that AITER's backward pads to (get_padded_hdim in csrc/cpp_itfs/mha_bwd.cu).
+_BWD_PADDED = (64, 128, 192)
+#: Tables of kernels that run before and after the main one of a backward.
+_HELPERS = ("_odo", "_dq_convert", "_dq_shuffle")
+_BLOCK_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LINE_COMMENT = re.compile(r"\s*(?:(?<!:)//|#|(?<=\s);)")
+
+
+@dataclass(frozen=True)
+class ConfigRow:
+    """One row of a table: a kernel and the problems it is for.
+
+    Attributes:
+        table: name of its table without suffix, which AITER's C++ knows it by.
+        fields: by column, as written.
+        files: tree-relative paths of its .co file: several where the library picks one by the
+            device's compute units (MI300, MI308).
+    """
+
+    arch: str
+    table: str
+    fields: Mapping[str, str]
+    files: tuple[str, ...]
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether its kernel runs before or after the main one of a backward."""
+        return self.table.endswith(_HELPERS)
+
+    def number(self, column: str) -> int | None:
+        """Return a whole number, None where the table has no such column."""
+        text = self.fields.get(column, "").strip()
+        return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+@dataclass(frozen=True)
+class ConfigTable:
+    """One CSV file.
+
+    Attributes:
+        module: what `hsa/codegen.py -m` calls it; the folder below ``hsa/<arch>``.
+        file: path relative to the tree.
+        columns: its header.
+        rows: in its order.
+    """
+
+    module: str
+    arch: str
+    file: str
+    columns: tuple[str, ...]
+    rows: tuple[ConfigRow, ...]
+
+    def text(self, rows: Sequence[ConfigRow]) -> str:
+        """Return the table with these of its rows alone, as CSV."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([[row.fields[name] for name in self.columns] for row in rows])
+        return out.getvalue()
+
+
+def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
+    """Return the tables of one module for every arch that has some, sorted by file.
+
+    Raises:
+        CodegenError: there is none, or one that is no such table.
+    """
+    found = sorted((tree.root / tree.hsa_dir).glob(f"*/{module}/**/*.csv"))
+    if not found:
+        raise CodegenError(
+            Finding(
+                place=f"{tree.hsa_dir}/codegen.py -m {module}",
+                found=f"no table {tree.hsa_dir}/<arch>/{module}/**/*.csv",
+                expected="a table for at least one arch",
+                fix="use an AITER tree that has the folder, or leave the source that includes "
+                f"asm_{module}_configs.hpp out (drop_srcs)",
+            )
+        )
+    files = (path.relative_to(tree.root).as_posix() for path in found)
+    return tuple(_read_table(tree, module, file) for file in files)
+
+
+def _read_table(tree: AiterTree, module: str, file: str) -> ConfigTable:
+    arch = file.removeprefix(f"{tree.hsa_dir}/").partition("/")[0]
+    text = (tree.root / file).read_text(encoding="utf-8-sig")
+    lines = list(csv.reader(io.StringIO(_without_comments(text))))
+    columns, *rest = lines or [[]]
+    widths = {len(line) for line in rest}
+    if not {"knl_name", "co_name"} <= set(columns) or widths - {len(columns)}:
+        raise CodegenError(
+            Finding(
+                place=file,
+                found=f"columns {', '.join(columns) or 'none'}, rows of {sorted(widths)} fields",
+                expected="a CSV table with the columns knl_name and co_name, and as many fields "
+                "in each row",
+                fix="use an AITER tree whose tables hsa/codegen.py reads",
+            )
+        )
+    rows = []
+    for line in rest:
+        fields = dict(zip(columns, line, strict=True))
+        files = co_files(tree, posixpath.dirname(file), fields["co_name"].strip())
+        rows.append(ConfigRow(arch, PurePosixPath(file).stem, fields, files))
+    return ConfigTable(module, arch, file, tuple(columns), tuple(rows))
+
+
+def co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:
+    """Return the files that a library may load for a row, relative to the tree.
+
+    It is the one beside the table. Where that does not exist and subfolders have code objects,
+    the library picks a subfolder by the device, so that each of them has to have the file.
+    """
+    beside = posixpath.normpath(f"{folder}/{name}")
+    if (tree.root / beside).is_file():
+        return (beside,)
+    parts = sorted(path.name for path in (tree.root / folder).iterdir() if any(path.glob("*.co")))
+    return tuple(posixpath.normpath(f"{folder}/{part}/{name}") for part in parts) or (beside,)
+
+
+def row_fits(variant: Variant, row: ConfigRow, module: str, direction: str) -> bool:
+    """Whether a row serves a problem that the variant asks for.
+
+    A column that the table lacks narrows nothing. Of a kernel that runs before or after the main
+    one of a backward, mode and one of the head dims count: some serve every dtype and mask.
+    """
+    if not serves_any(variant, module) or _mode(row, module) not in variant.mode:
+        return False
+    hdims = [padded(direction, *hdim) for hdim in variant.hdim or ()]
+    q, v = row.number("hdim_q"), row.number("hdim_v")
+    if row.is_helper:
+        return variant.hdim is None or any(q == a or v == b for a, b in hdims)
+    mask = row.number("mask")
+    return (
+        (variant.dtype is None or row.fields.get("dtype", "").strip() in variant.dtype)
+        and (mask is None or (mask != 0) in variant.mask)
+        and (variant.hdim is None or any(q in (None, a) and v in (None, b) for a, b in hdims))
+    )
+
+
+def padded(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int]:
+    """Return the head dims of the rows that serve a problem."""
+    if direction == "bwd" and hdim_q == hdim_v:
+        top = next((top for top in _BWD_PADDED if hdim_q <= top), hdim_q)
+        return top, top
+    return hdim_q, hdim_v
+
+
+def _mode(row: ConfigRow, module: str) -> str:
+    """Return batch or group; a table without that column is for one of them."""
+    mode = row.number("mode")
+    if mode is None:
+        return "group" if module.endswith("_varlen") else "batch"
+    return "group" if mode else "batch"
+
+
+def _without_comments(text: str) -> str:
+    """Return CSV text without comments and blank lines, as `hsa/codegen.py` reads it."""
+    lines = []
+    for line in _BLOCK_COMMENT.sub("", text).splitlines():
+        if line.strip() and not line.lstrip().startswith(("//", "#", ";")):
+            comment = _LINE_COMMENT.search(line) if '"' not in line else None
+            lines.append(line[: comment.start()] if comment else line)
+    return "\n".join(lines)

@@ -1,0 +1,193 @@
+"""A stand-in for pandas and NumPy: as much of them as AITER's `hsa/codegen.py` uses.
+
+The script reads small CSV tables, puts those of one name together and prints their rows. For that
+it needs tables of text and numbers, and not 60 MB of packages in the environment of repository
+rules. Values are what pandas would give the script: a column of whole numbers holds `int`, one with
+a gap or a fraction holds `float`, any other holds `str`. Whatever else is asked of it raises
+AttributeError or `FrameError`, so that a later script fails and says so, and prints no other table.
+
+tests/python/codegen/test_codegen_asm_frames.py compares it with pandas where that is installed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Value = str | int | float
+
+#: What pandas takes for no value at all (pandas._libs.parsers.STR_NA_VALUES).
+_GAPS = frozenset(
+    (
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+        *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    )
+)
+_TRUTH = {"true": "True", "false": "False"}
+_INT64 = 2**63
+
+
+class FrameError(Exception):
+    """A table that the stand-in does not read as pandas would."""
+
+
+class Columns(list[str]):
+    """Names of columns."""
+
+    def tolist(self) -> list[str]:
+        """Return them as a list."""
+        return list(self)
+
+
+class Frame:
+    """A table: columns of one length."""
+
+    def __init__(self, data: Mapping[str, Sequence[Value]], length: int) -> None:
+        self._data = {name: list(values) for name, values in data.items()}
+        self._length = length
+
+    @property
+    def columns(self) -> Columns:
+        """The names of its columns, in their order."""
+        return Columns(self._data)
+
+    @property
+    def iloc(self) -> Sequence[Mapping[str, Value]]:
+        """Its rows, each a mapping by column."""
+        return [dict(zip(self._data, row, strict=True)) for row in self._rows()]
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        """Give a column one value in all rows."""
+        if not isinstance(value, str | int | float):
+            raise FrameError(f"column {name} set to {value!r}, which is no single value")
+        self._data[name] = [value] * self._length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def fillna(self, value: Value) -> Frame:
+        """Return it with gaps filled."""
+        filled = {
+            name: [value if _is_gap(item) else item for item in items]
+            for name, items in self._data.items()
+        }
+        return Frame(filled, self._length)
+
+    def infer_objects(self, copy: bool | None = None) -> Frame:
+        """Return it as it is: its values have their own types already."""
+        return self
+
+    def itertuples(self, index: bool = True) -> Iterator[Any]:
+        """Yield its rows as named tuples."""
+        if index:
+            raise FrameError("itertuples with an index")
+        row = namedtuple("Pandas", list(self._data), rename=True)  # type: ignore[misc]
+        yield from (row(*values) for values in self._rows())
+
+    def _rows(self) -> Iterator[tuple[Value, ...]]:
+        return zip(*self._data.values(), strict=True) if self._data else iter(())
+
+
+def read_csv(source: str | Path | io.StringIO) -> Frame:
+    """Read a CSV table with a header.
+
+    Raises:
+        FrameError: rows of several lengths, columns of one name, or no header.
+    """
+    text = source.read() if isinstance(source, io.StringIO) else Path(source).read_text("utf-8-sig")
+    # A line of blanks alone does not count; one of commas does.
+    lines = [row for row in csv.reader(io.StringIO(text)) if len(row) > 1 or "".join(row).strip()]
+    if not lines:
+        raise FrameError("no columns to parse from file")
+    header, *rows = lines
+    if len(set(header)) < len(header) or "" in header:
+        raise FrameError(f"columns without a name, or two of one name: {', '.join(header)}")
+    for number, row in enumerate(rows, 2):
+        if len(row) > len(header):
+            raise FrameError(f"row {number} has {len(row)} fields, the header {len(header)}")
+    filled = [row + [""] * (len(header) - len(row)) for row in rows]
+    columns = {name: _typed([row[i] for row in filled]) for i, name in enumerate(header)}
+    return Frame(columns, len(rows))
+
+
+def concat(frames: Iterable[Frame], ignore_index: bool = False) -> Frame:
+    """Return the rows of all tables, with the columns of each in the order first seen.
+
+    A column that a table with rows lacks has gaps there, and its whole numbers become `float`.
+    """
+    if not ignore_index:
+        raise FrameError("concat that keeps the index")
+    parts = list(frames)
+    names = list(dict.fromkeys(name for frame in parts for name in frame.columns))
+    columns: dict[str, Sequence[Value]] = {}
+    for name in names:
+        values: list[Value] = []
+        for frame in parts:
+            have = name in frame.columns
+            values += [row[name] for row in frame.iloc] if have else [math.nan] * len(frame)
+        columns[name] = _widened(values)
+    return Frame(columns, sum(len(frame) for frame in parts))
+
+
+def _typed(texts: Sequence[str]) -> list[Value]:
+    """Return a column's fields with the type that all of them have."""
+    for convert in (_integers, _floats, _truths):
+        values = convert(texts)
+        if values is not None:
+            return values
+    return [math.nan if text in _GAPS else text for text in texts]
+
+
+def _integers(texts: Sequence[str]) -> list[Value] | None:
+    values = _all(texts, int)
+    fits = values is not None and all(-_INT64 <= value < _INT64 for value in values)
+    return list(values) if values is not None and fits else None
+
+
+def _floats(texts: Sequence[str]) -> list[Value] | None:
+    values = _all(texts, lambda text: math.nan if text in _GAPS else float(text))
+    return list(values) if values is not None else None
+
+
+def _truths(texts: Sequence[str]) -> list[Value] | None:
+    """Return truth values as text: NumPy's are no numbers, and print like this."""
+    values = [_TRUTH.get(text.lower()) for text in texts]
+    found = [value for value in values if value is not None]
+    return list(found) if len(found) == len(values) else None
+
+
+def _all(texts: Sequence[str], convert: Callable[[str], Any]) -> list[Any] | None:
+    if not texts or any("_" in text for text in texts):  # 1_000 is a number to Python alone
+        return None
+    try:
+        return [convert(text) for text in texts]
+    except ValueError:
+        return None
+
+
+def _widened(values: list[Value]) -> list[Value]:
+    """Return a column of numbers as floats if any of them is one; others as they are."""
+    numbers = all(isinstance(value, int | float) for value in values)
+    if numbers and any(isinstance(value, float) for value in values):
+        return [float(value) for value in values]
+    return values
+
+
+def _is_gap(value: Value) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def install() -> None:
+    """Make ``import pandas`` and ``import numpy`` find the stand-in, in this process."""
+    pandas, numpy = ModuleType("pandas"), ModuleType("numpy")
+    vars(pandas).update(read_csv=read_csv, concat=concat, set_option=lambda name, value: None)
+    # Only ever asked whether a value is one: here they are Python's own.
+    vars(numpy).update(integer=int)
+    sys.modules.update(pandas=pandas, numpy=numpy)

@@ -1,0 +1,132 @@
+"""A library's assembly path, in the form the tree has it; and libraries that are nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.asm.embed import generate_asm
+from qola.codegen.asm.later import asked_modules, config_modules, generate_later_asm
+from qola.codegen.asm.set import AsmSet
+from qola.codegen.types import KernelSet, Selection
+from qola.errors import CodegenError, Finding
+
+
+def assembly_path(
+    tree: AiterTree,
+    config: ModuleConfig,
+    calls: Sequence[GeneratorCall],
+    selection: Selection,
+    archs: Sequence[str],
+    out_dir: Path,
+) -> AsmSet:
+    """Generate a library's assembly path, as far as its variants can ask for it.
+
+    Args:
+        calls: the library's generators that serve this path alone.
+        out_dir: gets ``include/``, or ``dispatch/`` and ``kernels/``.
+
+    Raises:
+        CodegenError: a generator that fails, or tables or helpers in a form not served.
+    """
+    asked = asked_modules(tree, calls)
+    if asked or config_modules(tree, config, selection.drop_srcs):
+        return generate_later_asm(tree, config, selection, archs, out_dir, asked=asked)
+    if not selection.asm:
+        return AsmSet()
+    return generate_asm(tree, config.name, calls, archs, selection.variants, out_dir)
+
+
+def launched_subdirs(
+    tree: AiterTree, config: ModuleConfig, drop_srcs: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the folders below ``hsa/<arch>`` whose code objects a library can launch."""
+    own = ATTENTION[config.name].asm_subdir
+    return config_modules(tree, config, frozenset(drop_srcs)) or (own,)
+
+
+def generate_assembly_only(
+    tree: AiterTree, config: ModuleConfig, selection: Selection, archs: Sequence[str], out_dir: Path
+) -> KernelSet:
+    """Generate a library that has assembly kernels and none of Composable Kernel.
+
+    Raises:
+        CodegenError: as `assembly_path`; a tree whose entry sources need Composable Kernel; a
+            variant that no assembly kernel serves; no assembly kernel at all.
+    """
+    for folder in ("kernels", "warm", "dispatch", "include"):
+        (out_dir / folder).mkdir(parents=True, exist_ok=True)
+    script = f"{tree.hsa_dir}/codegen.py"
+    calls = [call for call in config.generators if call.script == script]
+    asm = assembly_path(tree, config, calls, selection, archs, out_dir)
+    if findings := list(_problems(tree, config, selection, archs, asm)):
+        raise CodegenError(findings, "a library without Composable Kernel")
+    return KernelSet(
+        kernels=(),
+        sources=(),
+        warnings=(*_undropped(tree, config, selection), *asm.findings),
+        code_objects=asm.code_objects,
+        headers=tuple(table.name for table in asm.tables),
+        tables=asm.tables,
+        inputs=asm.inputs,
+    )
+
+
+def _problems(
+    tree: AiterTree,
+    config: ModuleConfig,
+    selection: Selection,
+    archs: Sequence[str],
+    asm: AsmSet,
+) -> Iterator[Finding]:
+    place = f"module {config.name}"
+    if not asm.tables:
+        yield Finding(
+            place=place,
+            found="-DENABLE_CK=0, and no source that includes asm_*_configs.hpp",
+            expected="an AITER tree whose entry sources can do without Composable Kernel",
+            fix="remove -DENABLE_CK=0, or use an AITER of June 2026 or later",
+        )
+        return
+    for arch in sorted(set(archs) - set(asm.archs)):
+        yield Finding(
+            place=f"{place}, {arch}",
+            found="no assembly kernel that the manifest asks for, and -DENABLE_CK=0",
+            expected=f"code objects in {tree.hsa_dir}/{arch}/"
+            f"({'|'.join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))})",
+            fix=f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
+        )
+    for variant in selection.variants if asm.archs else ():
+        unserved = set(variant.hdim or ()) - asm.served.get(variant.index, frozenset())
+        if variant.index in asm.served and not unserved:
+            continue
+        hdims = ", ".join(f"{q}x{v}" for q, v in sorted(unserved))
+        yield Finding(
+            place=variant.describe(),
+            found=f"no assembly kernel on {' and '.join(archs)}"
+            + (f" for head dims {hdims}" if hdims else "")
+            + ", and -DENABLE_CK=0",
+            expected="problems that assembly kernels serve: without bias and dropout, of the head "
+            "dims and data types in the tables",
+            fix="narrow the variant, or build with Composable Kernel",
+        )
+
+
+def _undropped(tree: AiterTree, config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
+    """Warn of directions of Composable Kernel that the manifest keeps and the flags leave out."""
+    for call in config.generators:
+        direction = call.option("-d", "--direction")
+        if call.script.startswith(f"{tree.ck_dir}/") and direction not in (
+            None,
+            *selection.drop_directions,
+        ):
+            yield Finding(
+                place=f"module {config.name}",
+                found=f"direction {direction} of Composable Kernel, while -DENABLE_CK=0 builds "
+                "without it",
+                expected=f'drop_directions with "{direction}", or no -DENABLE_CK=0',
+                fix=f'write "{direction}" into drop_directions',
+                severity="warning",
+            )
