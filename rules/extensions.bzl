@@ -226,6 +226,7 @@ def _qola_impl(mctx):
             manifest_name = name,
             mode = entry.tag.mode,
             override_aiter_commit = entry.tag.override_aiter_commit,
+            require = entry.tag.require,
         )
         plans[aiter].append("@qola_{}//:plan.json".format(name))
     _declare_prebuilt(mctx, trees, manifests)
@@ -280,6 +281,7 @@ _manifest = tag_class(
         "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's: cpp_itfs for libmha_fwd and libmha_bwd, pybind for other modules that need no PyTorch.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
+        "require": attr.string(doc = "Fail unless each direction of Composable Kernel is followed this far: filtered (variants select kernels) or linked (each call of the dispatch is known to have its kernel).", values = ["", "linked", "filtered"]),
     },
     doc = "A manifest: becomes @qola_<name> with one target per module.",
 )

@@ -128,6 +128,7 @@ def _module(
             direction: {"count": len(names), "names": sorted(names)}
             for direction, names in sorted(kernels.items())
         },
+        "levels": {found.name: found.level for found in module.directions},
         "md_name": PurePosixPath(library.path).stem,
         "so_path": library.path,
         "duration_s": None,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from qola.codegen.types import LEVELS
 from qola.manifest.fields import BUILD_MODES
 from qola.repository.kernel_repository import kernel_repository
 from qola.repository.manifest_repository import manifest_repository
@@ -27,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     manifest.add_argument("--arch", action="append", default=[], help="instead of the manifest's")
     manifest.add_argument("--gpu-archs", default="", help="archs where the manifest names none")
     manifest.add_argument("--mode", choices=BUILD_MODES, help="instead of the manifest's")
+    manifest.add_argument(
+        "--require", choices=LEVELS, default=LEVELS[0], help="level of directions"
+    )
     manifest.add_argument(
         "--override-aiter-commit", action="store_true", help="the tree wins over aiter_commit"
     )

@@ -45,6 +45,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         archs=tuple(args.arch),
         default_archs=split([args.gpu_archs]),
         mode=args.mode,
+        level=args.require,
     )
     resolved = resolve(request)
     plan = build_plan(resolved, output)

@@ -1,4 +1,4 @@
-"""The generator process: drives one of CK's op modules and writes kernels and dispatch.
+"""The generator process: runs CK's generator for one direction, writes kernels and dispatch.
 
 Run as ``python -B -S -m qola.codegen.ck.driver REQUEST``, in an empty directory with a fixed hash
 seed. REQUEST is a JSON file; the answer is written to the path it names. A problem a user can
@@ -7,32 +7,31 @@ solve is an answer with an ``error``; a traceback on stderr is a bug, here or in
 
 from __future__ import annotations
 
-import importlib
+import gc
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from qola.codegen.ck.adapter import Adapter, Kernel, Row, UnservedCkError
-from qola.codegen.ck.batch_prefill import BatchPrefillAdapter
-from qola.codegen.ck.bwd import BwdAdapter
+from qola.codegen.ck import unfiltered
 from qola.codegen.ck.families import Family, family_name, find_families
-from qola.codegen.ck.fwd import FwdAdapter
-from qola.codegen.ck.fwd_splitkv import FwdSplitKvAdapter
 from qola.codegen.ck.hazards import DispatchRow, find_hazards
+from qola.codegen.ck.link import NotUnderstoodError, called_in
+from qola.codegen.ck.output import (
+    RefusedError,
+    archs_of,
+    record,
+    tags_of,
+    write_kernel,
+    write_source,
+)
 from qola.codegen.ck.predicates import Wanted
-from qola.codegen.ck.receipts import OPS
+from qola.codegen.ck.receipts import emulated, source
+from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.files import write_if_changed
-
-ADAPTERS: Mapping[str, Callable[[Any], Adapter]] = {
-    "fwd": FwdAdapter,
-    "fwd_splitkv": FwdSplitKvAdapter,
-    "batch_prefill": BatchPrefillAdapter,
-    "bwd": BwdAdapter,
-}
 
 
 def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
@@ -48,152 +47,194 @@ def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
     )
 
 
+class _Filtered:
+    """A direction whose rows variants can select.
+
+    Raises:
+        NotUnderstoodError: what CK does cannot be followed.
+        RefusedError: CK's generator refuses.
+    """
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+        self._direction: str = request["direction"]
+        self._out = Path(request["out_dir"])
+        self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
+        self._bases, self._dispatch = _read(request, self._wanted)
+        self._selector = selector = Selector(self._direction, self._bases, request)
+        self._tags = tags_of(request["archs"], selector.rows, self._offered())
+        self._keepers = (
+            {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
+        )
+        self._rows = [row for row in selector.rows if self._keepers.get(row.key)]
+        self._kept: dict[str, tuple[Kernel, set[int]]] = {
+            name: (kernel, set())
+            for name, (kernel, keep) in selector.loose().items()
+            if keep and not request["dropped"]
+        }
+        for row in self._rows:
+            for kernel in row.kernels:
+                _, indices = self._kept.setdefault(kernel.name, (kernel, set()))
+                indices.update(w.index for w in self._keepers[row.key] if w.index >= 0)
+
+    def answer(self) -> dict[str, Any]:
+        """Write kernels and dispatch, and return what was generated."""
+        request, selector = self._request, self._selector
+        families = find_families(self._offered(), [kernel for kernel, _ in self._kept.values()])
+        sources = [self._write_dispatch(*folder) for folder in request["folders"]]
+        findings = find_hazards(
+            self._direction,
+            [_dispatch_row(row) for row in selector.rows],
+            [_dispatch_row(row, self._keepers[row.key]) for row in self._rows],
+            request["origin"],
+        )
+        counts = {
+            str(w.index): sum(w in self._keepers[row.key] for row in self._rows)
+            for w in self._wanted
+        }
+        return {
+            "level": "filtered",
+            "reason": "",
+            "rows": len(selector.rows),
+            "fields": sorted({name for row in selector.rows for name in row.fields}),
+            "unknown": self._unknown(),
+            "kernels": [
+                write_kernel(
+                    request,
+                    kernel,
+                    archs_of(kernel, self._tags),
+                    indices,
+                    name if (name := family_name(kernel)) in families else "",
+                )
+                for kernel, indices in self._kept.values()
+            ],
+            "families": [self._write_family(family) for family in families.values()],
+            "sources": sources,
+            "findings": [asdict(f) for f in findings],
+            "counts": counts,
+            "blame": {
+                str(w.index): ["the direction is dropped"]
+                if request["dropped"]
+                else selector.blame(w)
+                for w in self._wanted
+                if not counts[str(w.index)]
+            },
+            "unserved": {str(w.index): selector.hdims[w.index][1] for w in self._wanted},
+            "buckets": sorted({row.bucket for row in selector.rows}),
+            "explanations": self._explain() if request["explain"] else [],
+        }
+
+    def _offered(self) -> list[Kernel]:
+        """Return all kernels that the receipts in use have."""
+        rows = [*self._selector.rows, *self._selector.outside]
+        loose = [kernel for kernel, _ in self._selector.loose().values()]
+        return [*(kernel for row in rows for kernel in row.kernels), *loose]
+
+    def _unknown(self) -> dict[str, list[Any]]:
+        found: dict[str, set[Any]] = {}
+        for base in self._bases.values():
+            for name, values in base.unknown.items():
+                found.setdefault(name, set()).update(values)
+        return {name: sorted(map(str, values)) for name, values in sorted(found.items())}
+
+    def _write_dispatch(self, chosen: Sequence[str], folder: str) -> dict[str, Any]:
+        """Write the dispatch for some of the archs; prove that it calls just the kernels kept."""
+        reached = {self._tags[arch] for arch in chosen}
+        rows = [row for row in self._rows if row.arch is None or row.arch in reached]
+        text = self._dispatch.text(row.registered for row in rows)
+        if folder == self._request["folders"][0][1]:
+            self._prove(text)
+        return write_source(self._request, self._dispatch.name, text, chosen, folder)
+
+    def _prove(self, dispatch: str) -> None:
+        """Check that the dispatch calls just the kernels that are kept for its rows."""
+        called = called_in(dispatch)
+        kept = {kernel.traits for row in self._rows for kernel in row.kernels}
+        if called != kept:
+            raise NotUnderstoodError(
+                f"the dispatch calls {len(called)} types of kernels, while {len(kept)} are kept"
+            )
+
+    def _write_family(self, family: Family) -> dict[str, Any]:
+        """Write a family's header and return what describes it."""
+        name = f"{family.name}.hpp"
+        return {
+            "name": family.name,
+            "direction": self._direction,
+            "role": family.role,
+            "sister": family.sister,
+            "size": family.size,
+            "file": f"warm/{name}",
+            "sha256": write_if_changed(self._out / "warm" / name, family.header),
+        }
+
+    def _explain(self) -> list[dict[str, Any]]:
+        """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
+        selector, kept = self._selector, self._kept
+        reasons: dict[str, tuple[Kernel, str]] = {}
+        for row in [*selector.rows, *selector.outside]:
+            out = any(kernel.name not in kept for kernel in row.kernels)
+            reason = selector.reason(row) if out and not self._request["dropped"] else ""
+            for kernel in row.kernels:
+                reasons.setdefault(kernel.name, (kernel, reason))
+        for name, (kernel, _) in selector.loose().items():
+            reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
+        return [
+            {
+                "name": name,
+                "direction": self._direction,
+                "role": kernel.role,
+                "archs": archs_of(kernel, self._tags),
+                "fields": dict(kernel.fields),
+                "kept_by": sorted(kept[name][1]) if name in kept else [],
+                "dropped_by": ""
+                if name in kept
+                else "the direction is dropped"
+                if self._request["dropped"]
+                else reason,
+            }
+            for name, (kernel, reason) in reasons.items()
+        ]
+
+
+def _read(request: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[dict[int, Base], Dispatch]:
+    """Return what each receipt gives, and the dispatch that is rendered of their rows."""
+    receipts = {source(w.receipt, request["native"]) for w in wanted}
+    # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
+    needed = sorted(receipts | {0}) if len(receipts) > 1 else sorted(receipts)
+    recordings = {receipt: record(request, receipt, request["archs"]) for receipt in needed}
+    dispatches = {receipt: Dispatch(seen) for receipt, seen in recordings.items()}
+    direction, dispatch = request["direction"], dispatches[needed[0]]
+    made = [emulated(w.receipt, request["native"]) for w in wanted]
+    if not request["explain"] and all(of and of.rules[direction] is None for of in made):
+        # Nobody asks for a row.
+        return {receipt: Base(()) for receipt in needed}, dispatch
+    return {
+        receipt: read_base(direction, seen, dispatches[receipt])
+        for receipt, seen in recordings.items()
+    }, dispatch
+
+
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Generate one direction and return what was generated.
 
     Raises:
-        UnservedCkError: CK differs from what the direction's adapter serves.
+        RefusedError: CK's generator, or what it made, is of no use for the request.
     """
-    sys.path.insert(0, request["fmha_dir"])
-    direction = request["direction"]
-    adapter = ADAPTERS[direction](importlib.import_module(f"codegen.ops.{OPS[direction]}"))
-    archs: list[str] = request["archs"]
-    tags = {arch: adapter.arch_tag(arch) for arch in archs}
-    selector = Selector(adapter, archs, request)
-    keepers = (
-        {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
-    )
-    rows = [row for row in selector.rows if keepers.get(row.key)]
-    kept: dict[str, tuple[Kernel, set[int]]] = {
-        name: (kernel, set())
-        for name, (kernel, keep) in selector.loose().items()
-        if keep and not request["dropped"]
-    }
-    for row in rows:
-        for kernel in row.kernels:
-            _, indices = kept.setdefault(kernel.name, (kernel, set()))
-            indices.update(w.index for w in keepers[row.key] if w.index >= 0)
-
-    out = Path(request["out_dir"])
-    families = _families(selector, [kernel for kernel, _ in kept.values()])
-    kernels = [
-        {
-            "name": kernel.name,
-            "direction": direction,
-            "role": kernel.role,
-            "archs": _archs_of(kernel, tags),
-            "file": f"kernels/{kernel.name}.cpp",
-            "sha256": write_if_changed(out / "kernels" / f"{kernel.name}.cpp", kernel.render()),
-            "fields": dict(kernel.fields),
-            "kept_by": sorted(indices),
-            "family": name if (name := family_name(kernel)) in families else "",
-        }
-        for kernel, indices in kept.values()
-    ]
-    sources = []
-    for chosen, folder in request["folders"]:
-        reached = {tags[arch] for arch in chosen}
-        text = adapter.api([row for row in rows if row.arch is None or row.arch in reached])
-        sources.append(
-            {
-                "name": adapter.api_file,
-                "file": f"{folder}/{adapter.api_file}",
-                "sha256": write_if_changed(out / folder / adapter.api_file, text),
-                "direction": direction,
-                "role": "dispatch",
-                "archs": chosen,
-            }
-        )
-    findings = find_hazards(
-        direction,
-        [_dispatch_row(row) for row in selector.rows],
-        [_dispatch_row(row, keepers[row.key]) for row in rows],
-        request["origin"],
-    )
-    wanted = [Wanted.from_json(w) for w in request["wanted"]]
-    counts = {str(w.index): sum(w in keepers[row.key] for row in rows) for w in wanted}
-    return {
-        "kernels": kernels,
-        "families": [_write_family(out, direction, family) for family in families.values()],
-        "sources": sources,
-        "findings": [asdict(f) for f in findings],
-        "counts": counts,
-        "blame": {
-            str(w.index): ["the direction is dropped"] if request["dropped"] else selector.blame(w)
-            for w in wanted
-            if not counts[str(w.index)]
-        },
-        "unserved": {str(w.index): selector.hdims[w.index][1] for w in wanted},
-        "buckets": sorted({row.bucket for row in selector.rows}),
-        "explanations": _explain(selector, kept, tags, request) if request["explain"] else [],
-    }
-
-
-def _families(selector: Selector, kept: Sequence[Kernel]) -> dict[str, Family]:
-    """Return the families of the kernels that are kept, with sisters from all there are."""
-    offered = [kernel for row in [*selector.rows, *selector.outside] for kernel in row.kernels]
-    return find_families([*offered, *(kernel for kernel, _ in selector.loose().values())], kept)
-
-
-def _write_family(out: Path, direction: str, family: Family) -> dict[str, Any]:
-    """Write a family's header and return what describes it."""
-    name = f"{family.name}.hpp"
-    return {
-        "name": family.name,
-        "direction": direction,
-        "role": family.role,
-        "sister": family.sister,
-        "size": family.size,
-        "file": f"warm/{name}",
-        "sha256": write_if_changed(out / "warm" / name, family.header),
-    }
-
-
-def _archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
-    """Return the architectures a kernel is compiled for, of those with the given tags."""
-    return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]
-
-
-def _explain(
-    selector: Selector,
-    kept: Mapping[str, tuple[Kernel, set[int]]],
-    tags: Mapping[str, str | None],
-    request: Mapping[str, Any],
-) -> list[dict[str, Any]]:
-    """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
-    reasons: dict[str, tuple[Kernel, str]] = {}
-    for row in [*selector.rows, *selector.outside]:
-        dropped = [kernel for kernel in row.kernels if kernel.name not in kept]
-        reason = selector.reason(row) if dropped else ""
-        for kernel in row.kernels:
-            reasons.setdefault(kernel.name, (kernel, reason))
-    for name, (kernel, _) in selector.loose().items():
-        reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
-    return [
-        {
-            "name": name,
-            "direction": request["direction"],
-            "role": kernel.role,
-            "archs": _archs_of(kernel, tags),
-            "fields": dict(kernel.fields),
-            "kept_by": sorted(kept[name][1]) if name in kept else [],
-            "dropped_by": ""
-            if name in kept
-            else "the direction is dropped"
-            if request["dropped"]
-            else reason,
-        }
-        for name, (kernel, reason) in reasons.items()
-    ]
+    try:
+        return _Filtered(request).answer()
+    except NotUnderstoodError as error:
+        return unfiltered.run(request, str(error))
 
 
 def main(path: str) -> int:
     """Read the request at `path` and write the answer; returns the exit code."""
+    gc.disable()  # a short life, and half a million small objects that all stay
     request = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
         answer = run(request)
-    except UnservedCkError as error:
-        answer = {"error": {"found": error.found, "expected": error.expected}}
+    except RefusedError as error:
+        answer = {"error": {"found": error.found, "expected": error.expected, "fix": error.fix}}
     Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
     return 0
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from qola.codegen.ck.adapter import Kernel
+from qola.codegen.ck.rows import Kernel
 from qola.codegen.types import FieldValue
 
 #: What kernel instances of a family have in common, beside role and arch. Instances that differ

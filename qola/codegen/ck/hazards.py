@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from qola.codegen.ck.predicates import show
+from qola.codegen.ck.predicates import show, takes
 from qola.codegen.types import FieldValue
 from qola.errors import Finding
 
@@ -54,7 +54,7 @@ class _Chain:
     def has(self, bucket: Bucket, problem: Problem, size: Bucket) -> bool:
         """Whether a kernel of the bucket runs such a problem at all sequence lengths."""
         return any(
-            not row.conditional and size[0] % row.steps[0] == 0 and size[1] % row.steps[1] == 0
+            not row.conditional and takes(size, row.steps)
             for row in self.buckets[bucket].get(problem, ())
         )
 

@@ -101,6 +101,11 @@ def show(value: FieldValue) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
+def takes(size: Bucket, steps: Bucket) -> bool:
+    """Whether head dims are multiples of the steps, or of a negative step none."""
+    return all((part % step == 0) == (step > 0) for part, step in zip(size, steps, strict=True))
+
+
 def resolve_hdims(
     wanted: Iterable[Bucket], chain: Sequence[Bucket], serves: Mapping[Bucket, Iterable[Bucket]]
 ) -> tuple[set[Bucket], list[Bucket]]:
@@ -112,7 +117,7 @@ def resolve_hdims(
     Args:
         wanted: (hdim_q, hdim_v) pairs.
         chain: the buckets of one arch and dtype, in dispatch order.
-        serves: for each bucket the (step_q, step_v) of its kernels.
+        serves: for each bucket the (step_q, step_v) of its kernels, as `takes` has them.
     """
     found: set[Bucket] = set()
     missing = []
@@ -120,7 +125,7 @@ def resolve_hdims(
         fitting = [
             b
             for b in chain
-            if q <= b[0] and v <= b[1] and any(q % sq == 0 and v % sv == 0 for sq, sv in serves[b])
+            if q <= b[0] and v <= b[1] and any(takes((q, v), steps) for steps in serves[b])
         ]
         if (q, v) in chain:
             found.add((q, v))

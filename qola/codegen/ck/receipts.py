@@ -90,24 +90,29 @@ def receipts_in(source: str) -> set[int]:
 def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
     """Return the receipts the CK at `fmha_dir` knows for a family.
 
-    They are read from the comparisons in its op modules; 0 is its documented default.
+    They are read from the comparisons in its op modules, or wherever it has its code; 0 is its
+    documented default.
     """
-    known = {0}
-    for direction in FAMILIES[family]:
-        path = fmha_dir / "codegen/ops" / f"{OPS[direction]}.py"
-        try:
-            known |= receipts_in(path.read_text(encoding="utf-8"))
-        except (OSError, SyntaxError, ValueError) as error:
-            raise CodegenError(
-                Finding(
-                    place=f"CK's codegen/ops/{path.name}",
-                    found=f"cannot be read: {error}",
-                    expected="CK's generator of this direction",
-                    fix="use an AITER tree whose Composable Kernel is whole and is served "
-                    "(git submodule update --init --recursive)",
-                )
-            ) from None
-    return frozenset(known)
+    ops = [fmha_dir / "codegen/ops" / f"{OPS[direction]}.py" for direction in FAMILIES[family]]
+    found = [path for path in ops if path.is_file()] or sorted(fmha_dir.rglob("*.py"))
+    return frozenset({0}).union(
+        *(_receipts_of(path) for path in found or [fmha_dir / "generate.py"])
+    )
+
+
+def _receipts_of(path: Path) -> set[int]:
+    try:
+        return receipts_in(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise CodegenError(
+            Finding(
+                place=f"CK's {path.name}",
+                found=f"cannot be read: {error}",
+                expected="CK's generator",
+                fix="use an AITER tree whose Composable Kernel is whole "
+                "(git submodule update --init --recursive)",
+            )
+        ) from None
 
 
 def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
@@ -123,3 +128,9 @@ def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
 def emulated(receipt: int, native: Iterable[int]) -> Emulated | None:
     """Return how to make `receipt`, None where CK does it by itself."""
     return None if receipt in native else EMULATED.get(receipt)
+
+
+def source(receipt: int, native: Iterable[int]) -> int:
+    """Return the receipt that CK is asked for."""
+    made = emulated(receipt, native)
+    return made.base if made else receipt

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qola.codegen.ck.adapter import Adapter, Kernel, Row
 from qola.codegen.ck.predicates import Bucket, Wanted, broken_rule, mismatches, resolve_hdims, show
-from qola.codegen.ck.receipts import EMULATED, Emulated
+from qola.codegen.ck.receipts import Emulated, emulated, source
+from qola.codegen.ck.rows import Base, Kernel, Row
 
 
 def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
@@ -33,16 +33,16 @@ def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
 class Selector:
     """Applies receipts and variants to the rows of one direction."""
 
-    def __init__(self, adapter: Adapter, targets: list[str], request: Mapping[str, Any]) -> None:
-        self._direction = adapter.direction
+    def __init__(
+        self, direction: str, bases: Mapping[int, Base], request: Mapping[str, Any]
+    ) -> None:
+        self._direction = direction
         self._native = frozenset(request["native"])
         self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
-        bases = {self._source(w.receipt) for w in self._wanted}
-        # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
-        needed = sorted(bases | {0}) if len(bases) > 1 else sorted(bases)
-        self._bases = {r: adapter.base(targets, r) for r in needed}
+        self._bases = bases
+        used_receipts = {source(w.receipt, self._native) for w in self._wanted}
         self._members = {r: {row.key for row in b.rows} for r, b in self._bases.items()}
-        used = set().union(*(self._members[r] for r in bases)) if bases else set()
+        used = set().union(*(self._members[r] for r in used_receipts))
         order = [row for row in merge([b.rows for b in self._bases.values()]) if row.key in used]
         receipts = sorted({w.receipt for w in self._wanted})
         offered = [any(not self.rule(row, r) for r in receipts) for row in order]
@@ -51,21 +51,19 @@ class Selector:
         self.hdims = {w.index: self._resolve(w) for w in self._wanted}
 
     def _emulated(self, receipt: int) -> Emulated | None:
-        return None if receipt in self._native else EMULATED[receipt]
+        return emulated(receipt, self._native)
 
     def _source(self, receipt: int) -> int:
-        """Return the receipt that CK is asked for."""
-        emulated = self._emulated(receipt)
-        return emulated.base if emulated else receipt
+        return source(receipt, self._native)
 
     def rule(self, row: Row, receipt: int) -> str:
         """Return the rule by which a receipt drops a row, empty when it has the row."""
         if row.key not in self._members[self._source(receipt)]:
             return f"receipt {receipt}: not in CK's set"
-        emulated = self._emulated(receipt)
-        if emulated is None:
+        made = self._emulated(receipt)
+        if made is None:
             return ""
-        return broken_rule(emulated.rules[self._direction], receipt, row.fields)
+        return broken_rule(made.rules[self._direction], receipt, row.fields)
 
     def _resolve(
         self, wanted: Wanted

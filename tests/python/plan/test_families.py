@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qola.codegen.ck.adapter import Kernel
 from qola.codegen.ck.families import family_name, find_families, headers_text, warm_header
+from qola.codegen.ck.rows import Kernel
 from qola.codegen.types import FieldValue, KernelFamily
 from qola.plan.warm_headers import PrecompileCost, load_policy, warm_families
 

@@ -1,0 +1,111 @@
+"""How far a direction of the CK at hand can be followed, and what is not possible then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from qola.codegen.ck.predicates import WITHOUT, Wanted, show
+from qola.codegen.ck.receipts import emulated
+from qola.codegen.types import LEVELS, Direction
+from qola.errors import CodegenError, Finding
+
+Answers = Mapping[str, Mapping[str, Any]]
+"""What the generator process says of each direction."""
+
+
+def directions_of(answers: Answers) -> tuple[Direction, ...]:
+    """Return how far each direction is followed."""
+    return tuple(
+        Direction(name, a["level"], a["reason"], a["rows"], tuple(a["unknown"]))
+        for name, a in answers.items()
+    )
+
+
+def check_levels(
+    answers: Answers, wanted: Mapping[str, Sequence[Wanted]], native: Sequence[int], least: str
+) -> list[Finding]:
+    """Return warnings about fields that no variant can name.
+
+    Args:
+        native: receipts that CK knows by itself.
+        least: the level that every direction has to reach.
+
+    Raises:
+        CodegenError: a direction does not reach it, or something asks for a field that the
+            kernels do not have.
+    """
+    findings = [
+        Finding(
+            place=f"direction {name}",
+            found=f"level {answer['level']}: {answer['reason']}",
+            expected=f"level {least}",
+            fix="use an AITER whose Composable Kernel reaches it, or require less",
+        )
+        for name, answer in answers.items()
+        if LEVELS.index(answer["level"]) < LEVELS.index(least)
+    ]
+    if findings:
+        raise CodegenError(findings, "a level that is required is not reached")
+    filtered = {name: a for name, a in answers.items() if a["level"] == "filtered" and a["rows"]}
+    findings = [*_rules(filtered, wanted, native), *_variants(filtered, wanted)]
+    if findings:
+        raise CodegenError(findings, "a field that no kernel has")
+    return [
+        Finding(
+            place=f"direction {name}",
+            found=f"kernels differ in {field}, which no variant can name: those of all values "
+            f"({', '.join(values)}) are kept",
+            expected="fields that this qola knows",
+            severity="warning",
+        )
+        for name, answer in filtered.items()
+        for field, values in answer["unknown"].items()
+    ]
+
+
+def _variants(filtered: Answers, wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[Finding]:
+    """Find what variants ask for although no kernel of any direction has it."""
+    have = {field for answer in filtered.values() for field in answer["fields"]}
+    unknown = {field for answer in filtered.values() for field in answer["unknown"]}
+    for w in next(iter(wanted.values())) if filtered else ():
+        for name, allowed in w.where.items():
+            if _untestable(name, allowed, have, unknown):
+                yield _finding(f"{w.label}.{name}", name, allowed, have, unknown)
+
+
+def _rules(
+    filtered: Answers, wanted: Mapping[str, Sequence[Wanted]], native: Sequence[int]
+) -> Iterator[Finding]:
+    """Find what rules of receipts ask for although no kernel of the direction has it."""
+    for direction, answer in filtered.items():
+        have, unknown = set(answer["fields"]), set(answer["unknown"])
+        for receipt, label in {w.receipt: w.label for w in wanted[direction]}.items():
+            made = emulated(receipt, native)
+            for name, allowed in (made.rules[direction] or ()) if made else ():
+                if _untestable(name, allowed, have, unknown):
+                    place = f"{label}, rule of receipt {receipt} for direction {direction}"
+                    yield _finding(place, name, allowed, have, unknown)
+
+
+def _untestable(name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]) -> bool:
+    """Whether nothing tells which kernels have a value of a field.
+
+    Without a field like sink, a kernel has no sinks; unless what it has is called otherwise.
+    """
+    if name in have:
+        return False
+    return name not in WITHOUT or (bool(unknown) and {True, False} > set(allowed))
+
+
+def _finding(
+    place: str, name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]
+) -> Finding:
+    but = f"; what they have and this qola does not know: {', '.join(sorted(unknown))}"
+    return Finding(
+        place=place,
+        found=f"{name} {' or '.join(map(show, allowed))}, while no kernel says its {name}"
+        + (but if unknown else ""),
+        expected=f"a field of this CK's kernels: {', '.join(sorted(have))}",
+        fix="use another receipt or variant, or an AITER whose Composable Kernel has it",
+    )

@@ -1,0 +1,118 @@
+"""Runs CK's generator as a request says, and writes what of it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.codegen.ck.observe import Recording, UsageError, observe
+from qola.codegen.ck.rows import Kernel, Row
+from qola.files import write_if_changed
+
+
+class RefusedError(Exception):
+    """A request that CK's generator, or what it made, cannot serve."""
+
+    def __init__(self, found: str, expected: str, fix: str = "") -> None:
+        super().__init__(found)
+        self.found = found
+        self.expected = expected
+        self.fix = fix
+
+
+def record(request: Mapping[str, Any], receipt: int, archs: Sequence[str], *more: str) -> Recording:
+    """Run CK's generator for a receipt.
+
+    Args:
+        archs: the targets, where the generator takes any.
+        more: further arguments.
+
+    Raises:
+        RefusedError: it has no kernels for an arch, or writes other files than C++ sources.
+    """
+    script, output = Path(request["script"]), Path(request["scratch"])
+    arguments = ["-d", request["direction"], "--receipt", str(receipt), *more]
+    arguments += ["--output_dir", str(output)]
+    try:
+        try:
+            seen = observe(script, [*arguments, "--targets", ",".join(archs)], output)
+        except UsageError:  # older ones have no targets
+            seen = observe(script, arguments, output)
+    except Exception as error:  # CK raises plain Exception
+        for arch in archs:
+            if arch in str(error):
+                raise RefusedError(
+                    f"architecture {arch}: {error}",
+                    "an architecture CK has kernels for",
+                    "leave the architecture out, or use an AITER whose CK has kernels for it",
+                ) from None
+        raise
+    if others := [name for name in seen.files if not name.endswith(".cpp") or "/" in name]:
+        raise RefusedError(
+            f"{script.name} wrote {', '.join(others)}", "C++ sources in the output directory alone"
+        )
+    return seen
+
+
+def tags_of(
+    archs: Iterable[str], rows: Iterable[Row], kernels: Iterable[Kernel]
+) -> dict[str, str | None]:
+    """Return CK's name for the family each arch belongs to, None where it has none.
+
+    The first entry of the dispatch that takes a device decides.
+    """
+    known: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        if row.arch is not None:
+            known.setdefault(row.arch, row.devices or (row.arch,))
+    names = {kernel.arch_tag for kernel in kernels if kernel.arch_tag}
+    known.update(
+        {name: (name,) for name in sorted(names, key=len, reverse=True) if name not in known}
+    )
+    return {
+        arch: next((tag for tag, begin in known.items() if arch.startswith(begin)), None)
+        for arch in archs
+    }
+
+
+def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
+    """Return the architectures a kernel is compiled for, of those with the given tags."""
+    return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]
+
+
+def write_kernel(
+    request: Mapping[str, Any],
+    kernel: Kernel,
+    archs: Sequence[str],
+    kept_by: Iterable[int] = (),
+    family: str = "",
+) -> dict[str, Any]:
+    """Write a kernel's source and return what describes it."""
+    file = f"kernels/{kernel.name}.cpp"
+    return {
+        "name": kernel.name,
+        "direction": request["direction"],
+        "role": kernel.role,
+        "archs": archs,
+        "file": file,
+        "sha256": write_if_changed(Path(request["out_dir"]) / file, kernel.render()),
+        "fields": dict(kernel.fields),
+        "kept_by": sorted(kept_by),
+        "family": family,
+    }
+
+
+def write_source(
+    request: Mapping[str, Any], name: str, text: str, archs: Sequence[str], folder: str
+) -> dict[str, Any]:
+    """Write a dispatch and return what describes it."""
+    file = f"{folder}/{name}"
+    return {
+        "name": name,
+        "file": file,
+        "sha256": write_if_changed(Path(request["out_dir"]) / file, text),
+        "direction": request["direction"],
+        "role": "dispatch",
+        "archs": archs,
+    }

@@ -1,0 +1,249 @@
+"""The rows and kernels of a direction, made of what was seen of CK's generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qola.codegen.ck.link import Links, NotUnderstoodError, Traits, arch_of, traits_of
+from qola.codegen.ck.observe import Recording, Registered
+from qola.codegen.ck.vocabulary import (
+    ASKED,
+    Condition,
+    fields_of,
+    read_condition,
+)
+from qola.codegen.types import FieldValue
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel instance as CK describes it; `render` returns its source text."""
+
+    role: str
+    name: str
+    arch_tag: str | None
+    fields: Mapping[str, FieldValue]
+    render: Callable[[], str]
+    traits: Traits | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry of a dispatch if-chain.
+
+    Attributes:
+        key: sets it apart from other rows, in every receipt alike.
+        registered: what CK registered.
+        fields: what variants and receipts select by.
+        problem: the (field, value) pairs the entry's condition compares for equality.
+        arch: CK's name of the architecture, None where the dispatch does not ask.
+        bucket: (hdim_q, hdim_v) up to which its bucket of the chain accepts a problem.
+        steps: hdim_q and hdim_v must be multiples of these, of a negative one none.
+        bm0: tile length along q where the chain picks tiles by it, else None.
+        conditional: the entry serves only some sequence lengths, device loads or masks.
+        devices: how the names of devices begin that it is for.
+    """
+
+    key: str
+    registered: Any
+    kernels: tuple[Kernel, ...]
+    fields: Mapping[str, FieldValue]
+    problem: tuple[tuple[str, FieldValue], ...]
+    arch: str | None
+    bucket: tuple[int, int]
+    steps: tuple[int, int]
+    bm0: int | None = None
+    conditional: bool = False
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Base:
+    """All a receipt gives: rows in chain order, and kernels that no row calls.
+
+    Attributes:
+        unknown: fields that the dispatch compares and no variant can name, with their values.
+    """
+
+    rows: Sequence[Row]
+    loose: Sequence[Kernel] = ()
+    unknown: Mapping[str, frozenset[FieldValue]] = field(default_factory=dict)
+
+
+class Dispatch:
+    """The dispatch of a recording, which can be rendered of other rows.
+
+    Raises:
+        NotUnderstoodError: it is not made by one pool alone, or not again the same.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        pools = [pool for pool in recording.pools if pool.renders]
+        if len(pools) != 1:
+            raise NotUnderstoodError(f"{len(pools)} classes *ApiPool render a dispatch, not one")
+        self._pool = pools[0]
+        self.rows = self._pool.rows
+        texts = [text for _, _, text in self._pool.renders]
+        found = {name: _between(text, texts) for name, text in recording.files.items()}
+        files = {name: parts for name, parts in found.items() if parts}
+        if len(files) != 1:
+            raise NotUnderstoodError(f"what the pool renders is in {len(files)} files, not in one")
+        ((self.name, self._parts),) = files.items()
+        if self.text(self.rows) != recording.files[self.name]:
+            raise NotUnderstoodError("the dispatch of all rows, rendered again, differs")
+
+    def text(self, rows: Iterable[Registered]) -> str:
+        """Return the dispatch that calls these rows, in their order, and nothing else."""
+        made = [*self._pool.replay(list(rows)), ""]
+        return "".join(part + text for part, text in zip(self._parts, made, strict=True))
+
+    def row_texts(self) -> list[str]:
+        """Return the dispatch of each row alone, without what every dispatch begins with."""
+        texts = ["".join(self._pool.replay([row])) for row in self.rows]
+        empty, first = "".join(self._pool.replay([])), "".join(texts[:1])
+        same = (a == b for a, b in zip(empty, first, strict=False))
+        start = empty[: next((i for i, equal in enumerate(same) if not equal), 0)]
+        return [text.removeprefix(start) for text in texts]
+
+
+def _between(text: str, renders: Sequence[str]) -> list[str]:
+    """Return what a file has before, between and after the texts; [] if not all are there."""
+    parts = []
+    for render in renders:
+        part, found, text = text.partition(render) if render else ("", "", "")
+        if not found:
+            return []
+        parts.append(part)
+    return [*parts, text]
+
+
+def read_base(direction: str, recording: Recording, dispatch: Dispatch) -> Base:
+    """Return the rows and kernels of a recording.
+
+    Raises:
+        NotUnderstoodError: a row or kernel cannot be followed, or they do not fit each other.
+    """
+    return _Reader(direction, recording, dispatch).base()
+
+
+class _Reader:
+    def __init__(self, direction: str, recording: Recording, dispatch: Dispatch) -> None:
+        self._direction = direction
+        self._recording = recording
+        self._rows = dispatch.rows
+        self._links = Links({n: t for n, t in recording.files.items() if n != dispatch.name})
+        self._links.check()
+        self._texts = dispatch.row_texts()
+        self._conditions = [read_condition(text) for text in self._texts]
+        self._masks = self._mask_words()
+        self._asked: list[str] = max((list(c.asked) for c in self._conditions), key=len, default=[])
+        self._kernels: dict[str, Kernel] = {}
+
+    def base(self) -> Base:
+        rows: list[Row] = []
+        seen: dict[str, int] = {}
+        for found in zip(self._rows, self._texts, self._conditions, strict=True):
+            row = self._row(*found)
+            seen[row.key] = count = seen.get(row.key, 0) + 1
+            rows.append(row if count == 1 else replace(row, key=f"{row.key} {count}"))
+        called = set(self._kernels)
+        loose = [self._kernel(name, None) for name in self._links.traits if name not in called]
+        names = {name for name in self._asked if name not in ASKED.values()}
+        unknown = {n: frozenset(row.fields[n] for row in rows) for n in sorted(names)}
+        return Base(_in_chain_order(rows), loose, unknown)
+
+    def _mask_words(self) -> dict[str, bool]:
+        """Return which of CK's words for masks mean one, by the conditions they bring about."""
+        words: dict[str, bool] = {}
+        for row, condition in zip(self._rows, self._conditions, strict=True):
+            word = getattr(row.args[0], "mask", None)
+            if not isinstance(word, str) or condition.mask is None:
+                continue
+            if words.setdefault(word, condition.mask) != condition.mask:
+                raise NotUnderstoodError(f"mask {word} means one thing here, another there")
+        return words
+
+    def _row(self, registered: Registered, text: str, condition: Condition) -> Row:
+        used, arch = traits_of(text), arch_of(text)
+        if not used:
+            raise NotUnderstoodError(f"no traits type in the row `{text.strip()[:400]}`")
+        item = registered.args[0]
+        main = max(range(len(used)), key=lambda i: used[i].arguments.count(","))
+        kernels = [self._file_of(traits, arch) for traits in used]
+        own = self._kernel(kernels[main], condition, item)
+        fields = own.fields
+        if missing := [name for name in ("dtype", "hdim_q") if name not in fields]:
+            raise NotUnderstoodError(f"kernel {own.name} has no {' and no '.join(missing)}")
+        return Row(
+            key=" ".join(kernels),
+            registered=registered,
+            kernels=tuple(self._kernel(name, condition) for name in kernels),
+            fields=fields,
+            problem=tuple((name, fields[name]) for name in self._asked),
+            arch=own.arch_tag,
+            bucket=condition.bucket,
+            steps=condition.steps,
+            bm0=item.bm0 if hasattr(item, "seqtune") else None,
+            conditional=condition.conditional,
+            devices=condition.devices,
+        )
+
+    def _file_of(self, traits: Traits, arch: str) -> str:
+        files = self._links.files(traits, arch)
+        if len(files) != 1:
+            wanted = f"{traits.name}<{traits.arguments}> {arch}".strip()
+            raise NotUnderstoodError(f"{len(files)} sources, not one, define {wanted}")
+        return files[0]
+
+    def _kernel(self, file: str, condition: Condition | None, item: Any = None) -> Kernel:
+        """Return the kernel of a source, made once.
+
+        Args:
+            condition: that of a row which calls it, None if none does.
+            item: the row's object, where it is the row's main kernel.
+        """
+        if file not in self._kernels:
+            (traits,) = self._links.traits[file]
+            found = self._fields(file, condition, item)
+            arch = found["arch_tag"] = found["arch_tag"] or self._links.archs[file] or None
+            self._kernels[file] = Kernel(
+                traits.role or self._direction,
+                file.removesuffix(".cpp"),
+                None if arch is None else str(arch),
+                found,
+                self._recording.files[file].__str__,
+                traits,
+            )
+        return self._kernels[file]
+
+    def _fields(self, file: str, condition: Condition | None, item: Any) -> dict[str, FieldValue]:
+        found = fields_of(self._recording.kernels.get(file, item), self._masks)
+        if "hdim_q" in found:
+            found["hdim_v"] = condition.bucket[1] if condition else found["hdim_q"]
+        if item is None or condition is None:
+            return found
+        if "lse" not in self._asked:
+            # Every split kernel writes lse for the combine step; callers get it or not from there.
+            found.pop("lse", None)
+        words = {"true": True, "false": False}
+        for name in self._asked:
+            word = condition.asked.get(name, "")
+            found.setdefault(name, words.get(word, word))
+        return found
+
+
+def _in_chain_order(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows in the order in which the dispatch asks: by arch, dtype, head dims."""
+    chain: dict[Any, dict[Any, dict[Any, list[Row]]]] = {}
+    for row in rows:
+        by_bucket = chain.setdefault(row.arch, {}).setdefault(row.fields["dtype"], {})
+        by_bucket.setdefault(row.bucket, []).append(row)
+    return [
+        row
+        for by_dtype in chain.values()
+        for by_bucket in by_dtype.values()
+        for same in by_bucket.values()
+        for row in same
+    ]

@@ -1,0 +1,171 @@
+"""A direction whose rows cannot be followed: all that CK writes for a receipt.
+
+Level linked: every type of kernel that the dispatch names is defined by just one source for an
+arch, so that the sources are known to be kernels, by role and arch. Level opaque: not even that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from qola.codegen.ck.link import Links, NotUnderstoodError, called_in
+from qola.codegen.ck.observe import Recording
+from qola.codegen.ck.output import (
+    RefusedError,
+    archs_of,
+    record,
+    tags_of,
+    write_kernel,
+    write_source,
+)
+from qola.codegen.ck.predicates import Wanted
+from qola.codegen.ck.receipts import emulated, source
+from qola.codegen.ck.rows import Kernel
+from qola.codegen.ck.vocabulary import fields_of
+from qola.errors import Finding
+
+DISPATCH = "_api.cpp"
+"""How CK's names of a dispatch end."""
+
+_NO_KERNELS = "@".join(["no_kernel_of_this_name"] * 3)
+"""CK's filter, with a part for each kind of kernel."""
+
+
+def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Generate all of a receipt and return what was generated.
+
+    Args:
+        reason: why the rows cannot be followed.
+
+    Raises:
+        RefusedError: the receipt is made by rules on rows.
+    """
+    wanted = [Wanted.from_json(w) for w in request["wanted"]]
+    receipt, none = _receipt(request, wanted, reason)
+    more = ("--filter", _NO_KERNELS) if none else ()
+    seen = {
+        folder: (chosen, record(request, receipt, chosen, *more))
+        for chosen, folder in request["folders"]
+    }
+    whole = next(iter(seen.values()))[1]
+    level, why, kernels = _kernels(request["direction"], whole)
+    if none and kernels:
+        raise RefusedError(
+            f"a dropped direction with {len(kernels)} kernels; {reason}",
+            "a dispatch without kernels from CK's --filter",
+            "remove the direction from drop_directions",
+        )
+    tags = tags_of(request["archs"], (), kernels)
+    archs = {kernel.name: archs_of(kernel, tags) for kernel in kernels}
+    return {
+        "level": level,
+        "reason": f"{reason}; {why}" if why else reason,
+        "rows": 0,
+        "fields": [],
+        "unknown": {},
+        "kernels": [write_kernel(request, k, archs[k.name]) for k in kernels],
+        "families": [],
+        "sources": [
+            write_source(request, name, text, chosen, folder)
+            for folder, (chosen, found) in seen.items()
+            for name, text in found.files.items()
+            if name.endswith(DISPATCH)
+        ],
+        "findings": [asdict(_warning(request, level, reason, receipt, wanted))],
+        "counts": {str(w.index): len(kernels) for w in wanted},
+        "blame": {str(w.index): ["the direction is dropped"] for w in wanted if none},
+        "unserved": {str(w.index): [] for w in wanted},
+        "buckets": [],
+        "explanations": [
+            {
+                "name": kernel.name,
+                "direction": request["direction"],
+                "role": kernel.role,
+                "archs": archs[kernel.name],
+                "fields": dict(kernel.fields),
+                "kept_by": [],
+                "dropped_by": "",
+            }
+            for kernel in kernels
+            if request["explain"]
+        ],
+    }
+
+
+def _receipt(request: Mapping[str, Any], wanted: Sequence[Wanted], reason: str) -> tuple[int, bool]:
+    """Return the receipt that CK is asked for, and whether no kernels of it are wanted."""
+    native, direction = request["native"], request["direction"]
+    made = {w.receipt: emulated(w.receipt, native) for w in wanted}
+    some = [receipt for receipt, of in made.items() if not of or of.rules[direction] is not None]
+    if request["dropped"] or not some:
+        return source(wanted[0].receipt, native), True
+    if len(some) > 1 or made[some[0]]:
+        raise RefusedError(
+            f"receipt {' and '.join(map(str, some))} of rows that cannot be followed: {reason}",
+            f"one receipt of this CK's own: {', '.join(map(str, native))}",
+            "write a receipt that has all that is wanted, or leave the direction out "
+            "with drop_directions",
+        )
+    return some[0], False
+
+
+def _kernels(direction: str, seen: Recording) -> tuple[str, str, list[Kernel]]:
+    """Return the level, why it is not linked, and the kernels."""
+    sources = {n: text for n, text in seen.files.items() if not n.endswith(DISPATCH)}
+    try:
+        return "linked", "", _linked(direction, seen, sources)
+    except NotUnderstoodError as error:
+        return (
+            "opaque",
+            str(error),
+            [
+                Kernel(direction, name.removesuffix(".cpp"), None, {}, text.__str__)
+                for name, text in sources.items()
+            ],
+        )
+
+
+def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list[Kernel]:
+    texts = [text for name, text in seen.files.items() if name.endswith(DISPATCH)]
+    if not texts:
+        raise NotUnderstoodError(f"no source whose name ends with {DISPATCH}")
+    links = Links(sources)
+    links.check()
+    called = set().union(*map(called_in, texts))
+    if missing := [traits for traits in called if not links.defined(traits)]:
+        raise NotUnderstoodError(f"no source defines {missing[0]}")
+    made = []
+    for name, text in sources.items():
+        kernel = seen.kernels.get(name)
+        fields = {} if kernel is None else fields_of(kernel, {})
+        tag = links.archs[name] or None
+        (traits,) = links.traits[name]
+        stem = name.removesuffix(".cpp")
+        made.append(
+            Kernel(
+                traits.role or direction,
+                stem,
+                tag,
+                {**fields, "arch_tag": tag},
+                text.__str__,
+                traits,
+            )
+        )
+    return made
+
+
+def _warning(
+    request: Mapping[str, Any], level: str, reason: str, receipt: int, wanted: Sequence[Wanted]
+) -> Finding:
+    labels = [w.label for w in wanted if w.index >= 0]
+    return Finding(
+        place=f"direction {request['direction']}",
+        found=f"level {level}: all of receipt {receipt} is built"
+        + (f", whatever {', '.join(labels)} may say" if labels else "")
+        + f", because {reason}",
+        expected="level filtered, where variants select kernels",
+        fix="--require filtered makes it an error",
+        severity="warning",
+    )

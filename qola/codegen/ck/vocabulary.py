@@ -1,0 +1,175 @@
+"""What CK's generators mean: fields of their objects, and conditions of their dispatch.
+
+CK renames from time to time; what is written here are names and words, never a version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from qola.codegen.ck.link import NotUnderstoodError, without_comments
+from qola.codegen.types import FieldValue
+
+#: Our name of a field that CK calls otherwise, here or there.
+ALIASES = {
+    "hdim": "hdim_q",
+    "max_seq_q": "max_seqlen_q",
+    "pipeline_tag": "pipeline",
+    "tr_load": "trload",
+}
+#: What sets no kernel apart from another.
+_WITHOUT_MEANING = frozenset({"idx", "mask_impl", "constraint", "occupancy", "disabled"})
+_TILE = ("bm0", "bn0", "bk0", "bn1", "bk1", "bk0max")
+
+#: Field that a condition of the dispatch asks for.
+ASKED = {
+    "is_group_mode": "mode",
+    "is_v_rowmajor": "vlayout",
+    "has_logits_soft_cap": "logits",
+    "mask_type": "mask",
+    "bias_type": "bias",
+    "has_lse": "lse",
+    "has_dropout": "dropout",
+    "do_fp8_static_quant": "squant",
+    "qscale_type": "qscale",
+    "skip_min_seqlen_q": "skip",
+    "has_sink": "sink",
+    "block_table_ptr": "pagedkv",
+    "has_dbias": "dbias",
+    "is_store_randval": "store_randval",
+    "is_deterministic": "deterministic",
+}
+_PLACE = frozenset({"data_type", "hdim_q", "hdim_v"})
+
+#: By the object's id, with the object, so that the id is not used again.
+_HELD: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+_MEMBER = re.compile(r"\b([at])\.(\w+)(?:\s*==\s*([\w:]+))?")
+_MASK = re.compile(r"\bt\.mask_type\s*([=!]=)\s*mask_enum::(\w+)")
+_BUCKET = re.compile(r"t\.hdim_q\s*<=\s*(\d+)\s*&&\s*t\.hdim_v\s*<=\s*(\d+)")
+_STEP = re.compile(r"\ba\.(hdim_[qv])\b(?:\s*%\s*(\d+)\s*([!=])=\s*0)?")
+_DEVICE = re.compile(r'\bcompare\(\s*0\s*,\s*\d+\s*,\s*"(gfx\w+)"\s*\)')
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one row of a dispatch asks of a problem.
+
+    Attributes:
+        devices: beginnings of the device names it is for, () for any.
+        bucket, steps: head dims up to which, and of which multiples, it takes problems; of a
+            negative step no multiples.
+        asked: fields whose value it compares, in its order, with the word of the condition.
+        conditional: it takes only some sequence lengths, device loads or masks.
+    """
+
+    devices: tuple[str, ...]
+    bucket: tuple[int, int]
+    steps: tuple[int, int]
+    asked: Mapping[str, str]
+    mask: bool | None
+    conditional: bool
+
+
+def read_condition(row: str) -> Condition:
+    """Read the text of a dispatch that has a single row.
+
+    Raises:
+        NotUnderstoodError: it asks for head dims in a way that is not known.
+    """
+    bucket = _BUCKET.search(row)
+    if bucket is None:
+        raise NotUnderstoodError(f"no head dims in the row `{row.strip()[:400]}`")
+    own = _read_own(row[bucket.end() :].partition("using ")[0])
+    size = int(bucket[1]), int(bucket[2])
+    return replace(own, devices=tuple(_DEVICE.findall(row[: bucket.start()])), bucket=size)
+
+
+@cache
+def _read_own(condition: str) -> Condition:
+    """Read what a row asks once the head dims are in its bucket. Many rows ask the same."""
+    own = without_comments(condition)
+    steps = {"hdim_q": 1, "hdim_v": 1}
+    for name, step, sign in _STEP.findall(own):
+        if not step or steps[name] != 1:
+            raise NotUnderstoodError(f"{name} in the condition `{own.strip()[:400]}`")
+        steps[name] = int(step) if sign == "=" else -int(step)
+    masks = _MASK.findall(own)
+    asked = {}
+    for owner, member, word in _MEMBER.findall(own):
+        if member in ASKED or (owner == "t" and member not in _PLACE):
+            asked[field_asked(member)] = word
+    return Condition(
+        devices=(),
+        bucket=(0, 0),
+        steps=(steps["hdim_q"], steps["hdim_v"]),
+        asked=asked,
+        mask=("==", "no_mask") not in masks if masks else None,
+        conditional="<" in own or any(m[0] == "==" and m[1] != "no_mask" for m in masks),
+    )
+
+
+def field_asked(member: str) -> str:
+    """Return the field that a member of the problem's traits stands for."""
+    return ASKED.get(member) or re.sub(r"^(?:is|has|do)_|_type$", "", member)
+
+
+def fields_of(item: Any, masks: Mapping[str, bool]) -> dict[str, FieldValue]:
+    """Return the fields of an object of CK, by our names.
+
+    Args:
+        masks: what each of CK's words for a mask stands for.
+    """
+    plain = _flat(item)
+    found: dict[str, FieldValue] = {"arch_tag": None}
+    for name, value in plain.items():
+        if name == "mask":
+            found["mask"] = masks.get(value, value)
+        elif name == "dropout" and value not in ("t", "f"):
+            found["dropout"] = value != "no"
+            found["dropout_kind"] = value
+            found["store_randval"] = str(value).endswith("_storerandval")
+        elif name == "qscale":
+            found["qscale"], found["squant"] = value, value != "no"
+        elif name not in _TILE:
+            found[ALIASES.get(name, name)] = {"t": True, "f": False}.get(value, value)
+    if "tile" not in found and "bm0" in plain:
+        found["tile"] = "b" + "x".join(str(plain[part]) for part in _TILE if part in plain)
+    if found.get("pipeline") == "unused":
+        del found["pipeline"]
+    if str(found.get("hdim_q", "")).isdigit():
+        found["hdim_q"] = int(str(found["hdim_q"]))
+    return found
+
+
+def _flat(item: Any) -> dict[str, Any]:
+    """Return the plain values of an object and of those it holds; CK's prefix F_ is left out."""
+    found: dict[str, Any] = {}
+    for written, value in vars(item).items():
+        name = written[2:] if written.startswith("F_") else written
+        if name in _WITHOUT_MEANING:
+            continue
+        if value is None or isinstance(value, (str, int)):
+            found[name] = value
+        else:
+            found.update(_held(name, value))
+    return found
+
+
+def _held(name: str, value: Any) -> dict[str, Any]:
+    """Return the values of an object that others hold: an arch, a tile, a pipeline."""
+    if id(value) not in _HELD:
+        if name == "arch":
+            found = {"arch_tag": value.name}
+        elif name == "tile":
+            more = {n: v for n, v in vars(value).items() if n in ALIASES}
+            found = {"tile": value.name, **more}
+        else:
+            inner = _flat(value) if hasattr(value, "__dict__") else {}
+            found = {name if n == "tag" else n: v for n, v in inner.items()}
+        _HELD[id(value)] = value, found
+    return _HELD[id(value)][1]

@@ -1,0 +1,218 @@
+"""Composable Kernels of all kinds: how far each is followed, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.codegen.ck.receipts import known_receipts
+from qola.codegen.generate import generate
+from qola.codegen.types import KernelSet, Selection
+from qola.errors import CodegenError
+from qola.manifest.load import loads
+
+FAKE = Path(__file__).with_name("fakes") / "generate.py"
+SWITCHES = ("TARGETS", "RENDER", "NEW_MASKS", "NEW_FIELD", "NO_POOL", "NO_TRAITS", "REWRITTEN")
+NESTED = "3rdparty/libraries/projects/composablekernel"
+BOTH = ("gfx942", "gfx950")
+VARIANT = (
+    '[[modules]]\nname = "libmha_fwd"\n[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\n'
+    "has_mask = false\nhas_bias = false\nhas_alibi = false\nhas_lse = true\n"
+)
+
+
+def make_tree(root: Path, *on: str, ck: str = "3rdparty/composable_kernel") -> AiterTree:
+    """Write an AITER tree whose Composable Kernel is the fake with these switches on."""
+    fmha = root / ck / "example/ck_tile/01_fmha"
+    entry = {
+        "srcs": ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"],
+        "blob_gen_cmd": "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d fwd --receipt 600 "
+        "--output_dir {{}}'",
+    }
+    files = {
+        root / "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),
+        root
+        / "aiter/jit/core.py": f'CK_DIR = os.environ.get("CK_DIR", f"{{AITER_META_DIR}}/{ck}")',
+        root / "csrc/include/mha_fwd.h": "",
+        root / "csrc/cpp_itfs/mha_fwd.cu": "",
+        root / "hsa/codegen.py": "",
+        fmha / "switches.py": "".join(f"{name} = {name in on}\n" for name in SWITCHES),
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copyfile(FAKE, fmha / "generate.py")
+    return read_tree(root)
+
+
+def run(
+    tree: AiterTree, out: Path, manifest: str = VARIANT, archs: Sequence[str] = BOTH, **more: Any
+) -> KernelSet:
+    variants = loads(manifest, file="m.toml").fwd_variants if manifest else ()
+    selection = Selection(variants=variants, **more)
+    return generate(tree, tree.module("libmha_fwd"), selection, archs, out, explain=True)
+
+
+def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
+    """What the generator writes by itself."""
+    out.mkdir()
+    script = tree.root / tree.fmha_dir / "generate.py"
+    subprocess.run(
+        [sys.executable, "-B", script, "-d", "fwd", *arguments, "-o", out],
+        check=True,
+        env={"PYTHONHASHSEED": "0"},
+    )
+    return (out / "fmha_fwd_api.cpp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("on", "ck", "archs", "kept"),
+    [
+        (("TARGETS",), "3rdparty/composable_kernel", 2, 4),
+        ((), "3rdparty/composable_kernel", 1, 2),
+        (("TARGETS", "RENDER"), "3rdparty/composable_kernel", 2, 4),
+        (("TARGETS", "NEW_MASKS"), "3rdparty/composable_kernel", 2, 4),
+        (("TARGETS", "NEW_FIELD", "RENDER"), "3rdparty/composable_kernel", 2, 8),
+        (("TARGETS",), NESTED, 2, 4),
+    ],
+)
+def test_variants_select_from_any_pool(
+    tmp_path: Path, on: tuple[str, ...], ck: str, archs: int, kept: int
+) -> None:
+    """Prevents: kernels or a dispatch that differ from what this CK itself has for a variant."""
+    tree = make_tree(tmp_path / "tree", *on, ck=ck)
+    found = run(tree, tmp_path / "out")
+    (direction,) = found.directions
+    assert (direction.level, direction.reason) == ("filtered", "")
+    fields = 2 if "NEW_FIELD" in on else 1
+    assert direction.rows == len(found.explanations) == 64 * archs * fields
+    assert len(found.kernels) == kept
+    # Receipt 7 of the fake is this variant.
+    targets = ["--targets", ",".join(BOTH)] if "TARGETS" in on else []
+    own = own_dispatch(tree, tmp_path / "own", "--receipt", "7", *targets)
+    assert (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text() == own
+    written = {p.name: p.read_bytes() for p in (tmp_path / "own").glob("fmha_fwd_1*")}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out/kernels").iterdir()} == written
+    one = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "mask": False, "bias": "no", "lse": True}
+    assert all(one.items() <= dict(kernel.fields).items() for kernel in found.kernels)
+    by_arch = {kernel.archs for kernel in found.kernels}
+    assert by_arch == ({(arch,) for arch in BOTH} if archs > 1 else {BOTH})
+    assert direction.unknown == (("paged_v",) if "NEW_FIELD" in on else ())
+    warnings = [w.found for w in found.warnings]
+    if "NEW_FIELD" in on:
+        (warning,) = warnings
+        assert "kernels differ in paged_v, which no variant can name" in warning
+    else:
+        assert warnings == []
+
+
+def test_a_causal_mask_is_one(tmp_path: Path) -> None:
+    """Prevents: masks of a CK with other words for them lost to variants that ask for a mask."""
+    tree = make_tree(tmp_path / "tree", "TARGETS", "NEW_MASKS")
+    masked = run(tree, tmp_path / "out", VARIANT.replace("has_mask = false", "has_mask = true"))
+    assert len(masked.kernels) == 4
+    assert all("causal" in kernel.name for kernel in masked.kernels)
+
+
+@pytest.mark.parametrize(
+    ("on", "level", "reason"),
+    [
+        (("TARGETS", "NO_POOL"), "linked", "0 classes *ApiPool render a dispatch, not one"),
+        (("TARGETS", "REWRITTEN"), "linked", "what the pool renders is in 0 files, not in one"),
+        (("NO_POOL", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
+        (("TARGETS", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
+    ],
+)
+def test_a_step_down_builds_all_of_the_receipt(
+    tmp_path: Path, on: tuple[str, ...], level: str, reason: str
+) -> None:
+    """Prevents: a CK that cannot be followed refused, or its variants believed."""
+    tree = make_tree(tmp_path / "tree", *on)
+    found = run(tree, tmp_path / "out")
+    (direction,) = found.directions
+    assert direction.level == level
+    assert reason in direction.reason
+    archs = 2 if "TARGETS" in on else 1
+    assert len(found.kernels) == 64 * archs
+    assert all(kernel.kept_by == () and kernel.family == "" for kernel in found.kernels)
+    if level == "linked":
+        assert {kernel.archs for kernel in found.kernels} == {(arch,) for arch in BOTH}
+    (warning,) = found.warnings
+    assert warning.severity == "warning"
+    assert f"level {level}: all of receipt 600 is built, whatever [[mha_fwd" in warning.found
+    for chosen in (BOTH, *((arch,) for arch in BOTH)):
+        targets = ["--targets", ",".join(chosen)] if "TARGETS" in on else []
+        own = own_dispatch(tree, tmp_path / "-".join(chosen), "--receipt", "600", *targets)
+        folder = "dispatch" if chosen == BOTH else f"dispatch_{chosen[0]}"
+        assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == own
+    with pytest.raises(CodegenError, match="level that is required is not reached") as error:
+        run(tree, tmp_path / "again", level="filtered")
+    assert f"level {level}: " in str(error.value)
+
+
+@pytest.mark.parametrize("on", [("TARGETS",), ("TARGETS", "NO_POOL")])
+def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None:
+    """Prevents: an undefined symbol, or kernels, for a direction that is left out."""
+    tree = make_tree(tmp_path / "tree", *on)
+    found = run(tree, tmp_path / "out", "", drop_directions=frozenset({"fwd"}))
+    assert found.kernels == ()
+    reasons = {e.dropped_by for e in found.explanations}
+    assert reasons == ({"the direction is dropped"} if "NO_POOL" not in on else set())
+    assert "(void)t;" in (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("on", "more", "parts"),
+    [
+        (
+            ("TARGETS",),
+            {"receipt": 700, "manifest": ""},
+            [
+                "rule of receipt 700 for direction fwd",
+                "vlayout row, while no kernel says its vlayout",
+            ],
+        ),
+        (
+            ("TARGETS",),
+            {"manifest": VARIANT + 'mode = "batch"\nhas_dropout = true\n'},
+            ["selects no kernel", "dropout: wanted yes, there is only no"],
+        ),
+        (
+            ("TARGETS", "NEW_FIELD"),
+            {"manifest": VARIANT + "has_sink = true\n"},
+            [
+                "[[mha_fwd_variants]] #1 (line 3).sink",
+                "sink yes, while no kernel says its sink",
+                "what they have and this qola does not know: paged_v",
+            ],
+        ),
+        (
+            ("TARGETS", "NO_POOL"),
+            {"receipt": 700, "manifest": ""},
+            ["receipt 700 of rows that cannot be followed", "of this CK's own: 0, 7, 600"],
+        ),
+        (("TARGETS",), {"archs": ("gfx1100",)}, ["gfx1100"]),
+    ],
+)
+def test_what_cannot_be_told_apart_is_an_error(
+    tmp_path: Path, on: tuple[str, ...], more: dict[str, Any], parts: list[str]
+) -> None:
+    """Prevents: a rule on a field that this CK calls otherwise, which would keep everything."""
+    tree = make_tree(tmp_path / "tree", *on)
+    with pytest.raises(CodegenError) as error:
+        run(tree, tmp_path / "out", **more)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_receipts_of_a_generator_in_one_file(tmp_path: Path) -> None:
+    """Prevents: every receipt refused where CK has no op modules."""
+    assert known_receipts(make_tree(tmp_path), "libmha_fwd") == (0, 7, 600, 700)
