@@ -64,6 +64,7 @@ class ExitCode(IntEnum):
     BUNDLE = 8, "a bundle cannot be made or published"
     NO_PREBUILT = 9, "no source has the prebuilt bundle"
     PREBUILT = 10, "a prebuilt bundle must not be used: wrong digest, signature or content"
+    BROKEN = 11, "a check found something broken in the AITER tree"
     INTERRUPTED = 130, "interrupted"
     PIPE = 141, "whoever read the output closed it"
     TERMINATED = 143, "terminated"

@@ -9,7 +9,7 @@ LAYERS = [
     ["fetch"],
     ["checkout", "codegen"],
     ["plan"],
-    ["build", "bundle", "inspect", "lazy", "repository"],
+    ["build", "bundle", "compat", "inspect", "lazy", "repository"],
     ["prebuilt"],
     ["api"],
     ["cli"],

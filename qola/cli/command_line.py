@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from qola.cli import build, init, plan, prebuilt
+from qola.cli import build, compat, init, plan, prebuilt
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import exit_codes
@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (plan, build, prebuilt, init):
+    for module in (plan, compat, build, prebuilt, init):
         module.add_commands(commands)
     return parser
 

@@ -41,6 +41,12 @@ class Overlay:
             return None
         return File(file.read_bytes(), bool(file.stat().st_mode & stat.S_IXUSR))
 
+    def copy(self) -> Overlay:
+        """Return the tree with the same changes, to which others can be made."""
+        other = Overlay(self.root)
+        other._changed.update(self._changed)
+        return other
+
     def put(self, path: str, file: File | None) -> None:
         """Change, make or (None) remove a file; the tree itself stays as it is."""
         self._changed[path] = file

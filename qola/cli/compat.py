@@ -1,0 +1,58 @@
+"""``qola compat``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from qola.checkout.default_tree import find_tree
+from qola.cli.console import Console
+from qola.cli.context import Surroundings
+from qola.cli.options import add_command, add_options
+from qola.cli.tables import align
+from qola.compat.check import Report
+from qola.compat.run import examine
+from qola.errors import ExitCode
+
+
+def add_commands(commands: Any) -> None:
+    """Add compat to the parser's subcommands."""
+    text = "say what of an AITER tree can be built; nothing is compiled"
+    parser = add_command(commands, "compat", text, _compat, (ExitCode.AITER, ExitCode.BROKEN))
+    add_options(
+        parser,
+        "aiter_root",
+        also=("--aiter",),
+        help="the AITER tree (default under Bazel: the pinned one)",
+    )
+    add_options(parser, "patches_dir", help="also say which patches of this folder fit the tree")
+    add_options(parser, "json", help="print JSON (docs/guide/compat.md)")
+
+
+def _compat(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola compat``."""
+    asked = None if args.aiter_root is None else around.directory / args.aiter_root
+    tree = find_tree(asked, around.environ)
+    patches = None if args.patches_dir is None else around.directory / args.patches_dir
+    with around.console.working() as progress:
+        report = examine(tree, patches, progress=progress)
+    if args.json:
+        around.console.line(json.dumps(report.to_dict(), indent=2, sort_keys=True))
+    else:
+        _print(report, around.console)
+    return ExitCode.BROKEN if report.counts["broken"] else ExitCode.DONE
+
+
+def _print(report: Report, console: Console) -> None:
+    cells = [
+        (check.status, f"{check.name} {check.of}".strip(), check.said) for check in report.checks
+    ]
+    for line, check in zip(align(cells, 3), report.checks, strict=True):
+        console.line(line)
+        for finding in check.findings:
+            lines = (f"{finding.place}: {finding.found}", f"expected {finding.expected}")
+            fix = f"fix: {finding.fix}" if finding.fix else ""
+            for text in filter(None, (*lines, fix)):
+                console.line("          " + text.replace("\n", "\n            "))
+    console.line(", ".join(f"{number} {status}" for status, number in report.counts.items()))

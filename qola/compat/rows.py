@@ -1,0 +1,87 @@
+"""The tables of a library's assembly (v3) kernels, in whichever form the tree has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.codegen.asm.config_tables import read_tables
+from qola.codegen.asm.later import config_modules
+from qola.codegen.asm.reach import unreached
+from qola.codegen.asm.tables import read_rows
+from qola.compat.check import Check
+from qola.errors import Finding
+from qola.plan.generated import GeneratedModule
+
+
+def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the arch and the code objects of each row that a library's sources can choose."""
+    if modules := config_modules(tree, config):
+        for module in modules:
+            for table in read_tables(tree, module):
+                yield from ((row.arch, row.files) for row in table.rows)
+        return
+    own = ATTENTION[config.name]
+    for script in sorted((tree.root / tree.hsa_dir).glob(f"gfx*/{own.asm_subdir}/codegen.py")):
+        arch, folder = script.parent.parent.name, script.parent.relative_to(tree.root).as_posix()
+        text = script.read_text("utf-8", errors="replace")
+        for kernel in read_rows(text, arch, own.direction, folder):
+            yield arch, (kernel.file,)
+
+
+def check_v3(
+    of: str, module: GeneratedModule, tree: AiterTree, archs: Sequence[str], off: Sequence[Finding]
+) -> Check:
+    """Say how many rows each arch has, and which lack their code object.
+
+    Args:
+        off: why the assembly path is off, () where it is on.
+    """
+    rows: Counter[str] = Counter()
+    missing: dict[str, set[str]] = {}
+    for arch, files in rows_of(tree, module.config):
+        if arch in archs:
+            rows[arch] += 1
+            lost = {file for file in files if not (tree.root / file).is_file()}
+            missing.setdefault(arch, set()).update(lost)
+    embedded = Counter(code_object.arch for code_object in module.kernels.code_objects)
+    facts = {
+        arch: {
+            "rows": rows[arch],
+            "missing": sorted(missing.get(arch, ())),
+            "embedded": embedded[arch],
+        }
+        for arch in archs
+    }
+    said = ", ".join(
+        f"{arch} {rows[arch]} rows, {embedded[arch]} code objects, "
+        f"{len(missing.get(arch, ()))} missing"
+        for arch in archs
+    )
+    findings = [f for f in module.kernels.warnings if not direction_of(f)]
+    dead = _dead(tree, module)
+    findings = [replace(f, severity="error") if f in dead else f for f in findings]
+    return Check("v3", of, said, (*findings, *off), facts)
+
+
+def _dead(tree: AiterTree, module: GeneratedModule) -> list[Finding]:
+    """Return warnings of kernels that nothing launches, in a library that has no others."""
+    if not module.config.without_ck:
+        return []
+    archs: dict[str, set[str]] = {}
+    for code_object in module.kernels.code_objects:
+        folder = code_object.key.removeprefix(f"hsa/{code_object.arch}/").partition("/")[0]
+        archs.setdefault(folder, set()).add(code_object.arch)
+    reached = {folder: sorted(found) for folder, found in archs.items()}
+    return list(unreached(tree, module.config, module.spec.drop_srcs, reached))
+
+
+def direction_of(finding: Finding) -> str:
+    """Return the direction that a generator's warning is about, "" for the assembly path."""
+    first, second, *_ = (*finding.place.split(), "", "")
+    if first == "direction":
+        return second
+    return first if second.startswith("dispatch,") else ""

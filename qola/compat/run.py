@@ -1,0 +1,185 @@
+"""Examines a tree: the door of this room."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from qola.aiter import module_kinds
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree, read_tree
+from qola.codegen.asm.config_headers import header_name
+from qola.compat.check import Check, Report, guarded
+from qola.compat.library import Library, check_library, library
+from qola.compat.rows import rows_of
+from qola.compat.tree_checks import (
+    INIT,
+    assembly_archs,
+    check_archs,
+    check_config,
+    check_patches,
+    check_tree,
+)
+from qola.compat.upstream import Upstream, differences, directions_of, run_upstream
+from qola.errors import Finding, QolaError
+from qola.manifest.fields import TESTED_ARCHS
+
+#: Those that wait for AITER's own files stand behind what makes them.
+_WORKERS = 4
+_WITHOUT_CK = "-DENABLE_CK=0"
+#: AITER's launcher of assembly kernels with sinks has a module of its own, which a manifest names
+#: beside the entry source, as TransformerEngine's for gfx1250 does.
+_SINK = "fmha_fwd_bf16"
+
+
+def examine(
+    root: Path, patches: Path | None = None, *, progress: Callable[[str], None] = lambda _: None
+) -> Report:
+    """Check what of an AITER tree can be built; nothing is compiled, nothing in it is changed.
+
+    Args:
+        patches: a folder of patches, of which each is tried.
+    """
+    trees: list[AiterTree] = []
+
+    def read() -> Check:
+        trees.append(read_tree(root))
+        return check_tree(trees[0], any(_can_do_without_ck(trees[0], name) for name in ATTENTION))
+
+    checks = [guarded("tree", "", read)]
+    if trees:
+        checks += [guarded("config", "", lambda: check_config(trees[0]))]
+        checks += [guarded("archs", "", lambda: check_archs(trees[0]))]
+        checks += _check_libraries(trees[0], progress)
+    if patches is not None:
+        checks += _all("patch", patches.name, lambda: [*check_patches(root, patches)])
+    return Report(tuple(checks))
+
+
+def _all(name: str, of: str, run: Callable[[], list[Check]]) -> list[Check]:
+    """Return checks; one broken check where an error ends them."""
+    found: list[Check] = []
+
+    def all_of_them() -> Check:
+        found.extend(run())
+        return Check(name, of)
+
+    failed = guarded(name, of, all_of_them)
+    return [failed] if failed.findings else found
+
+
+def _can_do_without_ck(tree: AiterTree, name: str) -> bool:
+    """Whether conditions in a module's sources leave Composable Kernel out."""
+    try:
+        config = tree.module(name, more_flags=[_WITHOUT_CK])
+    except QolaError:
+        return False
+    header = f"{tree.csrc_dir}/include/{ATTENTION[name].header}.h"
+    files = [*module_kinds.sources(tree, config, ()), header]
+    paths = [path for path in (tree.root / file for file in files) if path.is_file()]
+    texts = (path.read_text("utf-8", errors="replace") for path in paths)
+    return any(re.search(r"^\s*#\s*(?:el)?if.*\bENABLE_CK\b", text, re.M) for text in texts)
+
+
+def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
+    """Yield what a module may be built as: with Composable Kernel, without, and for gfx1250."""
+    if tree.has_ck:
+        yield partial(library, tree, name, TESTED_ARCHS, name)
+    if not _can_do_without_ck(tree, name):
+        return
+    config = tree.module(name, more_flags=[_WITHOUT_CK])
+    dropped = sorted(directions_of(tree, config))
+    alone = partial(library, tree, name, drop_directions=dropped)
+    if archs := tuple(sorted({arch for arch, _ in rows_of(tree, config)})):
+        yield partial(alone, archs=archs, of=f"{name} without CK", add_flags_extra_cc=[_WITHOUT_CK])
+    sources = _sink_sources(tree)
+    for arch, folders in assembly_archs(tree).items():
+        if ATTENTION[name].direction == "fwd" and _SINK in folders and sources:
+            yield partial(
+                alone,
+                archs=(arch,),
+                of=f"{name} without CK, {arch}",
+                srcs=[*config.srcs, *sources],
+                hsa_subdirs=[_SINK],
+                add_flags_extra_cc=[_WITHOUT_CK, f"-DFAV{arch[3:]}_ON=1"],
+            )
+
+
+def _find(tree: AiterTree, name: str) -> tuple[list[Library], list[Check]]:
+    """Return the libraries that a module may be built as, and what keeps it from others."""
+    makers: list[Callable[[], Library]] = []
+    libraries: list[Library] = []
+
+    def collect() -> Check:
+        makers.extend(_libraries(tree, name))
+        findings = () if makers else (_needs_ck(tree),)
+        return Check("generated", name, "cannot be built", findings)
+
+    def make(maker: Callable[[], Library]) -> Check:
+        libraries.append(maker())
+        return Check("entry", name)
+
+    tried = [guarded("generated", name, collect)]
+    tried += [guarded("entry", name, partial(make, maker)) for maker in makers]
+    return libraries, [check for check in tried if check.findings]
+
+
+def _needs_ck(tree: AiterTree) -> Finding:
+    return Finding(
+        tree.ck_dir,
+        "no Composable Kernel, which the module's sources need",
+        "the submodule, or sources that ENABLE_CK=0 leaves it out of",
+        INIT,
+    )
+
+
+def _sink_sources(tree: AiterTree) -> list[str]:
+    files = sorted((tree.root / tree.csrc_dir / "py_itfs_cu").glob("*.cu"))
+    found = (f for f in files if header_name(_SINK) in f.read_text("utf-8", errors="replace"))
+    return [file.relative_to(tree.root).as_posix() for file in found]
+
+
+def _check_libraries(tree: AiterTree, progress: Callable[[str], None]) -> list[Check]:
+    """Return the checks of every library that the tree may build."""
+    checks: list[Check] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="qola-") as folder,
+        ThreadPoolExecutor(_WORKERS) as pool,
+    ):
+        running: list[tuple[str, Future[list[Check]]]] = []
+        for name in [n for n in reversed(ATTENTION) if n in tree.module_names()]:
+            libraries, wrong = _find(tree, name)
+            checks += wrong
+            for number, made in enumerate(libraries):
+                progress(f"{made.of}: generating")
+                place = Path(folder, f"{name}_{number}")
+                theirs = [
+                    pool.submit(run_upstream, tree, direction, receipt, made.resolved.archs)
+                    for direction, receipt in directions_of(tree, made.module.config).items()
+                    if not made.module.config.without_ck
+                ]
+                own = pool.submit(_check, made, place, theirs)
+                running.append((made.of, own))
+        for of, future in running:
+            checks += _all("library", of, future.result)
+    return checks
+
+
+def _check(library: Library, folder: Path, theirs: list[Future[Upstream]]) -> list[Check]:
+    module, checks = check_library(library, folder)
+
+    def same(future: Future[Upstream]) -> Check:
+        upstream = future.result()
+        assert module is not None
+        found = differences(upstream, module.kernels)
+        facts = {"files": len(upstream.files), "archs": list(upstream.archs), "same": not found}
+        said = f"{len(upstream.files)} files of AITER's own build for {', '.join(upstream.archs)}"
+        return Check("rendered", upstream.direction, said, tuple(found), facts)
+
+    if module is not None:
+        checks += [guarded("rendered", library.of, lambda f=f: same(f)) for f in theirs]  # type: ignore[misc]
+    return checks

@@ -1,0 +1,130 @@
+"""Checks of a tree as a whole, before any generator runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from qola.aiter.attention import ATTENTION
+from qola.aiter.tree import AiterTree
+from qola.compat.check import Check
+from qola.errors import AiterError, Finding
+from qola.fetch.git import run_git
+from qola.fetch.patches import patch_files, try_patches
+from qola.fetch.pins import pinned_id, recorded_patches
+from qola.plan.request import unknown_keys_of
+
+_CK_ARCH = re.compile(r"""["'](gfx\w+)["']""")
+INIT = "git submodule update --init --recursive, in the AITER tree"
+
+
+def check_tree(tree: AiterTree, without_ck: bool) -> Check:
+    """Say which AITER it is, and whether its Composable Kernel is there.
+
+    Args:
+        without_ck: the tree's sources can do without.
+    """
+    commit, ck_named, ck_commit = _commits(tree)
+    patches = [patch.name for patch in recorded_patches(tree.root)]
+    facts = {
+        "generation": tree.generation,
+        "version": tree.version,
+        "commit": commit,
+        "patches": patches,
+        "composable_kernel": {
+            "directory": tree.ck_dir,
+            "there": tree.has_ck,
+            "commit": ck_commit,
+            "named": ck_named,
+        },
+    }
+    findings = []
+    if not tree.has_ck:
+        rest = "assembly kernels alone" if without_ck else "nothing, as its sources include it"
+        findings.append(
+            Finding(
+                tree.ck_dir,
+                f"no Composable Kernel; without it can be built: {rest}",
+                "the submodule" + (f" at {ck_named}" if ck_named else ""),
+                INIT,
+                "warning" if without_ck else "error",
+            )
+        )
+    elif ck_commit and ck_commit != ck_named:
+        findings.append(Finding(tree.ck_dir, f"commit {ck_commit}", f"{ck_named}", INIT, "warning"))
+    of = f"of kind {tree.generation}"
+    words = ("AITER", tree.version, commit, of, *(f"with {name}" for name in patches))
+    return Check("tree", "", " ".join(filter(None, words)), tuple(findings), facts)
+
+
+def _commits(tree: AiterTree) -> tuple[str, str, str]:
+    """Return the commit of the tree, that it names of Composable Kernel, and the one there."""
+    pinned = pinned_id(tree.root)
+    commit = pinned if re.fullmatch("[0-9a-f]{40}", pinned) else ""
+    if not (tree.root / ".git").exists():
+        return commit, "", ""
+
+    def git(folder: Path, *words: str) -> str:
+        try:
+            return run_git(words, folder, lambda said: AiterError(Finding("git", said, "")))
+        except (AiterError, OSError):
+            return ""
+
+    named = git(tree.root, "rev-parse", f"HEAD:{tree.ck_dir}")
+    own = (tree.root / tree.ck_dir / ".git").exists()
+    there = git(tree.root / tree.ck_dir, "rev-parse", "HEAD") if own else ""
+    return git(tree.root, "rev-parse", "HEAD") or commit, named, there
+
+
+def check_config(tree: AiterTree) -> Check:
+    """Say whether optCompilerConfig.json has what is built, and nothing unknown."""
+    names = tree.module_names()
+    missing = [
+        Finding(
+            "aiter/jit/optCompilerConfig.json",
+            f"no module {name}",
+            " and ".join(ATTENTION),
+            "use an AITER that builds it without PyTorch",
+        )
+        for name in ATTENTION
+        if name not in names
+    ]
+    facts = {"modules": len(names), "unknown_keys": dict(tree.unknown_keys())}
+    return Check("config", "", f"{len(names)} modules", (*missing, *unknown_keys_of(tree)), facts)
+
+
+def assembly_archs(tree: AiterTree) -> dict[str, list[str]]:
+    """Return the folders of attention's assembly kernels that each arch has."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted((tree.root / tree.hsa_dir).glob("gfx*/fmha_*")):
+        if any(folder.rglob("*.co")):
+            found.setdefault(folder.parent.name, []).append(folder.name)
+    return found
+
+
+def check_archs(tree: AiterTree) -> Check:
+    """Say which archs the tree has kernels for."""
+    assembly = assembly_archs(tree)
+    fmha = tree.root / tree.fmha_dir
+    texts = (path.read_text("utf-8", errors="replace") for path in fmha.rglob("*.py"))
+    ck = sorted({arch for text in texts for arch in _CK_ARCH.findall(text)})
+    said = f"assembly kernels for {', '.join(assembly) or 'none'}"
+    said += f"; Composable Kernel's generator names {', '.join(ck)}" if ck else ""
+    findings: tuple[Finding, ...] = ()
+    if not assembly and not ck:
+        place = f"{tree.hsa_dir}, {tree.ck_dir}"
+        findings = (Finding(place, "no kernels for any arch", "kernels for one arch", INIT),)
+    return Check("archs", "", said, findings, {"assembly": assembly, "composable_kernel": ck})
+
+
+def check_patches(root: Path, folder: Path) -> Iterator[Check]:
+    """Say of each patch of a folder whether it fits.
+
+    Raises:
+        AiterError: there is no patch in it.
+    """
+    for patch, finding in try_patches(root, patch_files(folder)):
+        fits = finding is None or finding.severity == "warning"
+        said = ("fits" if finding is None else "fits in part") if fits else "does not fit"
+        yield Check("patch", patch.name, said, (finding,) if finding else (), {"fits": fits})
