@@ -89,7 +89,8 @@ def test_wait_ends(toy: Toy) -> None:
         settings = {"QOLA_COMPILER": toy.compiler(), "QOLA_WAIT": "1"}
         answer = toy.ask(SCALE, **settings)
         later = toy.start(SCALE, times="20", **settings)
-        time.sleep(2)
+        assert later.stderr is not None
+        assert any("waited 1 s" in line for line in later.stderr)
     finally:
         kill(owner)
     assert answer.values == [UNAVAILABLE]
