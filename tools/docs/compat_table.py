@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 _ORDER = ("ok", "degraded", "broken")
+#: Directions of Composable Kernel whose checks belong to a library, which is built with it.
+_DIRECTIONS = {"libmha_fwd": ("fwd", "fwd_splitkv", "batch_prefill"), "libmha_bwd": ("bwd",)}
 
 
 def table(reports: Mapping[str, Mapping[str, Any]]) -> str:
@@ -26,7 +28,11 @@ def table(reports: Mapping[str, Mapping[str, Any]]) -> str:
 def _libraries(checks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     made = [check for check in checks if check["check"] == "generated"]
     for library in made:
-        own = [check for check in checks if check["of"] == library["of"]]
+        if any(f["found"].startswith("no Composable Kernel") for f in library["findings"]):
+            yield library["of"], "", "not checked: no Composable Kernel", ""
+            continue
+        names = (library["of"], *_DIRECTIONS.get(library["of"], ()))
+        own = [check for check in checks if check["of"] in names]
         worst = max((check["status"] for check in own), key=_ORDER.index)
         broken = ", ".join(f"`{check['check']}`" for check in own if check["status"] == "broken")
         archs = ", ".join(library["facts"].get("archs", ()))
