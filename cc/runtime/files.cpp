@@ -4,14 +4,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 namespace qola_runtime {
-
-namespace fs = std::filesystem;
 
 Fd& Fd::operator=(Fd&& other) noexcept
 {
@@ -185,8 +184,17 @@ void make_directories(const std::string& path, mode_t mode)
 void remove_tree(const std::string& path) noexcept
 try
 {
-    std::error_code error;
-    fs::remove_all(path, error);
+    struct stat status;
+    if(lstat(path.c_str(), &status) != 0)
+        return;
+    if(!S_ISDIR(status.st_mode))
+    {
+        unlink(path.c_str());
+        return;
+    }
+    for(const std::string& name : names_in(path))
+        remove_tree(path + "/" + name);
+    rmdir(path.c_str());
 }
 catch(...)
 {
@@ -196,23 +204,27 @@ catch(...)
 std::vector<std::string> names_in(const std::string& directory)
 {
     std::vector<std::string> names;
-    std::error_code error;
-    for(fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
-        names.push_back(at->path().filename());
+    DIR* handle = opendir(directory.c_str());
+    if(handle == nullptr)
+        return names;
+    while(const dirent* found = readdir(handle))
+        if(const std::string name = found->d_name; name != "." && name != "..")
+            names.push_back(name);
+    closedir(handle);
     std::sort(names.begin(), names.end());
     return names;
 }
 
 bool is_file(const std::string& path)
 {
-    std::error_code error;
-    return fs::is_regular_file(path, error);
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
 bool is_directory(const std::string& path)
 {
-    std::error_code error;
-    return fs::is_directory(path, error);
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 bool is_program(const std::string& path)
@@ -222,22 +234,34 @@ bool is_program(const std::string& path)
 
 std::string absolute(const std::string& path)
 {
-    std::error_code error;
-    const fs::path found = fs::absolute(path, error);
-    return error ? path : found.string();
+    if(!path.empty() && path.front() == '/')
+        return path;
+    char* here = getcwd(nullptr, 0);
+    if(here == nullptr)
+        return path;
+    const std::string result = std::string(here) + "/" + path;
+    std::free(here);
+    return result;
 }
 
 std::string real_path(const std::string& path)
 {
-    std::error_code error;
-    return fs::canonical(path, error);
+    char* found = realpath(path.c_str(), nullptr);
+    if(found == nullptr)
+        return {};
+    const std::string result = found;
+    std::free(found);
+    return result;
 }
 
 std::string target_of(const std::string& path)
 {
-    std::error_code error;
-    const std::string found = fs::read_symlink(path, error);
-    return found.empty() || found.front() == '/' ? found : directory_of(path) + "/" + found;
+    char target[4096];
+    const ssize_t size = readlink(path.c_str(), target, sizeof target);
+    if(size <= 0 || size == static_cast<ssize_t>(sizeof target))
+        return {};
+    const std::string found(target, static_cast<std::size_t>(size));
+    return found.front() == '/' ? found : directory_of(path) + "/" + found;
 }
 
 std::string directory_of(const std::string& path)
