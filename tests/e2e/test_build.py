@@ -179,7 +179,7 @@ def test_lazy_build_and_a_pack(user: Builder) -> None:
 def test_errors_before_anything_is_built(user: Builder) -> None:
     """Prevents: an exit code that does not say whose fault it is; a good result overwritten."""
     before = (user.directory / "out/manifest.json").read_text()
-    assert user.build("--arch", "gfx90a").returncode == 6
+    assert user.build("--arch", "gfx90").returncode == 6
     assert user.build("--arch", "native").returncode == 5
     assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
     rocm = user.build("--bazel-arg=--repo_env=QOLA_ROCM=/no/rocm/here")
