@@ -17,7 +17,7 @@ import os
 import pathlib
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,7 @@ def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
     """
     recording = Recording()
     before = sys.argv, list(sys.path), builtins.__build_class__
+    imported = set(sys.modules)
     sys.argv, sys.path[:0] = [str(script), *arguments], [str(script.parent)]
     builtins.__build_class__ = functools.partial(_build_class, _Watch(recording), before[2])
     try:
@@ -99,7 +100,21 @@ def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
             raise RuntimeError(f"{script.name} ended with {end.code}") from end
     finally:
         sys.argv, sys.path[:], builtins.__build_class__ = before
+        _forget(script.parent, imported)
     return recording
+
+
+def _forget(folder: Path, imported: Container[str]) -> None:
+    """Forget what was imported from a folder: the classes a next run makes are watched anew."""
+    root = os.path.join(os.path.abspath(folder), "")
+
+    def is_below(module: Any) -> bool:
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        return any(os.path.abspath(place).startswith(root) for place in places if place)
+
+    # A namespace's path asks for its parent: look at all before the first is gone.
+    for name in [n for n, m in sys.modules.items() if n not in imported and is_below(m)]:
+        del sys.modules[name]
 
 
 class _Watch:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qola.aiter.ck_dir import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
-from qola.codegen.ck.observe import grouped_check
+from qola.codegen.ck.observe import grouped_check, observe
 from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
 from qola.codegen.ck.rows import Row
@@ -242,3 +244,20 @@ def test_the_directory_of_ck_is_where_core_py_says() -> None:
     assert ck_directory(core.format(nested)) == nested
     for other in ("", core.format("../elsewhere"), "CK_DIR = 3", "def"):
         assert ck_directory(other) == "3rdparty/composable_kernel"
+
+
+def test_every_recording_sees_the_pools_of_imported_modules(tmp_path: Path) -> None:
+    """Prevents: a second receipt that seems to have no pool, as Python had kept its module."""
+    files = {
+        "parts/plain/pool.py": "class PlainApiPool:\n    api = property(lambda self: 'text')\n",
+        "generate.py": "from parts.plain.pool import PlainApiPool\nPlainApiPool().api\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "ck" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ck" / name).write_text(text)
+    (tmp_path / "out").mkdir()
+    before = set(sys.modules)
+    for _ in range(2):
+        seen = observe(tmp_path / "ck/generate.py", (), tmp_path / "out")
+        assert [pool.renders for pool in seen.pools] == [[("api", None, "text")]]
+    assert not {name for name in set(sys.modules) - before if name.startswith("parts")}
