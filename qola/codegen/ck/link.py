@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -22,6 +23,21 @@ _DEPTH = 6
 
 class NotUnderstoodError(Exception):
     """What CK's generator does cannot be followed; the text says where."""
+
+
+@contextlib.contextmanager
+def followed() -> Iterator[None]:
+    """Take any failure, while CK's objects are read, for one of following them.
+
+    Raises:
+        NotUnderstoodError: in place of every other exception.
+    """
+    try:
+        yield
+    except NotUnderstoodError:
+        raise
+    except Exception as error:  # objects and pools of another CK may do anything
+        raise NotUnderstoodError(f"{type(error).__name__}: {error}") from error
 
 
 class Traits(NamedTuple):

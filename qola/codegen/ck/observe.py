@@ -37,6 +37,11 @@ class Registered:
     args: tuple[Any, ...]
     more: dict[str, Any]
 
+    @property
+    def row(self) -> Any:
+        """What was registered, by position or by keyword."""
+        return next(iter((*self.args, *self.more.values())))
+
 
 @dataclass
 class Pool:

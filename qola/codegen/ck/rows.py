@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qola.codegen.ck.link import Links, NotUnderstoodError, Traits, arch_of, traits_of
+from qola.codegen.ck.link import (
+    Links,
+    NotUnderstoodError,
+    Traits,
+    arch_of,
+    followed,
+    traits_of,
+)
 from qola.codegen.ck.observe import Recording, Registered
 from qola.codegen.ck.vocabulary import (
     ASKED,
     Condition,
     fields_of,
     read_condition,
+    without_enum,
 )
 from qola.codegen.types import FieldValue
 
@@ -96,7 +104,8 @@ class Dispatch:
 
     def text(self, rows: Iterable[Registered]) -> str:
         """Return the dispatch that calls these rows, in their order, and nothing else."""
-        made = [*self._pool.replay(list(rows)), ""]
+        with followed():
+            made = [*self._pool.replay(list(rows)), ""]
         return "".join(part + text for part, text in zip(self._parts, made, strict=True))
 
     def row_texts(self) -> list[str]:
@@ -125,7 +134,8 @@ def read_base(direction: str, recording: Recording, dispatch: Dispatch) -> Base:
     Raises:
         NotUnderstoodError: a row or kernel cannot be followed, or they do not fit each other.
     """
-    return _Reader(direction, recording, dispatch).base()
+    with followed():
+        return _Reader(direction, recording, dispatch).base()
 
 
 class _Reader:
@@ -158,7 +168,7 @@ class _Reader:
         """Return which of CK's words for masks mean one, by the conditions they bring about."""
         words: dict[str, bool] = {}
         for row, condition in zip(self._rows, self._conditions, strict=True):
-            word = getattr(row.args[0], "mask", None)
+            word = without_enum(getattr(row.row, "mask", None))
             if not isinstance(word, str) or condition.mask is None:
                 continue
             if words.setdefault(word, condition.mask) != condition.mask:
@@ -169,7 +179,7 @@ class _Reader:
         used, arch = traits_of(text), arch_of(text)
         if not used:
             raise NotUnderstoodError(f"no traits type in the row `{text.strip()[:400]}`")
-        item = registered.args[0]
+        item = registered.row
         main = max(range(len(used)), key=lambda i: used[i].arguments.count(","))
         kernels = [self._file_of(traits, arch) for traits in used]
         own = self._kernel(kernels[main], condition, item)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from qola.codegen.ck.link import Links, NotUnderstoodError, called_in
+from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, followed
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
@@ -24,6 +24,7 @@ from qola.codegen.ck.predicates import Wanted
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Kernel
 from qola.codegen.ck.vocabulary import fields_of
+from qola.codegen.types import FieldValue
 from qola.errors import Finding
 
 DISPATCH = "_api.cpp"
@@ -139,7 +140,7 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
     made = []
     for name, text in sources.items():
         kernel = seen.kernels.get(name)
-        fields = {} if kernel is None else fields_of(kernel, {})
+        fields = _fields(kernel)
         tag = links.archs[name] or None
         (traits,) = links.traits[name]
         stem = name.removesuffix(".cpp")
@@ -154,6 +155,15 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
             )
         )
     return made
+
+
+def _fields(kernel: Any) -> Mapping[str, FieldValue]:
+    """Return the fields of CK's object, none where they cannot be read: no one selects by them."""
+    try:
+        with followed():
+            return {} if kernel is None else fields_of(kernel, {})
+    except NotUnderstoodError:
+        return {}
 
 
 def _warning(

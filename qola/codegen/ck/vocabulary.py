@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -146,13 +147,19 @@ def fields_of(item: Any, masks: Mapping[str, bool]) -> dict[str, FieldValue]:
     return found
 
 
+def without_enum(value: Any) -> Any:
+    """Return an enumeration's member as its name, unless it is a word or number itself."""
+    return value.name if isinstance(value, Enum) and not isinstance(value, (str, int)) else value
+
+
 def _flat(item: Any) -> dict[str, Any]:
     """Return the plain values of an object and of those it holds; CK's prefix F_ is left out."""
     found: dict[str, Any] = {}
-    for written, value in vars(item).items():
+    for written, given in vars(item).items():
         name = written[2:] if written.startswith("F_") else written
         if name in _WITHOUT_MEANING:
             continue
+        value = without_enum(given)
         if value is None or isinstance(value, (str, int)):
             found[name] = value
         else:
@@ -163,7 +170,11 @@ def _flat(item: Any) -> dict[str, Any]:
 def _held(name: str, value: Any) -> dict[str, Any]:
     """Return the values of an object that others hold: an arch, a tile, a pipeline."""
     if id(value) not in _HELD:
-        if name == "arch":
+        # What is met again within itself, and a class, has no values.
+        _HELD[id(value)] = value, {}
+        if isinstance(value, type):
+            found = {}
+        elif name == "arch":
             found = {"arch_tag": value.name}
         elif name == "tile":
             more = {n: v for n, v in vars(value).items() if n in ALIASES}

@@ -20,7 +20,10 @@ from qola.errors import CodegenError
 from qola.manifest.load import loads
 
 FAKE = Path(__file__).with_name("fakes") / "generate.py"
-SWITCHES = ("TARGETS", "RENDER", "NEW_MASKS", "NEW_FIELD", "NO_POOL", "NO_TRAITS", "REWRITTEN")
+SWITCHES = (
+    *("TARGETS", "RENDER", "NEW_MASKS", "NEW_FIELD", "NO_POOL", "NO_TRAITS", "REWRITTEN"),
+    *("KEYWORD", "ENUM", "NAMELESS", "NEEDS_ROWS", "SILENT"),
+)
 NESTED = "3rdparty/libraries/projects/composablekernel"
 BOTH = ("gfx942", "gfx950")
 VARIANT = (
@@ -82,6 +85,8 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
         (("TARGETS", "NEW_MASKS"), "3rdparty/composable_kernel", 2, 4),
         (("TARGETS", "NEW_FIELD", "RENDER"), "3rdparty/composable_kernel", 2, 8),
         (("TARGETS",), NESTED, 2, 4),
+        (("TARGETS", "KEYWORD"), "3rdparty/composable_kernel", 2, 4),
+        (("TARGETS", "ENUM"), "3rdparty/composable_kernel", 2, 4),
     ],
 )
 def test_variants_select_from_any_pool(
@@ -103,6 +108,9 @@ def test_variants_select_from_any_pool(
     assert {p.name: p.read_bytes() for p in (tmp_path / "out/kernels").iterdir()} == written
     one = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "mask": False, "bias": "no", "lse": True}
     assert all(one.items() <= dict(kernel.fields).items() for kernel in found.kernels)
+    assert {dict(k.fields).get("layout") for k in found.kernels} == {
+        "row" if "ENUM" in on else None
+    }
     by_arch = {kernel.archs for kernel in found.kernels}
     assert by_arch == ({(arch,) for arch in BOTH} if archs > 1 else {BOTH})
     assert direction.unknown == (("paged_v",) if "NEW_FIELD" in on else ())
@@ -127,6 +135,8 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
     [
         (("TARGETS", "NO_POOL"), "linked", "0 classes *ApiPool render a dispatch, not one"),
         (("TARGETS", "REWRITTEN"), "linked", "what the pool renders is in 0 files, not in one"),
+        (("TARGETS", "NAMELESS"), "linked", "AttributeError: 'Tile' object has no attribute"),
+        (("TARGETS", "NEEDS_ROWS"), "linked", "ValueError: no rows"),
         (("NO_POOL", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
         (("TARGETS", "NO_TRAITS"), "opaque", "defines 0 types of kernels, not one"),
     ],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,27 @@ def test_every_recording_sees_the_pools_of_imported_modules(tmp_path: Path) -> N
         seen = observe(tmp_path / "ck/generate.py", (), tmp_path / "out")
         assert [pool.renders for pool in seen.pools] == [[("api", None, "text")]]
     assert not {name for name in set(sys.modules) - before if name.startswith("parts")}
+
+
+class Layout(Enum):
+    """A member of it is neither a word nor a number."""
+
+    row = 1
+
+
+@dataclass
+class Round:
+    """An object that holds itself, a class and a member of an enumeration."""
+
+    hdim: int = 64
+    layout: Layout = Layout.row
+    kind: type = Layout
+    inner: list[Any] = field(default_factory=list)
+    whole: Any = None
+
+
+def test_an_object_that_holds_itself_is_read_once() -> None:
+    """Prevents: endless recursion into enumerations, classes and what refers back."""
+    item = Round()
+    item.whole = item
+    assert fields_of(item, {}) == {"arch_tag": None, "hdim_q": 64, "layout": "row"}

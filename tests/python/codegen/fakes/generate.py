@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import enum
 import fnmatch
 import itertools
 from collections.abc import Callable, Iterator
@@ -111,6 +112,30 @@ class PagedTrait(Trait):
     paged: str = "f"
 
 
+class Layout(enum.Enum):
+    row = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EnumTrait(Trait):
+    layout: Layout = Layout.row
+
+
+class Tile:
+    """It has no name, and knows itself."""
+
+    def __init__(self) -> None:
+        self.whole = self
+
+    def __str__(self) -> str:
+        return "tile"
+
+
+@dataclasses.dataclass(frozen=True)
+class NamelessTrait(Trait):
+    tile: Tile = dataclasses.field(default_factory=Tile)
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     F_trait: Trait
@@ -136,6 +161,8 @@ class Rows:
         self.rows.append(trait)
 
     def render(self, name: str, keep: Callable[[Trait], bool]) -> str:
+        if switches.NEEDS_ROWS and not self.rows:
+            raise ValueError("no rows")
         rows = "".join(ROW.format(**row.values()) for row in self.rows if keep(row))
         return API.format(name=name, rows=rows or "    (void)t; (void)a; (void)s;")
 
@@ -158,6 +185,8 @@ def traits(targets: list[str], receipt: int, extra: int = 0) -> Iterator[Trait]:
     found = set()
     for target in targets:
         name = next((name for name in ("gfx950", "gfx9") if target.startswith(name)), "")
+        if not name and switches.SILENT:
+            continue
         if not name:
             raise ValueError(f"Unsupported device target {target}")
         found.add(name)
@@ -172,7 +201,10 @@ def traits(targets: list[str], receipt: int, extra: int = 0) -> Iterator[Trait]:
                 for paged in "tf":
                     yield PagedTrait(arch, hdim, dtype, mode, mask, bias, lse, 128 + extra, paged)
             else:
-                yield Trait(arch, hdim, dtype, mode, mask, bias, lse, 128 + extra)
+                kind = Trait
+                kind = EnumTrait if switches.ENUM else kind
+                kind = NamelessTrait if switches.NAMELESS else kind
+                yield kind(arch, hdim, dtype, mode, mask, bias, lse, 128 + extra)
 
 
 def main() -> None:
@@ -190,7 +222,10 @@ def main() -> None:
         if not args.filter or fnmatch.fnmatch(kernel.filename, args.filter):
             text = kernel.render() if switches.RENDER else kernel.template  # type: ignore[attr-defined]
             (args.output_dir / kernel.filename).write_text(text)
-            pool.register_traits(trait)
+            if switches.KEYWORD:
+                pool.register_traits(trait=trait)
+            else:
+                pool.register_traits(trait)
     if switches.RENDER:
         parts = [
             pool.render(f"fmha_fwd_{mode}", lambda row, mode=mode: row.mode == mode)  # type: ignore[misc]
