@@ -23,6 +23,8 @@ from qola.errors import CodegenError, Finding
 _BWD_PADDED = (64, 128, 192)
 #: Tables of kernels that run before and after the main one of a backward.
 _HELPERS = ("_odo", "_dq_convert", "_dq_shuffle")
+#: A whole number, also as pandas writes a column with gaps; or a gap.
+_WHOLE = re.compile(r"(-?\d+)(?:\.0*)?|")
 _BLOCK_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LINE_COMMENT = re.compile(r"\s*(?:(?<!:)//|#|(?<=\s);)")
 
@@ -36,12 +38,14 @@ class ConfigRow:
         fields: by column, as written.
         files: tree-relative paths of its .co file: several where the library picks one by the
             device's compute units (MI300, MI308).
+        place: file and line.
     """
 
     arch: str
     table: str
     fields: Mapping[str, str]
     files: tuple[str, ...]
+    place: str = ""
 
     @property
     def is_helper(self) -> bool:
@@ -49,9 +53,26 @@ class ConfigRow:
         return self.table.endswith(_HELPERS)
 
     def number(self, column: str) -> int | None:
-        """Return a whole number, None where the table has no such column."""
-        text = self.fields.get(column, "").strip()
-        return int(text) if re.fullmatch(r"-?\d+", text) else None
+        """Return a whole number, None where the table has no such column.
+
+        A gap is 0, as `hsa/codegen.py` fills it.
+
+        Raises:
+            CodegenError: it is no whole number.
+        """
+        if column not in self.fields:
+            return None
+        text = self.fields[column].strip()
+        if match := _WHOLE.fullmatch(text):
+            return int(match[1] or 0)
+        raise CodegenError(
+            Finding(
+                place=self.place,
+                found=f"{column} = {text}",
+                expected="a whole number, or nothing, which is 0",
+                fix="use an AITER tree whose tables have numbers in this column",
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -103,9 +124,7 @@ def read_tables(tree: AiterTree, module: str) -> tuple[ConfigTable, ...]:
 
 def _read_table(tree: AiterTree, module: str, file: str) -> ConfigTable:
     arch = file.removeprefix(f"{tree.hsa_dir}/").partition("/")[0]
-    text = (tree.root / file).read_text(encoding="utf-8-sig")
-    lines = list(csv.reader(io.StringIO(_without_comments(text))))
-    columns, *rest = lines or [[]]
+    numbers, (columns, *rest) = _read_csv(tree, file)
     widths = {len(line) for line in rest}
     if not {"knl_name", "co_name"} <= set(columns) or widths - {len(columns)}:
         raise CodegenError(
@@ -118,11 +137,33 @@ def _read_table(tree: AiterTree, module: str, file: str) -> ConfigTable:
             )
         )
     rows = []
-    for line in rest:
+    for number, line in zip(numbers, rest, strict=True):
         fields = dict(zip(columns, line, strict=True))
         files = co_files(tree, posixpath.dirname(file), fields["co_name"].strip())
-        rows.append(ConfigRow(arch, PurePosixPath(file).stem, fields, files))
+        rows.append(ConfigRow(arch, PurePosixPath(file).stem, fields, files, f"{file}:{number}"))
     return ConfigTable(module, arch, file, tuple(columns), tuple(rows))
+
+
+def _read_csv(tree: AiterTree, file: str) -> tuple[list[int], list[list[str]]]:
+    """Return the header and the rows of a CSV file, and of each row the line it ends at.
+
+    Raises:
+        CodegenError: it is not UTF-8, or no CSV.
+    """
+    try:
+        kept = _without_comments((tree.root / file).read_text(encoding="utf-8-sig"))
+        reader = csv.reader(io.StringIO("\n".join(line for _, line in kept)))
+        found = [(kept[reader.line_num - 1][0], line) for line in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CodegenError(
+            Finding(
+                place=file,
+                found=f"{type(error).__name__}: {error}",
+                expected="a CSV table in UTF-8",
+                fix="use an AITER tree whose tables hsa/codegen.py reads",
+            )
+        ) from None
+    return [number for number, _ in found[1:]], [line for _, line in found] or [[]]
 
 
 def co_files(tree: AiterTree, folder: str, name: str) -> tuple[str, ...]:
@@ -174,11 +215,18 @@ def _mode(row: ConfigRow, module: str) -> str:
     return "group" if mode else "batch"
 
 
-def _without_comments(text: str) -> str:
-    """Return CSV text without comments and blank lines, as `hsa/codegen.py` reads it."""
+def _without_comments(text: str) -> list[tuple[int, str]]:
+    """Return the lines of CSV text that `hsa/codegen.py` reads, with their numbers.
+
+    Comments and blank lines are left out.
+    """
     lines = []
-    for line in _BLOCK_COMMENT.sub("", text).splitlines():
+    number = 0
+    # A block comment leaves a mark for every line that it joins to the one it begins in.
+    for marked in _BLOCK_COMMENT.sub(lambda m: "\0" * m[0].count("\n"), text).splitlines():
+        number += 1 + marked.count("\0")
+        line = marked.replace("\0", "")
         if line.strip() and not line.lstrip().startswith(("//", "#", ";")):
             comment = _LINE_COMMENT.search(line) if '"' not in line else None
-            lines.append(line[: comment.start()] if comment else line)
-    return "\n".join(lines)
+            lines.append((number, line[: comment.start()] if comment else line))
+    return lines

@@ -352,9 +352,44 @@ def test_without_ck(flags: tuple[str, ...], expected: bool) -> None:
 
 
 def test_numbers_of_a_row() -> None:
-    """Prevents: a gap in a table read as head dim 0."""
-    row = ConfigRow("gfx942", "t", {"hdim_q": " 128", "mask": "", "mode": "x"}, ())
-    assert [row.number(name) for name in ("hdim_q", "mask", "mode", "none")] == [128, *[None] * 3]
+    """Prevents: a gap in a table, which C++ sees as 0, read as a column that is not there."""
+    written = {"hdim_q": " 128", "hdim_v": "64.0", "mask": "", "mode": " 1. "}
+    row = ConfigRow("gfx942", "t", written, ())
+    assert [row.number(name) for name in (*written, "none")] == [128, 64, 0, 1, None]
+
+
+@pytest.mark.parametrize("text", ["x", "0.5", "1e2", "nan", "."])
+def test_a_column_of_other_than_numbers_is_an_error(tree: AiterTree, text: str) -> None:
+    """Prevents: a row chosen for every mask, as what its mask is cannot be read."""
+    folder = tree.root / "hsa/gfx942/fmha_v3_fwd"
+    (folder / "more.csv").write_text(
+        f"/* of\nlines */\nmask,knl_name,co_name # names\n\n1,a,a.co\n{text},b,b.co\n"
+    )
+    (table,) = (t for t in read_tables(tree, "fmha_v3_fwd") if t.file.endswith("more.csv"))
+    assert table.rows[0].number("mask") == 1
+    with pytest.raises(CodegenError) as error:
+        table.rows[1].number("mask")
+    (finding,) = error.value.findings
+    assert finding.place == "hsa/gfx942/fmha_v3_fwd/more.csv:6"
+    assert (finding.found, finding.expected.split(",")[0]) == (f"mask = {text}", "a whole number")
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"knl_name,co_name\n\xff,a.co\n", "UnicodeDecodeError: "),
+        (b'knl_name,co_name\n"' + b"a" * 200_000 + b'",a.co\n', "Error: field larger than"),
+    ],
+)
+def test_a_file_that_is_no_csv_is_an_error(tree: AiterTree, data: bytes, found: str) -> None:
+    """Prevents: a traceback that does not say which of the tree's tables cannot be read."""
+    (tree.root / "hsa/gfx942/fmha_v3_fwd/more.csv").write_bytes(data)
+    with pytest.raises(CodegenError) as error:
+        read_tables(tree, "fmha_v3_fwd")
+    (finding,) = error.value.findings
+    assert finding.place == "hsa/gfx942/fmha_v3_fwd/more.csv"
+    assert finding.found.startswith(found)
+    assert finding.expected == "a CSV table in UTF-8"
 
 
 TREES = "QOLA_TEST_LATER_TREES"
