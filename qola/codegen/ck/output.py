@@ -76,6 +76,26 @@ def tags_of(
     }
 
 
+def check_archs(
+    request: Mapping[str, Any], tags: Mapping[str, str | None], rows: Sequence[Row]
+) -> None:
+    """Check that every arch has some of the rows that the receipts have, if these have any.
+
+    Raises:
+        RefusedError: an arch has none. Its dispatch would serve no problem at all.
+    """
+    for arch, tag in tags.items():
+        if rows and all(row.arch not in (None, tag) for row in rows):
+            receipts = sorted({str(wanted["receipt"]) for wanted in request["wanted"]})
+            raise RefusedError(
+                f"architecture {arch}: no kernel of receipt {' or '.join(receipts)}, while "
+                f"{', '.join(sorted({row.arch or '' for row in rows}))} have some",
+                "an architecture CK has kernels for",
+                "leave the architecture out, leave the direction out with drop_directions, or use "
+                "an AITER whose CK has kernels for it",
+            )
+
+
 def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
     """Return the architectures a kernel is compiled for, of those with the given tags."""
     return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]

@@ -210,6 +210,11 @@ def test_a_direction_can_be_dropped(tmp_path: Path, on: tuple[str, ...]) -> None
             ["receipt 700 of rows that cannot be followed", "of this CK's own: 0, 7, 600"],
         ),
         (("TARGETS",), {"archs": ("gfx1100",)}, ["gfx1100"]),
+        (
+            ("TARGETS", "SILENT"),
+            {"archs": ("gfx942", "gfx1100")},
+            ["architecture gfx1100: no kernel of receipt 600, while gfx9 have some"],
+        ),
     ],
 )
 def test_what_cannot_be_told_apart_is_an_error(
