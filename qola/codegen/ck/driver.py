@@ -64,7 +64,7 @@ class _Filtered:
         self._bases, self._dispatch = _read(request, self._wanted)
         self._selector = selector = Selector(self._direction, self._bases, request)
         self._tags = tags_of(request["archs"], selector.rows, self._offered())
-        if not request["dropped"]:
+        if selector.rows and not request["dropped"]:
             check_archs(request, self._tags, [*selector.rows, *selector.outside])
         self._keepers = (
             {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}

@@ -79,13 +79,13 @@ def tags_of(
 def check_archs(
     request: Mapping[str, Any], tags: Mapping[str, str | None], rows: Sequence[Row]
 ) -> None:
-    """Check that every arch has some of the rows that the receipts have, if these have any.
+    """Check that every arch has some of the rows that the receipts have.
 
     Raises:
         RefusedError: an arch has none. Its dispatch would serve no problem at all.
     """
     for arch, tag in tags.items():
-        if rows and all(row.arch not in (None, tag) for row in rows):
+        if all(row.arch not in (None, tag) for row in rows):
             receipts = sorted({str(wanted["receipt"]) for wanted in request["wanted"]})
             raise RefusedError(
                 f"architecture {arch}: no kernel of receipt {' or '.join(receipts)}, while "
