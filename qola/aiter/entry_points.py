@@ -84,7 +84,7 @@ def entry_functions(
     wanted = {ENTRIES[direction]: direction for direction in directions}
     beside = defined - set(ENTRIES.values())
     found = [f for f in scope.functions if f.name in wanted or f.name in beside]
-    found = [f for f in found if f.name.startswith(_PUBLIC)]
+    found = _distinct(f for f in found if f.name.startswith(_PUBLIC))
     problems = list(_problems(found, wanted, defined, config.name))
     if problems:
         raise AiterError(replace(problem, place=header) for problem in problems)
@@ -119,10 +119,33 @@ _BWD_WORKSPACE = EntryFunction(
 )
 
 
+def _distinct(functions: Iterable[Function]) -> list[Function]:
+    """Return each form of a function once; of a form declared again, the one with defaults."""
+    found: dict[tuple[str, tuple[str, ...] | None], Function] = {}
+    for function in functions:
+        key = (function.name, _form(function))
+        if key not in found or _defaults(found[key]) < _defaults(function):
+            found[key] = function
+    return list(found.values())
+
+
+def _form(function: Function) -> tuple[str, ...] | None:
+    """Return the parameters' types, whichever way they are written."""
+    if function.parameters is None:
+        return None
+    types = (p.type.replace(f"{NAMESPACE}::", "") for p in function.parameters)
+    return tuple(re.sub(r"\s*([&*<>,])\s*", r"\1", written) for written in types)
+
+
+def _defaults(function: Function) -> int:
+    return sum(bool(parameter.default) for parameter in function.parameters or ())
+
+
 def _problems(
     found: Iterable[Function], wanted: Iterable[str], defined: Collection[str], module: str
 ) -> Iterator[Finding]:
     """Find functions wanted that no wrapper can be written for; the place is left open."""
+    found = list(found)
     forms = {function.name: function for function in found}
     for name in wanted:
         if name not in forms:
@@ -139,6 +162,15 @@ def _problems(
                 f"a source that defines it, with the flags of {module}",
                 "leave its direction out (drop_directions), or its source in (drop_srcs)",
             )
+        overloads = [_signature(f) for f in found if f.name == name]
+        if len(overloads) > 1:
+            yield Finding(
+                "",
+                f"{len(overloads)} forms of {name}: {' and '.join(overloads)}",
+                f"one function {name} in namespace {NAMESPACE}",
+                "leave its direction out (drop_directions), or say which form counts by a macro "
+                "of its condition (add_flags_extra_cc)",
+            )
     for name, function in forms.items():
         if function.parameters is None:
             yield Finding(
@@ -147,6 +179,12 @@ def _problems(
                 "plain parameters: a type, a name, a default",
                 "leave its direction out (drop_directions)",
             )
+
+
+def _signature(function: Function) -> str:
+    """Return a function as a reader knows it: its name and its parameters' types."""
+    types = (parameter.type for parameter in function.parameters or ())
+    return f"{function.name}({', '.join(types)})"
 
 
 def _entry(function: Function, direction: str, types: frozenset[str]) -> EntryFunction:

@@ -175,8 +175,8 @@ def read_tree(root: Path) -> AiterTree:
     """
     meta = "aiter_meta" if (root / "aiter_meta").is_dir() else ""
     prefix = f"{meta}/" if meta else ""
-    core = root / CORE_FILE
-    ck_dir = prefix + ck_directory(core.read_text("utf-8") if core.is_file() else "")
+    core = _core(root)
+    ck_dir = prefix + ck_directory(core)
     needed = {
         CONFIG_FILE: "an AITER checkout, or a wheel unpacked with its aiter_meta directory",
         f"{prefix}csrc/include": "AITER's C++ sources",
@@ -198,7 +198,7 @@ def read_tree(root: Path) -> AiterTree:
         hsa_dir=f"{prefix}hsa",
         ck_dir=ck_dir,
         _config=config,
-        _core=_core(root),
+        _core=core,
     )
 
 

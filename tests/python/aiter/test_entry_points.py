@@ -177,6 +177,26 @@ def test_parameters_that_cannot_be_read(tmp_path: Path) -> None:
         functions(root, "fwd", macros={})
 
 
+def test_a_function_declared_again(tmp_path: Path) -> None:
+    """Prevents: a wrapper that is defined twice, or without the defaults of the declaration."""
+    root = make_tree(tmp_path)
+    again = "float mha_fwd(A x, int);\nfloat mha_fwd(A a, int b = 2);\nfloat mha_fwd(A, int c);\n"
+    (root / "csrc/include/mha_fwd.h").write_text(f"namespace aiter {{\n{again}}}")
+    tree = read_tree(root)
+    (function,) = entry_functions(tree, tree.module("libmha_fwd"), ["fwd"], {}, [FWD])
+    assert function.parameters == (Parameter("A", "a", ""), Parameter("int", "b", "2"))
+
+
+def test_a_function_with_two_forms(tmp_path: Path) -> None:
+    """Prevents: a library that passes on one of them, whichever comes last."""
+    root = make_tree(tmp_path)
+    header = root / "csrc/include/mha_fwd.h"
+    header.write_text("namespace aiter { float mha_fwd(A a); float mha_fwd(A a, int b); }")
+    with pytest.raises(AiterError, match="2 forms of mha_fwd") as error:
+        functions(root, "fwd", macros={})
+    assert "mha_fwd(A) and mha_fwd(A, int)" in str(error.value)
+
+
 def test_the_wheels_functions(aiter_tree: Path) -> None:
     """Prevents: entry points of the pinned tree with other parameters than it has."""
     tree = read_tree(aiter_tree)

@@ -305,3 +305,10 @@ def test_unknown_generation(tmp_path: Path) -> None:
     root = make_tree(tmp_path, fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"]))
     with pytest.raises(AiterError, match="wheels, around d32b0cb or 33f2e6af"):
         read_tree(root)
+
+
+def test_a_core_that_is_no_text(tmp_path: Path) -> None:
+    """Prevents: a traceback on a damaged core.py, of which a tree can do without."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / "aiter/jit/core.py").write_bytes(b"# \xff\n")
+    assert read_tree(root).module("libmha_fwd").name == "libmha_fwd"
