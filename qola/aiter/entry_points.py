@@ -79,11 +79,11 @@ def entry_functions(
     """
     dirs = include_dirs(tree, config)
     header = header_of(tree, config)
-    scope = read_scope(_counting(_read(tree, header), macros), NAMESPACE)
+    declared = [f for scope in _scopes(_read(tree, header), macros) for f in scope.functions]
     defined = _defined(sources, macros)
     wanted = {ENTRIES[direction]: direction for direction in directions}
     beside = defined - set(ENTRIES.values())
-    found = [f for f in scope.functions if f.name in wanted or f.name in beside]
+    found = [f for f in declared if f.name in wanted or f.name in beside]
     found = _distinct(f for f in found if f.name.startswith(_PUBLIC))
     problems = list(_problems(found, wanted, defined, config.name))
     if problems:
@@ -214,17 +214,27 @@ def _name_of(written: str, number: int) -> str:
     return "args" if last.endswith("_args") else last if last == "stream_config" else f"p{number}"
 
 
-def _counting(text: str, macros: Macros) -> str:
+def _scopes(text: str, macros: Macros) -> list[Scope]:
+    """Return what a source has in AITER's namespace as a compiler reads it with these macros.
+
+    Where a condition is not known both branches are read, one at a time: each has its own braces.
+    """
+    found = {_counting(text, macros, doubt=doubt): None for doubt in (True, False)}
+    return [read_scope(reading, NAMESPACE) for reading in found]
+
+
+def _counting(text: str, macros: Macros, *, doubt: bool) -> str:
     """Return the lines of a source that a compiler reads with these macros, and no directive."""
+    known = {"__cplusplus": "202002L", **macros}
     return "\n".join(
         line.text
-        for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True)
+        for line in lines(text, known, complete=True, doubt=doubt)
         if line.counts and not line.text.lstrip().startswith("#")
     )
 
 
 def _defined(sources: Iterable[str], macros: Macros) -> set[str]:
-    scopes: list[Scope] = [read_scope(_counting(text, macros), NAMESPACE) for text in sources]
+    scopes = (scope for text in sources for scope in _scopes(text, macros))
     return {f.name for scope in scopes for f in scope.functions if f.defined}
 
 
@@ -233,7 +243,7 @@ def _types(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) ->
     own = posixpath.dirname(header) + "/"
     files = closure(tree.root, tuple(dirs), [posixpath.basename(header)])
     texts = (_read(tree, file) for file in files if file.startswith(own))
-    scopes = (read_scope(_counting(text, macros), NAMESPACE) for text in texts)
+    scopes = (scope for text in texts for scope in _scopes(text, macros))
     return frozenset().union(*(scope.types for scope in scopes))
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 Macros = Mapping[str, str | None]
-"""Values of macros; None for one that is known not to be defined."""
+"""Values of macros; None for one that is known not to be defined, UNKNOWN for any other."""
+UNKNOWN = "?"
+"""Value of a macro of which nobody here says whether it is defined, or as what."""
 
 _COMMENT = re.compile(
     r"""//(?:[^\n]*\\\n)*[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL
@@ -68,12 +70,15 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda m: m[0] if m[0][0] in "\"'" else " " + "\n" * m[0].count("\n"), text)
 
 
-def lines(text: str, macros: Macros, *, complete: bool = False) -> Iterator[Line]:
+def lines(
+    text: str, macros: Macros, *, complete: bool = False, doubt: bool | None = None
+) -> Iterator[Line]:
     """Yield the lines of a source, directives too.
 
     Args:
         macros: those known; what the source itself defines or undefines is followed.
         complete: no others are defined, as for a compiler.
+        doubt: what a condition that is not known is taken for; None leaves it open.
     """
     known = dict(macros)
     guards: set[int] = set() if complete else _guards(text)
@@ -87,10 +92,12 @@ def lines(text: str, macros: Macros, *, complete: bool = False) -> Iterator[Line
             found = _asked(word, rest, known, complete)
             if found is None and word == "ifndef" and number in guards:
                 found = True
+            found = doubt if found is None else found
             stack.append((counts, found, found))
         elif word in ("elif", "else") and stack:
             outer, taken, _ = stack.pop()
             found = True if word == "else" else _truth(value(rest, known, complete=complete))
+            found = doubt if found is None else found
             stack.append((outer, _or(taken, found), _and(_not(taken), found)))
         elif word == "endif" and stack:
             counts = stack.pop()[0]
@@ -178,7 +185,7 @@ def _asked(word: str, rest: str, macros: Macros, complete: bool) -> bool | None:
 
 def _is_defined(name: str, macros: Macros, complete: bool) -> bool | None:
     if name in macros:
-        return macros[name] is not None
+        return None if macros[name] == UNKNOWN else macros[name] is not None
     return False if complete else None
 
 
@@ -187,7 +194,8 @@ def _follow(word: str, rest: str, macros: dict[str, str | None], *, certain: boo
     if match is None:
         return
     if not certain or match[2]:
-        macros.pop(match[1], None)
+        if macros.get(match[1]) != UNKNOWN:
+            macros.pop(match[1], None)
     else:
         macros[match[1]] = match[3].strip() if word == "define" else None
 
@@ -270,8 +278,8 @@ class _Expression:
         if name not in self._macros:
             return 0 if self._complete else None
         text = self._macros[name]
-        if text is None:
-            return 0
+        if text is None or text == UNKNOWN:
+            return 0 if text is None else None
         if self._depth > 8:
             raise _UnservedError
         return _Expression(text, self._macros, self._complete, self._depth + 1).whole()

@@ -12,6 +12,7 @@ from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.known_faults import known_faults
 from qola.aiter.missing_headers import Includer
+from qola.aiter.preprocess import UNKNOWN
 from qola.aiter.tree import AiterTree
 from qola.codegen.ck.receipts import known_receipts
 from qola.compat.check import Check, guarded
@@ -139,7 +140,7 @@ def _sources(
         forms = {f.name: [vars(p) for p in f.parameters] for f in functions}
         return Check("entries", of, said, (), {"functions": forms})
 
-    known = dict(sorted(macros.known.items()))
+    known = {n: v for n, v in sorted(macros.known.items()) if v != UNKNOWN}
     defined = [f"-D{n}={v}" for n, v in known.items() if v is not None]
     yield Check("macros", of, " ".join(defined), macros.warnings, {"known": known})
     yield guarded(

@@ -1,8 +1,8 @@
 """Macros by which AITER's own sources are switched: which a plan defines, and which it warns of.
 
 They are found by reading: whatever a source of the module asks for in an ``#if`` and neither its
-flags nor its headers define. What the few that are known mean is said here; any other is a warning,
-since its lines would be left out without a word.
+flags nor a ``#define`` in it or in its headers define. What the few that are known mean is said
+here; any other is a warning, since its lines would be left out without a word.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
-from qola.aiter.preprocess import conditions, defined_by
+from qola.aiter.includes import closure, include_dirs, includes
+from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.types import KernelSet
 from qola.errors import Finding
+from qola.manifest.fields import KNOWN_ARCHS
 from qola.manifest.load import ModuleSpec
 from qola.plan.generated import GeneratedModule
 
@@ -33,6 +35,9 @@ _MEANING: Mapping[str, Callable[[str, KernelSet], bool]] = {
     # There is no kernel of Composable Kernel to turn to.
     "ONLY_FAV3": lambda main, kernels: not _has_ck(main, kernels),
 }
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+#: Macros of ROCm's headers and of the compiler.
+_OF_OTHERS = ("HIP_", "ROCM_", "__")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class EntryMacros:
 
     Attributes:
         flags: what is defined beside the module's own flags.
-        known: every macro known for these sources; None for one that is not defined.
+        known: every macro that these sources ask for; None for one that is not defined, UNKNOWN for
+            one that a header may define.
         warnings: macros that nobody here knows.
     """
 
@@ -59,32 +65,58 @@ def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str])
     flags: list[str] = []
     warnings: list[Finding] = []
     main = ATTENTION[module.spec.name].direction
-    for name, place in _asked(tree, module.config, module.spec).items():
-        if name in known:
-            continue
+    asked = _asked(tree, module.config, module.spec)
+    asked = {name: place for name, place in asked.items() if name not in known}
+    elsewhere = _defined_elsewhere(tree, module.config, module.spec) if asked else frozenset()
+    for name, place in asked.items():
         meaning = _MEANING.get(name)
         if meaning is not None and meaning(main, module.kernels):
             flags.append(f"-D{name}=1")
-        elif meaning is None and not _of_other_archs(name, archs):
-            warnings.append(_unknown(tree, module.spec.name, name, place))
-        known[name] = "1" if flags[-1:] == [f"-D{name}=1"] else None
+            known[name] = "1"
+        elif name in elsewhere or name.startswith(_OF_OTHERS):
+            known[name] = UNKNOWN
+        elif place:
+            known[name] = None
+            if meaning is None and not _of_other_archs(name, archs):
+                warnings.append(_unknown(tree, module.spec.name, name, place))
     return EntryMacros(tuple(flags), known, tuple(warnings))
 
 
 def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str, str]:
-    """Return the macros whose value a module's own sources ask for, each with its place."""
+    """Return the macros whose value a module's own sources ask for, each with its place.
+
+    That is "" for one which each source that asks for it defines under some condition.
+    """
     found: dict[str, str] = {}
     for file in module_kinds.sources(tree, config, spec.drop_srcs):
-        text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        text = _read(tree, file)
+        own = _defines(text)
         for condition in conditions(text):
-            found.setdefault(condition.name, f"{file}:{condition.line}")
+            place = "" if condition.name in own else f"{file}:{condition.line}"
+            found[condition.name] = found.get(condition.name) or place
     return found
+
+
+def _defined_elsewhere(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> frozenset[str]:
+    """Return the macros that the tree's headers define which a module's sources include."""
+    files = module_kinds.sources(tree, config, spec.drop_srcs)
+    roots = {name for file in files for name, _ in includes(_read(tree, file))}
+    headers = closure(tree.root, include_dirs(tree, config), sorted(roots))
+    return frozenset().union(*(_defines(_read(tree, header)) for header in headers))
+
+
+def _defines(text: str) -> set[str]:
+    return set(_DEFINE.findall(without_comments(text))) if "define" in text else set()
+
+
+def _read(tree: AiterTree, path: str) -> str:
+    return (tree.root / path).read_text(encoding="utf-8", errors="replace")
 
 
 def _of_other_archs(name: str, archs: Sequence[str]) -> bool:
     """Whether a macro names an arch, as FAV1250_ON does, that is not planned for."""
-    number = re.search(r"(?<!\d)(9[0-9]{2}|1[0-9]{3})(?!\d)", name)
-    return number is not None and f"gfx{number[1]}" not in archs
+    named = {f"gfx{number}" for number in re.findall(r"\d+", name)} & {*KNOWN_ARCHS}
+    return bool(named) and not named & {*archs}
 
 
 def _unknown(tree: AiterTree, module: str, name: str, place: str) -> Finding:

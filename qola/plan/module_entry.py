@@ -12,6 +12,7 @@ from qola.aiter.attention import ATTENTION
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
 from qola.aiter.missing_headers import Includer, missing_headers
+from qola.aiter.preprocess import UNKNOWN
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
 from qola.errors import Finding, PlanError
@@ -89,7 +90,11 @@ def module_entry(
         _write(output, header, f"{name}/entry/{header}.cpp", texts.source),
         _write(output, f"qola_{header}.h", f"include/qola_{header}.h", texts.header),
         macros.flags,
-        {n: value for n, value in sorted(macros.known.items()) if value is not None and n in asked},
+        {
+            name: value
+            for name, value in sorted(macros.known.items())
+            if value not in (None, UNKNOWN) and name in asked
+        },
         asked,
         (*macros.warnings, *v3_off(tree, module, resolved.archs)),
     )

@@ -220,6 +220,50 @@ def test_a_switch_that_nobody_knows(make: Making, root: Path) -> None:
     assert "AITER defines it for module_native" in warning.fix
 
 
+NO_V3 = "hsa_subdirs = []"
+
+
+def test_a_macro_that_a_header_defines(make: Making, root: Path) -> None:
+    """Prevents: a function that is there called missing, or a warning of what is defined."""
+    (root / "csrc/include/aiter_hip_common.h").write_text(
+        "#ifndef ENABLE_FOO\n#define ENABLE_FOO 1\n#endif\n"
+    )
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    for condition in ("ENABLE_FOO", "!ENABLE_FOO", "HIP_VERSION >= 60000000", "HIP_FP8"):
+        text = FWD.replace("float mha_fwd(", f"#if {condition}\nfloat mha_fwd(")
+        source.write_text(f"{text}#include <hip/hip_version.h>\n#endif\n".replace("}\n#i", "#i"))
+        source.write_text(text.replace("return -1; }\n", "return -1; }\n#endif\n"))
+        entry = make(manifest=NO_V3)
+        assert [e.name for e in entry.entries] == ["mha_fwd"], condition
+        assert entry.warnings == ()
+        assert not {"ENABLE_FOO", "HIP_VERSION", "HIP_FP8"} & {*entry.macros}
+
+
+def test_a_macro_with_a_default_in_its_source(make: Making, root: Path) -> None:
+    """Prevents: a warning of a macro that its source defines where nobody else does."""
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    default = "#ifndef USE_FAST\n#define USE_FAST 1\n#endif\n#if USE_FAST\nnamespace aiter"
+    source.write_text(FWD.replace("namespace aiter", default) + "#endif\n")
+    entry = make(manifest=NO_V3)
+    assert [e.name for e in entry.entries] == ["mha_fwd"]
+    assert entry.warnings == ()
+    # Another source that asks for it has no such default.
+    config = json.loads((root / CONFIG).read_text())
+    config["libmha_fwd"]["srcs"].append("f'{AITER_CSRC_DIR}/cpp_itfs/more.cu'")
+    (root / CONFIG).write_text(json.dumps(config))
+    (root / "csrc/cpp_itfs/more.cu").write_text("#if USE_FAST\n#endif\n")
+    (warning,) = make(manifest=NO_V3).warnings
+    assert warning.place == "csrc/cpp_itfs/more.cu:1"
+
+
+def test_a_number_that_is_no_arch(make: Making, root: Path) -> None:
+    """Prevents: lines left out without a word, because a macro has a number in its name."""
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    source.write_text(FWD.replace("FAV1250_ON", "USE_RING_1024"))
+    (warning,) = make(manifest=NO_V3).warnings
+    assert "#if USE_RING_1024" in warning.found
+
+
 def test_a_switch_of_an_arch_that_is_not_planned(make: Making) -> None:
     """Prevents: a warning about gfx1250 in every plan for gfx950."""
     (warning,) = make().warnings
