@@ -89,6 +89,16 @@ def read_scope(text: str, namespace: str) -> Scope:
     return Scope(tuple(functions), frozenset(types))
 
 
+def has_variable(text: str, namespace: str, name: str) -> bool:
+    """Whether a text, as `read_scope` takes it, declares a variable in a namespace."""
+    declared = re.compile(rf"[\s&*>]{name}\s*(?:=|$)")
+    return any(
+        declared.search(_without_attributes(statement.rstrip()))
+        and "(" not in statement.partition(name)[0]
+        for statement, _ in _statements(text, namespace)
+    )
+
+
 def qualified(text: str, types: frozenset[str], scope: str) -> str:
     """Return a type or an expression with `scope` before the names of `types` in it.
 

@@ -12,13 +12,19 @@ from dataclasses import dataclass
 
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.missing_headers import Includer
-from qola.aiter.preprocess import Macros, lines
+from qola.aiter.preprocess import Macros, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 
 _USED = re.compile(r"\bck_tile::(\w+)|\b(\w+_enum|fmha_\w+_(?:traits|args|launcher))\b")
 _DECLARED = re.compile(
     r"\b(?:struct|class|enum|union|using|typename)\s+(?:(?:class|struct)\s+)?"
     r"(?:__attribute__\s*\(\(\w+\)\)\s*)?(\w+)"
+)
+#: What follows a type is declared, whatever it is: a variable, a parameter, a function.
+_NAMED = re.compile(
+    r"(?<![\w:])(?!(?:return|new|delete|throw|case|else|typename|const|static|extern|inline"
+    r"|constexpr|volatile|mutable|using|operator|goto|co_return|sizeof)\b)"
+    r"[A-Za-z_][\w:]*(?:<[^;{}()]*>)?(?:\s+|\s*[*&]+\s*)(\w+_enum)\s*[=;({,)\[]"
 )
 _WORD = re.compile(r"\w+")
 
@@ -55,7 +61,7 @@ def unknown_names(
         else:
             known.update(_WORD.findall(header))
     for text in texts:
-        known.update(_DECLARED.findall(text.text))
+        known.update(_DECLARED.findall(text.text), _NAMED.findall(without_comments(text.text)))
     found: dict[str, str] = {}
     for text in texts:
         for name, line in _used(text.text, macros):

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
+from qola.aiter.declarations import has_variable
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
 from qola.aiter.missing_headers import Includer, missing_headers
-from qola.aiter.preprocess import UNKNOWN
+from qola.aiter.preprocess import UNKNOWN, Macros, lines
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
 from qola.errors import Finding, PlanError
@@ -26,7 +27,8 @@ from qola.plan.wrappers import wrappers
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:.*\\\n)*.*)", re.MULTILINE)
 #: qola's own, in the v3 sources that it patches.
 _PATCHES_INCLUDE = "qola_asm.h"
-_THROWS = re.compile(r"\bg_aiter_can_throw\b")
+#: The variable that makes AITER's checks throw.
+_THROWS = ("aiter_detail", "g_aiter_can_throw")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def module_entry(
     functions = module_functions(resolved, module, sources, macros)
     header = ATTENTION[name].header
     common = f"{tree.csrc_dir}/include/aiter_hip_common.h"
-    throws = common in headers.files and bool(_THROWS.search(_read(tree, common)))
+    throws = common in headers.files and _throws(_read(tree, common), macros.known)
     texts = wrappers(f"{header}.h", functions, throws=throws)
     asked = _asked(tree, module.config, headers)
     return ModuleEntry(
@@ -98,6 +100,15 @@ def module_entry(
         asked,
         (*macros.warnings, *v3_off(tree, module, resolved.archs)),
     )
+
+
+def _throws(text: str, macros: Macros) -> bool:
+    read = "\n".join(
+        line.text
+        for line in lines(text, macros, complete=True)
+        if line.counts and not line.text.lstrip().startswith("#")
+    )
+    return has_variable(read, *_THROWS)
 
 
 def module_functions(

@@ -162,9 +162,20 @@ def test_the_texts_of_a_later_tree(make: Making, tmp_path: Path) -> None:
 def test_aiters_checks_are_told_to_throw(make: Making, root: Path, tmp_path: Path) -> None:
     """Prevents: a check of AITER's that ends the process of whoever calls."""
     common = root / "csrc/include/aiter_hip_common.h"
-    common.write_text("inline thread_local bool g_aiter_can_throw = false;\n")
-    source = (tmp_path / "out" / make().source.file).read_text()
-    assert "Restored throwing(::aiter_detail::g_aiter_can_throw, true);" in source
+    said = "inline thread_local bool g_aiter_can_throw%s;\n"
+    use = "namespace aiter_detail { void f() { g_aiter_can_throw = true; } }"
+    for text, throws in {
+        f"#pragma once\nnamespace aiter_detail {{\n{said % ' = false'}}}": True,
+        f"namespace aiter_detail {{ {said % '{false}'}}}": True,
+        said % " = false": False,
+        f"// g_aiter_can_throw\nnamespace aiter_detail {{ /* {said % ''} */ }}": False,
+        f"namespace aiter_detail {{\n#if 0\n{said % ''}#endif\n}}": False,
+        use: False,
+    }.items():
+        common.write_text(text)
+        source = (tmp_path / "out" / make().source.file).read_text()
+        restored = "Restored throwing(::aiter_detail::g_aiter_can_throw, true);"
+        assert (restored in source) == throws, text
 
 
 @pytest.mark.parametrize(
@@ -328,6 +339,19 @@ def test_another_composable_kernel(make: Making, root: Path) -> None:
     # Of lines that nobody compiles nothing is asked.
     asm = KernelSet((), (), code_objects=(CODE_OBJECT,), headers=V3_FWD)
     assert make(kernels=asm).entries
+
+
+def test_a_name_that_is_no_type(make: Making, root: Path) -> None:
+    """Prevents: a variable that happens to end in _enum called a missing type."""
+    source = root / "csrc/cpp_itfs/mha_fwd.cu"
+    use = "if (kind_enum) f(kind_enum, other_enum);"
+    text = f"{FWD}static int kind_enum = 0;\nvoid g(bool other_enum, int&) {{ {use} }}\n"
+    source.write_text(text)
+    assert make().entries
+    source.write_text(f"{text}quant_enum q; void h(quant_enum);\nint i(){{return quant_enum{{}};}}")
+    with pytest.raises(PlanError, match="1 error") as error:
+        make()
+    assert "quant_enum, which neither" in str(error.value)
 
 
 def test_nothing_leaves_the_library(make: Making) -> None:
