@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.config_tables import read_tables
 from qola.codegen.asm.later import config_modules
-from qola.codegen.asm.reach import unreached
 from qola.codegen.asm.tables import read_rows
 from qola.compat.check import Check
 from qola.errors import Finding
 from qola.plan.generated import GeneratedModule
+from qola.plan.unlaunched import judged
 
 
 def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -61,22 +60,8 @@ def check_v3(
         f"{len(missing.get(arch, ()))} missing"
         for arch in archs
     )
-    findings = [f for f in module.kernels.warnings if not direction_of(f)]
-    dead = _dead(tree, module)
-    findings = [replace(f, severity="error") if f in dead else f for f in findings]
+    findings = [f for f in judged(tree, module) if not direction_of(f)]
     return Check("v3", of, said, (*findings, *off), facts)
-
-
-def _dead(tree: AiterTree, module: GeneratedModule) -> list[Finding]:
-    """Return warnings of kernels that nothing launches, in a library that has no others."""
-    if not module.config.without_ck:
-        return []
-    archs: dict[str, set[str]] = {}
-    for code_object in module.kernels.code_objects:
-        folder = code_object.key.removeprefix(f"hsa/{code_object.arch}/").partition("/")[0]
-        archs.setdefault(folder, set()).add(code_object.arch)
-    reached = {folder: sorted(found) for folder, found in archs.items()}
-    return list(unreached(tree, module.config, module.spec.drop_srcs, reached))
 
 
 def direction_of(finding: Finding) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
+from qola.errors import PlanError
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
 from qola.plan.generated import generate_module
@@ -17,6 +18,7 @@ from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
 from qola.plan.python_module import plan_python_module
 from qola.plan.request import ResolvedRequest
+from qola.plan.unlaunched import judged
 
 
 def build_plan(
@@ -28,7 +30,8 @@ def build_plan(
         output: existing directory; gets a directory for each module.
 
     Raises:
-        PlanError: the manifest leaves a module without kernels, or cannot be planned yet.
+        PlanError: the manifest leaves a module without kernels, or with ones that nothing
+            launches, or cannot be planned yet.
         AiterError: the tree cannot be read.
         CodegenError: a generator failed, or the variants leave a hole in the dispatch.
     """
@@ -41,6 +44,9 @@ def build_plan(
             pool.map(lambda module: generate_module(resolved, module, output), resolved.attention)
         )
     made = Assembly(resolved, output)
+    told = [finding for module in generated for finding in judged(tree, module)]
+    if dead := [finding for finding in told if finding.severity == "error"]:
+        raise PlanError(dead)
     for module in generated:
         made.add(module)
     check_agreement(made.entries)
@@ -66,7 +72,7 @@ def build_plan(
         python_modules=python_modules,
         warnings=(
             *resolved.warnings,
-            *(w for m in generated for w in m.kernels.warnings),
+            *told,
             *(w for _, entry in made.entries for w in entry.warnings),
         ),
         inputs=input_files(tree, ordered, sources),

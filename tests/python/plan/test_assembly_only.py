@@ -148,6 +148,22 @@ def test_a_folder_that_nothing_launches(plan: Planning) -> None:
     assert finding.fix == 'hsa_subdirs = ["fmha_fwd_bf16", "fmha_v3_fwd"]'
 
 
+def test_kernels_that_nothing_launches(plan: Planning, tree: AiterTree) -> None:
+    """Prevents: a library that is planned and built, and answers -1 to everything."""
+    source = tree.root / "csrc/cpp_itfs/mha_fwd.cu"
+    source.write_text(source.read_text("utf-8").replace("with_sink", "with_nothing"), "utf-8")
+    finding = found_by(lambda: plan(GFX1250), PlanError)
+    assert finding.severity == "error"
+    assert finding.found.startswith("with_sink, which mha_fwd in csrc/cpp_itfs/mha_fwd.cu does not")
+    assert finding.fix.startswith("leave libmha_fwd out of the manifest, or use another commit")
+    # With other kernels that are launched it is of use.
+    both = GFX1250.replace('["gfx1250"]', '["gfx942", "gfx1250"]')
+    both = both.replace('hsa_subdirs = ["fmha_fwd_bf16"]\n', "")
+    _, made = plan(both)
+    (warning,) = [w for w in made.warnings if "never launched" in w.found]
+    assert warning.severity == "warning"
+
+
 def test_a_tree_without_ck_says_so(plan: Planning) -> None:
     """Prevents: a module that needs Composable Kernel planned in a tree without it."""
     text = ALONE + BWD.replace("""flags_extra_cc = ["'-DONLY_FAV3=1'", "'-DENABLE_CK=0'"]""", "")
