@@ -250,10 +250,8 @@ def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
 
 
 def _core(root: Path) -> str:
-    try:
-        return (root / CORE_FILE).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    """Return AITER's core.py, "" where there is none."""
+    return _read_text(root, CORE_FILE) if (root / CORE_FILE).is_file() else ""
 
 
 def _version(root: Path) -> str:
