@@ -1,4 +1,4 @@
-"""Digests, in the one form qola writes them, and files that change only with their content."""
+"""Digests, in the one form qola writes them; files that change only with their content."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def lossy_text(path: Path) -> str:
+    """Return a text of somebody else's, with a mark for what is not UTF-8: it is only read in."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def write_if_changed(path: Path, content: str | bytes) -> str:

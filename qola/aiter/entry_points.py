@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.aiter.declarations import Function, Parameter, Scope, qualified, read_scope
 from qola.aiter.includes import closure, find, include_dirs, includes
-from qola.aiter.preprocess import Macros, lines
+from qola.aiter.preprocess import Macros, code, lines
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding
 
@@ -79,7 +79,7 @@ def entry_functions(
     """
     dirs = include_dirs(tree, config)
     header = header_of(tree, config)
-    declared = [f for scope in _scopes(_read(tree, header), macros) for f in scope.functions]
+    declared = [f for scope in _scopes(tree.text(header), macros) for f in scope.functions]
     defined = _defined(sources, macros)
     wanted = {ENTRIES[direction]: direction for direction in directions}
     beside = defined - set(ENTRIES.values())
@@ -219,18 +219,8 @@ def _scopes(text: str, macros: Macros) -> list[Scope]:
 
     Where a condition is not known both branches are read, one at a time: each has its own braces.
     """
-    found = {_counting(text, macros, doubt=doubt): None for doubt in (True, False)}
+    found = {code(text, macros, doubt=doubt): None for doubt in (True, False)}
     return [read_scope(reading, NAMESPACE) for reading in found]
-
-
-def _counting(text: str, macros: Macros, *, doubt: bool) -> str:
-    """Return the lines of a source that a compiler reads with these macros, and no directive."""
-    known = {"__cplusplus": "202002L", **macros}
-    return "\n".join(
-        line.text
-        for line in lines(text, known, complete=True, doubt=doubt)
-        if line.counts and not line.text.lstrip().startswith("#")
-    )
 
 
 def _defined(sources: Iterable[str], macros: Macros) -> set[str]:
@@ -242,7 +232,7 @@ def _types(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) ->
     """Return the types of namespace aiter that a header and AITER's own headers behind it have."""
     own = posixpath.dirname(header) + "/"
     files = closure(tree.root, tuple(dirs), [posixpath.basename(header)])
-    texts = (_read(tree, file) for file in files if file.startswith(own))
+    texts = (tree.text(file) for file in files if file.startswith(own))
     scopes = (scope for text in texts for scope in _scopes(text, macros))
     return frozenset().union(*(scope.types for scope in scopes))
 
@@ -250,14 +240,10 @@ def _types(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) ->
 def _has_launcher(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> bool:
     """Whether what a header includes, with these macros, declares Composable Kernel's launcher."""
     text = "\n".join(
-        line.text for line in lines(_read(tree, header), macros, complete=True) if line.counts
+        line.text for line in lines(tree.text(header), macros, complete=True) if line.counts
     )
     for name, _ in includes(text):
         path = find(tree.root, name, [posixpath.dirname(header), *dirs])
-        if path and _LAUNCHER.search(_read(tree, path)):
+        if path and _LAUNCHER.search(tree.text(path)):
             return True
     return False
-
-
-def _read(tree: AiterTree, path: str) -> str:
-    return (tree.root / path).read_text(encoding="utf-8", errors="replace")

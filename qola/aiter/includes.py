@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.files import lossy_text
 
 # Begins with a character that is rare, not with the line's: generated sources have 90 MB.
 _INCLUDE = re.compile(r"""#[ \t]*(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">]""")
@@ -48,7 +49,7 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
         if path is None or path in found:
             continue
         found.add(path)
-        text = (tree_root / path).read_text(encoding="utf-8", errors="replace")
+        text = lossy_text(tree_root / path)
         folder = posixpath.dirname(path) or "."
         pending += [(name, folder if quoted else "") for name, quoted in includes(text)]
     return tuple(sorted(found))

@@ -15,6 +15,7 @@ from typing import Any
 
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding
+from qola.files import lossy_text
 
 FILE = Path(__file__).with_name("known_faults.json")
 
@@ -66,9 +67,7 @@ def _asks(variant: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 
 def _text(tree: AiterTree, file: str) -> str | None:
     path = tree.root / tree.meta_dir / file
-    if not path.is_file():
-        return None
-    return path.read_text(encoding="utf-8", errors="replace")
+    return lossy_text(path) if path.is_file() else None
 
 
 def _holds(condition: Mapping[str, str], text: str | None) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from qola.aiter.includes import find, includes
 from qola.aiter.preprocess import Macros, lines
+from qola.files import lossy_text
 
 #: First directories of headers that compilers and packages bring, which people quote, too.
 _ELSEWHERE = re.compile(
@@ -80,7 +81,9 @@ def missing_headers(
             path = find(root, name, [*first, *dirs])
             if path is not None and path not in seen:
                 seen.add(path)
-                pending.append(Includer(path, _read(root / path), posixpath.dirname(path) or "."))
+                pending.append(
+                    Includer(path, lossy_text(root / path), posixpath.dirname(path) or ".")
+                )
             elif path is None and quoted and name not in generated and not elsewhere(name):
                 found.setdefault(MissingHeader(f"{includer.place}:{line}", name))
     return tuple(found)
@@ -100,7 +103,3 @@ def _asked(text: str, macros: Macros) -> Iterator[tuple[str, bool, int]]:
     for line in lines(text, macros):
         if line.counts and line.text.lstrip().startswith("#"):
             yield from ((name, quoted, line.number) for name, quoted in includes(line.text))
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")

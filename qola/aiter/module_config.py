@@ -42,6 +42,7 @@ _MAP_KEYS = ("flags_extra_hip_per_source",)
 #: Values by which a key asks for nothing, as they stand in the file.
 _NOTHING: tuple[object, ...] = ("", "''", '""', "None", "False", None, False, [], {})
 CONFIG_KEYS = (*_LIST_KEYS, *_BOOL_KEYS, *_TEXT_KEYS, *_MAP_KEYS)
+_CK_GENERATOR = "/01_fmha/generate.py"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,16 @@ class GeneratorCall:
     def per_arch(self) -> bool:
         """Whether there is one such script for each architecture."""
         return ARCH_TOKEN in self.script
+
+    @property
+    def ck_receipt(self) -> str:
+        """The receipt that a call of CK's generator asks for."""
+        return self.option("-r", "--receipt") or "0"
+
+    @property
+    def ck_directions(self) -> tuple[str, ...]:
+        """The directions that a call of CK's generator asks for."""
+        return tuple((self.option("-d", "--direction") or "fwd").split(","))
 
     def option(self, *names: str) -> str | None:
         """Return the value that follows the first of `names` among the arguments, if any."""
@@ -104,6 +115,11 @@ class ModuleConfig:
     md_name: str = ""
     hip_clang_path: str | None = None
     third_party: tuple[str, ...] = ()
+
+    @property
+    def ck_calls(self) -> tuple[GeneratorCall, ...]:
+        """Calls of CK's generator; where it lies, AITER's configuration says."""
+        return tuple(c for c in self.generators if f"/{c.script}".endswith(_CK_GENERATOR))
 
     @property
     def without_ck(self) -> bool:

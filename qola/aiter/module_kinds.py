@@ -126,7 +126,7 @@ def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) ->
 
 
 def _read(tree: AiterTree, path: str) -> list[tuple[str, bool]]:
-    return includes((tree.root / path).read_text(encoding="utf-8", errors="replace"))
+    return includes(tree.text(path))
 
 
 def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:

@@ -112,6 +112,22 @@ def lines(
         yield Line(number, line, counts)
 
 
+def code_lines(text: str, macros: Macros, *, doubt: bool | None = None) -> Iterator[Line]:
+    """Yield the lines that a C++ compiler reads with these macros and no others, no directives.
+
+    Args:
+        doubt: as of `lines`.
+    """
+    for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True, doubt=doubt):
+        if line.counts and not line.text.lstrip().startswith("#"):
+            yield line
+
+
+def code(text: str, macros: Macros, *, doubt: bool | None = None) -> str:
+    """Return the text of `code_lines`."""
+    return "\n".join(line.text for line in code_lines(text, macros, doubt=doubt))
+
+
 def conditions(text: str) -> list[Condition]:
     """Return what the conditions of a source ask the value of, each macro once.
 

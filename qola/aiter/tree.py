@@ -33,6 +33,7 @@ from qola.aiter.module_config import (
     expression,
 )
 from qola.errors import AiterError, Finding
+from qola.files import lossy_text
 
 __all__ = [
     "ARCH_TOKEN",
@@ -81,6 +82,10 @@ class AiterTree:
     def has_ck(self) -> bool:
         """Whether Composable Kernel, a submodule, is there."""
         return (self.root / self.fmha_dir / "generate.py").is_file()
+
+    def text(self, path: str) -> str:
+        """Return a file of the tree for reading in it, whatever bytes it has."""
+        return lossy_text(self.root / path)
 
     def module_names(self) -> tuple[str, ...]:
         """Return the modules this tree configures, in the file's order; nothing is evaluated."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.missing_headers import Includer
-from qola.aiter.preprocess import Macros, lines, without_comments
+from qola.aiter.preprocess import Macros, code_lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 
 _USED = re.compile(r"\bck_tile::(\w+)|\b(\w+_enum|fmha_\w+_(?:traits|args|launcher))\b")
@@ -55,7 +55,7 @@ def unknown_names(
     known: set[str] = set()
     roots = {name for source in texts for name, _ in includes(source.text)}
     for file in closure(tree.root, include_dirs(tree, config), sorted(roots)):
-        header = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        header = tree.text(file)
         if file.startswith(own_folder) and "namespace ck_tile" not in header:
             texts.append(Includer(file, header))
         else:
@@ -71,7 +71,6 @@ def unknown_names(
 
 
 def _used(text: str, macros: Macros) -> Iterator[tuple[str, int]]:
-    for line in lines(text, {"__cplusplus": "202002L", **macros}, complete=True):
-        if line.counts and not line.text.lstrip().startswith("#"):
-            for match in _USED.finditer(line.text):
-                yield match[1] or match[2], line.number
+    for line in code_lines(text, macros):
+        for match in _USED.finditer(line.text):
+            yield match[1] or match[2], line.number

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from qola.aiter.includes import closure, find, includes
 from qola.errors import BundleError, Finding
+from qola.files import lossy_text
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _misled(
 ) -> list[Finding]:
     """Find the #include lines of one header that would not lead to the file they led to."""
     findings = []
-    text = (root / file).read_text(encoding="utf-8", errors="replace")
+    text = lossy_text(root / file)
     for spelled, quoted in includes(text):
         own = [posixpath.dirname(file) or "."] if quoted else []
         target = find(root, spelled, [*own, *dirs])

@@ -40,8 +40,6 @@ _V3_ONLY = (
     "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py",
     "/hsa/codegen.py",
 )
-#: CK's generator; where it lies, AITER's configuration says.
-_CK = "/01_fmha/generate.py"
 _ENTRY = ("/csrc/cpp_itfs/mha_fwd_generate.py", "/csrc/cpp_itfs/mha_bwd_generate.py")
 
 
@@ -101,7 +99,7 @@ def generate(
             made = generate_entry(tree, call, out_dir, own, told, folder=folder)
             sources += [replace(source, archs=chosen) for source in made]
     sources += _asm_sources(asm, folders)
-    kernels = tuple(_kernel(k) for a in answers.values() for k in a["kernels"])
+    kernels = tuple(KernelInstance(**_values(k)) for a in answers.values() for k in a["kernels"])
     return KernelSet(
         kernels=kernels + asm.kernels,
         families=tuple(KernelFamily(**f) for a in answers.values() for f in a["families"]),
@@ -113,16 +111,7 @@ def generate(
         directions=directions_of(answers),
         warnings=(*warnings, *findings, *asm.findings),
         explanations=tuple(
-            Explanation(
-                **{
-                    **e,
-                    "archs": tuple(e["archs"]),
-                    "fields": to_fields(e["fields"]),
-                    "kept_by": tuple(e["kept_by"]),
-                }
-            )
-            for a in answers.values()
-            for e in a["explanations"]
+            Explanation(**_values(e)) for a in answers.values() for e in a["explanations"]
         ),
     )
 
@@ -149,15 +138,10 @@ def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterato
         yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
 
 
-def _kernel(data: Mapping[str, Any]) -> KernelInstance:
-    return KernelInstance(
-        **{
-            **data,
-            "archs": tuple(data["archs"]),
-            "fields": to_fields(data["fields"]),
-            "kept_by": tuple(data["kept_by"]),
-        }
-    )
+def _values(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the generator's process says of a kernel, as our types have it."""
+    archs, fields = tuple(data["archs"]), to_fields(data["fields"])
+    return {**data, "archs": archs, "fields": fields, "kept_by": tuple(data["kept_by"])}
 
 
 def _sort_generators(
@@ -168,7 +152,7 @@ def _sort_generators(
     entries, v3, findings = [], [], []
     for call in module.generators:
         path = f"/{call.script}"
-        if path.endswith(_CK):
+        if call in module.ck_calls:
             findings += _read_ck_call(module, call, directions)
         elif path.endswith(_ENTRY):
             entries.append(call)
@@ -203,12 +187,11 @@ def _read_ck_call(
     served = {"-d": 1, "--direction": 1, "-r": 1, "--receipt": 1, "-o": 1, "--output_dir": 1}
     names = [arg for arg in call.args if arg.startswith("-")]
     wrong = [f"option {name}" for name in names if name not in served]
-    receipt = call.option("-r", "--receipt") or "0"
-    for direction in (call.option("-d", "--direction") or "fwd").split(","):
-        if direction in _ORDER and receipt.isdigit():
-            directions[direction] = int(receipt)
+    for direction in call.ck_directions:
+        if direction in _ORDER and call.ck_receipt.isdigit():
+            directions[direction] = int(call.ck_receipt)
         else:
-            wrong.append(f"direction {direction} with receipt {receipt}")
+            wrong.append(f"direction {direction} with receipt {call.ck_receipt}")
     return [
         Finding(
             place=f"module {module.name}, {call.script}",
@@ -221,7 +204,7 @@ def _read_ck_call(
 
 def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
     """Return the directory of CK's generator."""
-    scripts = {call.script for call in module.generators if f"/{call.script}".endswith(_CK)}
+    scripts = {call.script for call in module.ck_calls}
     if len(scripts) > 1:
         raise CodegenError(
             Finding(

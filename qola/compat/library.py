@@ -105,7 +105,7 @@ def check_library(library: Library, folder: Path) -> tuple[GeneratedModule | Non
 def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
     """Say of each direction how far it can be followed."""
     tree = library.resolved.request.tree
-    receipts = directions_of(tree, module.config)
+    calls = directions_of(module.config)
     for direction in module.kernels.directions:
         own = [k for k in module.kernels.kernels if k.direction == direction.name]
         found = [f for f in module.kernels.warnings if direction_of(f) == direction.name]
@@ -115,7 +115,7 @@ def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
             "rows": direction.rows,
             "kernels": sum(not k.role.startswith("asm_") for k in own),
             "unknown_fields": list(direction.unknown),
-            "receipt": int(receipts[direction.name]),
+            "receipt": int(calls[direction.name].ck_receipt),
             "receipts": list(known_receipts(tree, module.spec.name)),
         }
         said = f"{direction.level}, {facts['rows']} rows, {facts['kernels']} kernel instances, "

@@ -12,6 +12,7 @@ from qola.codegen.asm.later import config_modules
 from qola.codegen.asm.tables import read_rows
 from qola.compat.check import Check
 from qola.errors import Finding
+from qola.files import lossy_text
 from qola.plan.generated import GeneratedModule
 from qola.plan.unlaunched import judged
 
@@ -26,7 +27,7 @@ def rows_of(tree: AiterTree, config: ModuleConfig) -> Iterator[tuple[str, tuple[
     own = ATTENTION[config.name]
     for script in sorted((tree.root / tree.hsa_dir).glob(f"gfx*/{own.asm_subdir}/codegen.py")):
         arch, folder = script.parent.parent.name, script.parent.relative_to(tree.root).as_posix()
-        text = script.read_text("utf-8", errors="replace")
+        text = lossy_text(script)
         for kernel in read_rows(text, arch, own.direction, folder):
             yield arch, (kernel.file,)
 

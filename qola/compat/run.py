@@ -26,6 +26,7 @@ from qola.compat.tree_checks import (
 )
 from qola.compat.upstream import Upstream, differences, directions_of, run_upstream
 from qola.errors import Finding, QolaError
+from qola.files import lossy_text
 from qola.manifest.fields import TESTED_ARCHS
 
 #: Those that wait for AITER's own files stand behind what makes them.
@@ -80,8 +81,7 @@ def _can_do_without_ck(tree: AiterTree, name: str) -> bool:
         return False
     header = f"{tree.csrc_dir}/include/{ATTENTION[name].header}.h"
     files = [*module_kinds.sources(tree, config, ()), header]
-    paths = [path for path in (tree.root / file for file in files) if path.is_file()]
-    texts = (path.read_text("utf-8", errors="replace") for path in paths)
+    texts = (tree.text(file) for file in files if (tree.root / file).is_file())
     return any(re.search(r"^\s*#\s*(?:el)?if.*\bENABLE_CK\b", text, re.M) for text in texts)
 
 
@@ -92,7 +92,7 @@ def _libraries(tree: AiterTree, name: str) -> Iterator[Callable[[], Library]]:
     if not _can_do_without_ck(tree, name):
         return
     config = tree.module(name, more_flags=[_WITHOUT_CK])
-    dropped = sorted(directions_of(tree, config))
+    dropped = sorted(directions_of(config))
     alone = partial(library, tree, name, drop_directions=dropped)
     if archs := tuple(sorted({arch for arch, _ in rows_of(tree, config)})):
         yield partial(alone, archs=archs, of=f"{name} without CK", add_flags_extra_cc=[_WITHOUT_CK])
@@ -139,7 +139,7 @@ def _needs_ck(tree: AiterTree) -> Finding:
 
 def _sink_sources(tree: AiterTree) -> list[str]:
     files = sorted((tree.root / tree.csrc_dir / "py_itfs_cu").glob("*.cu"))
-    found = (f for f in files if header_name(_SINK) in f.read_text("utf-8", errors="replace"))
+    found = (f for f in files if header_name(_SINK) in lossy_text(f))
     return [file.relative_to(tree.root).as_posix() for file in found]
 
 
@@ -158,8 +158,8 @@ def _check_libraries(tree: AiterTree, progress: Callable[[str], None]) -> list[C
                 progress(f"{made.of}: generating")
                 place = Path(folder, f"{name}_{number}")
                 theirs = [
-                    pool.submit(run_upstream, tree, direction, receipt, made.resolved.archs)
-                    for direction, receipt in directions_of(tree, made.module.config).items()
+                    pool.submit(run_upstream, tree, call, direction, made.resolved.archs)
+                    for direction, call in directions_of(made.module.config).items()
                     if not made.module.config.without_ck
                 ]
                 own = pool.submit(_check, made, place, theirs)

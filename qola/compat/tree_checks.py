@@ -13,6 +13,7 @@ from qola.errors import AiterError, Finding
 from qola.fetch.git import run_git
 from qola.fetch.patches import patch_files, try_patches
 from qola.fetch.pins import pinned_id, recorded_patches
+from qola.files import lossy_text
 from qola.plan.request import unknown_keys_of
 
 _CK_ARCH = re.compile(r"""["'](gfx\w+)["']""")
@@ -107,7 +108,7 @@ def check_archs(tree: AiterTree) -> Check:
     """Say which archs the tree has kernels for."""
     assembly = assembly_archs(tree)
     fmha = tree.root / tree.fmha_dir
-    texts = (path.read_text("utf-8", errors="replace") for path in fmha.rglob("*.py"))
+    texts = map(lossy_text, fmha.rglob("*.py"))
     ck = sorted({arch for text in texts for arch in _CK_ARCH.findall(text)})
     said = f"assembly kernels for {', '.join(assembly) or 'none'}"
     said += f"; Composable Kernel's generator names {', '.join(ck)}" if ck else ""

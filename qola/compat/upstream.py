@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qola.aiter.tree import AiterTree, ModuleConfig
+from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.script import run_script
 from qola.codegen.types import KernelSet
 from qola.errors import CodegenError, Finding
@@ -29,25 +29,22 @@ class Upstream:
     files: dict[str, str]
 
 
-def directions_of(tree: AiterTree, config: ModuleConfig) -> dict[str, str]:
-    """Return AITER's receipt for each direction that a module has of Composable Kernel."""
-    return {
-        direction: call.option("-r", "--receipt") or "0"
-        for call in config.generators
-        if call.script == f"{tree.fmha_dir}/generate.py"
-        for direction in (call.option("-d", "--direction") or "fwd").split(",")
-    }
+def directions_of(config: ModuleConfig) -> dict[str, GeneratorCall]:
+    """Return the call of CK's generator for each direction that a module has."""
+    return {direction: call for call in config.ck_calls for direction in call.ck_directions}
 
 
-def run_upstream(tree: AiterTree, direction: str, receipt: str, archs: Sequence[str]) -> Upstream:
+def run_upstream(
+    tree: AiterTree, call: GeneratorCall, direction: str, archs: Sequence[str]
+) -> Upstream:
     """Run CK's generator for a direction.
 
     Raises:
         CodegenError: it fails.
     """
-    script = tree.root / tree.fmha_dir / "generate.py"
+    script = tree.root / call.script
     told = tuple(archs[-1:] if direction == _HEAVY else archs)
-    args = ["-d", direction, "--receipt", receipt, "--output_dir", "{}"]
+    args = ["-d", direction, "--receipt", call.ck_receipt, "--output_dir", "{}"]
     place = f"CK's generate.py, direction {direction}"
     try:
         files = run_script(script, [*args, "--targets", ",".join(told)], place)

@@ -89,7 +89,7 @@ def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str,
     """
     found: dict[str, str] = {}
     for file in module_kinds.sources(tree, config, spec.drop_srcs):
-        text = _read(tree, file)
+        text = tree.text(file)
         own = _defines(text)
         for condition in conditions(text):
             place = "" if condition.name in own else f"{file}:{condition.line}"
@@ -100,17 +100,13 @@ def _asked(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> dict[str,
 def _defined_elsewhere(tree: AiterTree, config: ModuleConfig, spec: ModuleSpec) -> frozenset[str]:
     """Return the macros that the tree's headers define which a module's sources include."""
     files = module_kinds.sources(tree, config, spec.drop_srcs)
-    roots = {name for file in files for name, _ in includes(_read(tree, file))}
+    roots = {name for file in files for name, _ in includes(tree.text(file))}
     headers = closure(tree.root, include_dirs(tree, config), sorted(roots))
-    return frozenset().union(*(_defines(_read(tree, header)) for header in headers))
+    return frozenset().union(*(_defines(tree.text(header)) for header in headers))
 
 
 def _defines(text: str) -> set[str]:
     return set(_DEFINE.findall(without_comments(text))) if "define" in text else set()
-
-
-def _read(tree: AiterTree, path: str) -> str:
-    return (tree.root / path).read_text(encoding="utf-8", errors="replace")
 
 
 def _of_other_archs(name: str, archs: Sequence[str]) -> bool:

@@ -70,7 +70,7 @@ def overlay(
     """
     changed = []
     for file in headers.files:
-        text = (tree.root / file).read_text(encoding="utf-8", errors="replace")
+        text = tree.text(file)
         if not pch_workaround.specialisations(text):
             continue
         copy = pch_workaround.with_constraints(text)

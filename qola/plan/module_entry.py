@@ -13,7 +13,7 @@ from qola.aiter.declarations import has_variable
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
 from qola.aiter.missing_headers import Includer, missing_headers
-from qola.aiter.preprocess import UNKNOWN, Macros, lines
+from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
 from qola.errors import Finding, PlanError
@@ -84,7 +84,9 @@ def module_entry(
     functions = module_functions(resolved, module, sources, macros)
     header = ATTENTION[name].header
     common = f"{tree.csrc_dir}/include/aiter_hip_common.h"
-    throws = common in headers.files and _throws(_read(tree, common), macros.known)
+    throws = common in headers.files and has_variable(
+        code(tree.text(common), macros.known), *_THROWS
+    )
     texts = wrappers(f"{header}.h", functions, throws=throws)
     asked = _asked(tree, module.config, headers)
     return ModuleEntry(
@@ -100,15 +102,6 @@ def module_entry(
         asked,
         (*macros.warnings, *v3_off(tree, module, resolved.archs)),
     )
-
-
-def _throws(text: str, macros: Macros) -> bool:
-    read = "\n".join(
-        line.text
-        for line in lines(text, macros, complete=True)
-        if line.counts and not line.text.lstrip().startswith("#")
-    )
-    return has_variable(read, *_THROWS)
 
 
 def module_functions(
@@ -224,7 +217,7 @@ def _asked(tree: AiterTree, config: ModuleConfig, headers: HeaderSet) -> frozens
     found: set[str] = set()
     for file in headers.files:
         if file.startswith(folders):
-            for match in _CONDITION.finditer(_read(tree, file)):
+            for match in _CONDITION.finditer(tree.text(file)):
                 found.update(re.findall(r"[A-Za-z_]\w*", match[1]))
     return frozenset(found)
 
@@ -253,7 +246,3 @@ def check_agreement(modules: Sequence[tuple[str, ModuleEntry]]) -> None:
 
 def _write(output: Path, name: str, file: str, text: str) -> PlannedFile:
     return PlannedFile(name, file, write_if_changed(output / file, text))
-
-
-def _read(tree: AiterTree, path: str) -> str:
-    return (tree.root / path).read_text(encoding="utf-8", errors="replace")

@@ -69,32 +69,19 @@ _ASKED = {
     "fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"),
     "bwd": (),
 }
+_PROBLEM = (
+    "q_dtype_str",
+    "{args}.hdim_q",
+    "{args}.hdim_v",
+    "is_group_mode",
+    "mask_type != mask_enum::no_mask",
+    "bias_type != bias_enum::no_bias",
+)
+_DROPOUT = "{args}.p_drop > 0.f"
+#: The arguments of `qola_asm_serves`.
 _SERVES = {
-    "fwd": (
-        "q_dtype_str",
-        "{args}.hdim_q",
-        "{args}.hdim_v",
-        "is_group_mode",
-        "mask_type != mask_enum::no_mask",
-        "bias_type != bias_enum::no_bias",
-        "has_lse",
-        "{args}.p_drop > 0.f",
-    ),
-    "bwd": (
-        "q_dtype_str",
-        "{args}.hdim_q",
-        "{args}.hdim_v",
-        "is_group_mode",
-        "mask_type != mask_enum::no_mask",
-        "bias_type != bias_enum::no_bias",
-        "{args}.p_drop > 0.f",
-        "has_dbias",
-        "deterministic",
-    ),
-}
-_NAMED = {
-    "fwd": ("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse"),
-    "bwd": ("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_dbias", "deterministic"),
+    "fwd": (*_PROBLEM, "has_lse", _DROPOUT),
+    "bwd": (*_PROBLEM, _DROPOUT, "has_dbias", "deterministic"),
 }
 
 
@@ -156,11 +143,12 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
     if function.direction == "fwd" and not chooses:
         arguments[0] = f"qola_entry::for_assembly({arguments[0]})"
     call = _listed(f"        return {function.calls}", arguments, f"{function.member};")
-    lines = ["    // AITER ends the process where this is false."] if throws else []
+    lines = []
     if throws:
-        lines.append(
-            "    const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);"
-        )
+        lines = [
+            "    // AITER ends the process where this is false.",
+            "    const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);",
+        ]
     if chooses:
         lines += ["#ifdef QOLA_ASM", _narrowed(function, header), "#endif"]
     if function.direction:
@@ -176,7 +164,8 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
 def _narrowed(function: EntryFunction, header: str) -> str:
     """Return the statement that keeps from assembly kernels what the manifest gives to others."""
     direction = function.direction
-    missing = [name for name in _NAMED[direction] if name not in function.arguments]
+    names = (term.split()[0] for term in _SERVES[direction] if not term.startswith("{args}"))
+    missing = [name for name in names if name not in function.arguments]
     if missing:
         raise AiterError(
             Finding(

@@ -13,7 +13,7 @@ from qola.codegen.asm.domain import Variant, fits, v3_bucket
 from qola.codegen.asm.helpers import Helper, read_helpers, unplanned_source
 from qola.codegen.asm.patch import PATCHES, patched_copy
 from qola.codegen.asm.script import run_script, write_source
-from qola.codegen.asm.set import AsmSet, listed
+from qola.codegen.asm.set import AsmSet, listed, not_embedded
 from qola.codegen.asm.tables import AsmCall, AsmKernel, read_calls, read_csv, read_rows
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
 from qola.errors import CodegenError, Finding
@@ -125,14 +125,7 @@ def integrity(tree: AiterTree, arch: str, subdir: str) -> tuple[Finding, ...]:
             )
         )
     if present - named:
-        findings.append(
-            Finding(
-                place=hsa_dir,
-                found=f"{listed(present - named, hsa_dir)}, which no row names: not embedded",
-                expected=f"a row for each .co file in {place}",
-                severity="warning",
-            )
-        )
+        findings.append(not_embedded(present - named, hsa_dir, place))
     return tuple(findings)
 
 

@@ -21,10 +21,10 @@ from qola.codegen.asm.config_headers import SCRIPT, config_header, header_name
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable, padded, read_tables, row_fits
 from qola.codegen.asm.domain import Variant
 from qola.codegen.asm.reach import unreached
-from qola.codegen.asm.set import AsmSet, listed
+from qola.codegen.asm.set import AsmSet, listed, not_embedded
 from qola.codegen.types import CodeObject, GeneratedSource, Selection
 from qola.errors import Finding
-from qola.files import sha256_of, write_if_changed
+from qola.files import lossy_text, sha256_of, write_if_changed
 
 _CONFIG_HEADER = re.compile(r"asm_(\w+)_configs\.hpp")
 
@@ -152,7 +152,7 @@ def _made(
 
 
 def _includes(path: Path) -> list[str]:
-    return [name for name, _ in includes(path.read_text(encoding="utf-8", errors="replace"))]
+    return [name for name, _ in includes(lossy_text(path))]
 
 
 def _keepers(row: ConfigRow, module: str, direction: str, variants: Sequence[Variant]) -> list[int]:
@@ -190,14 +190,7 @@ def _integrity(
             path.relative_to(tree.root).as_posix() for path in (tree.root / folder).rglob("*.co")
         }
         if present - named:
-            findings.append(
-                Finding(
-                    place=folder,
-                    found=f"{listed(present - named, folder)}, which no row names: not embedded",
-                    expected=f"a row for each .co file in {place}",
-                    severity="warning",
-                )
-            )
+            findings.append(not_embedded(present - named, folder, place))
     return findings
 
 

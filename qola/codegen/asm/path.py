@@ -116,12 +116,9 @@ def _problems(
 
 def _undropped(tree: AiterTree, config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
     """Warn of directions of Composable Kernel that the manifest keeps and the flags leave out."""
-    for call in config.generators:
+    for call in config.ck_calls:
         direction = call.option("-d", "--direction")
-        if call.script.startswith(f"{tree.ck_dir}/") and direction not in (
-            None,
-            *selection.drop_directions,
-        ):
+        if direction not in (None, *selection.drop_directions):
             yield Finding(
                 place=f"module {config.name}",
                 found=f"direction {direction} of Composable Kernel, while -DENABLE_CK=0 builds "

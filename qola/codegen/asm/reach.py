@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
+from qola.aiter.preprocess import without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.config_headers import header_name
 from qola.errors import Finding
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 #: Functions that other sources can call: those of C by AITER's macro, and those of C++.
 _DEFINED = (
     re.compile(r"^AITER_CTYPES_DEFINE_ENTRYPOINT\w*\(\s*(\w+)", re.MULTILINE),
@@ -39,7 +39,7 @@ def unreached(
         archs_of: the architectures with kernels, by module of `hsa/codegen.py`.
     """
     texts = {
-        src: _COMMENT.sub(" ", (tree.root / src).read_text(encoding="utf-8", errors="replace"))
+        src: without_comments(tree.text(src))
         for src in config.srcs
         if (tree.root / src).is_file() and src.rpartition("/")[2] not in drop_srcs
     }

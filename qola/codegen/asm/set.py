@@ -36,6 +36,16 @@ class AsmSet:
     inputs: tuple[str, ...] = ()
 
 
+def not_embedded(files: Iterable[str], folder: str, tables: str) -> Finding:
+    """Return the warning of code objects in a folder that its tables do not name."""
+    return Finding(
+        place=folder,
+        found=f"{listed(files, folder)}, which no row names: not embedded",
+        expected=f"a row for each .co file in {tables}",
+        severity="warning",
+    )
+
+
 def listed(files: Iterable[str], folder: str) -> str:
     """Return the names of code objects of a folder for a message, with their number."""
     names = sorted(file.removeprefix(f"{folder}/") for file in files)

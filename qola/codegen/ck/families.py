@@ -81,7 +81,7 @@ def find_families(kernels: Iterable[Kernel], wanted: Iterable[Kernel]) -> dict[s
     found = {}
     for name, alike in sorted(members.items()):
         sister = min(alike.values(), key=lambda k: (_features(k.fields), k.name))
-        header = warm_header(sister.name, sister.render())
+        header = warm_header(sister.name, sister.source)
         if header is not None:
             found[name] = Family(name, sister.role, sister.name, len(alike), header)
     return found

@@ -116,7 +116,7 @@ def write_kernel(
         "role": kernel.role,
         "archs": archs,
         "file": file,
-        "sha256": write_if_changed(Path(request["out_dir"]) / file, kernel.render()),
+        "sha256": write_if_changed(Path(request["out_dir"]) / file, kernel.source),
         "fields": dict(kernel.fields),
         "kept_by": sorted(kept_by),
         "family": family,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,13 +27,17 @@ from qola.codegen.types import FieldValue
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel instance as CK describes it; `render` returns its source text."""
+    """One kernel instance as CK describes it.
+
+    Attributes:
+        source: its text.
+    """
 
     role: str
     name: str
     arch_tag: str | None
     fields: Mapping[str, FieldValue]
-    render: Callable[[], str]
+    source: str
     traits: Traits | None = None
 
 
@@ -223,7 +227,7 @@ class _Reader:
                 file.removesuffix(".cpp"),
                 None if arch is None else str(arch),
                 found,
-                self._recording.files[file].__str__,
+                self._recording.files[file],
                 traits,
             )
         return self._kernels[file]

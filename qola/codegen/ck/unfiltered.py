@@ -122,7 +122,7 @@ def _kernels(direction: str, seen: Recording) -> tuple[str, str, list[Kernel]]:
             "opaque",
             str(error),
             [
-                Kernel(direction, name.removesuffix(".cpp"), None, {}, text.__str__)
+                Kernel(direction, name.removesuffix(".cpp"), None, {}, text)
                 for name, text in sources.items()
             ],
         )
@@ -150,7 +150,7 @@ def _linked(direction: str, seen: Recording, sources: Mapping[str, str]) -> list
                 stem,
                 tag,
                 {**fields, "arch_tag": tag},
-                text.__str__,
+                text,
                 traits,
             )
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.tree import read_tree
+from qola.aiter.tree import GeneratorCall, read_tree
 from qola.cli.command_line import main
 from qola.codegen.types import GeneratedSource, KernelInstance, KernelSet
 from qola.compat.check import Check, Report
@@ -244,9 +244,9 @@ pathlib.Path(args.output_dir, "k.cpp").write_text(args.receipt)
 @pytest.mark.parametrize(("more", "archs"), [("", ("a", "b")), (', "--targets"', ("b",))])
 def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> None:
     """Prevents: a proof that passes whatever is generated here."""
-    fmha = "3rdparty/composable_kernel/example/ck_tile/01_fmha"
-    write(tree, {f"{fmha}/generate.py": GENERATOR.format(more=more)})
-    upstream = run_upstream(read_tree(tree), "bwd", "600", ("a", "b"))
+    call = GeneratorCall("ck/example/ck_tile/01_fmha/generate.py", ("--receipt", "600"))
+    write(tree, {call.script: GENERATOR.format(more=more)})
+    upstream = run_upstream(read_tree(tree), call, "bwd", ("a", "b"))
     assert upstream.archs == archs
     assert upstream.files.keys() == {"fmha_bwd_api.cpp", "k.cpp"}
     api, kernel = (upstream.files[name] for name in ("fmha_bwd_api.cpp", "k.cpp"))
@@ -261,7 +261,7 @@ def test_upstreams_own_run(more: str, archs: tuple[str, ...], tree: Path) -> Non
     assert "1 of 2 files differ" in found("other", "k")[0].found
     assert "2 of 2 files differ" in found(kernel, "j")[0].found
     with pytest.raises(CodegenError, match="exit code 1;"):
-        run_upstream(read_tree(tree), "gone", "600", ("a",))
+        run_upstream(read_tree(tree), call, "gone", ("a",))
 
 
 def test_status_and_counts() -> None:
