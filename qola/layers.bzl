@@ -9,8 +9,8 @@ LAYERS = [
     ["fetch"],
     ["checkout", "codegen"],
     ["plan"],
-    ["build", "bundle", "compat", "inspect", "lazy", "repository"],
-    ["prebuilt"],
+    ["build", "bundle", "inspect", "launch", "lazy", "repository"],
+    ["compat", "prebuilt"],
     ["api"],
     ["cli"],
 ]

@@ -20,8 +20,12 @@ _TYPE = re.compile(
 _ALIAS = re.compile(
     r"\s*(?:template\s*<.*>\s*)?using\s+(\w+)\s*=|\s*typedef\b.*?(\w+)\s*$", re.DOTALL
 )
+_CONSTANT = re.compile(
+    r"\s*(?:(?:inline|static|extern)\s+)*(?:const|constexpr)\b[^(]*?(\w+)\s*(?:=.*)?$", re.DOTALL
+)
 _ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\b(?:__attribute__|alignas)\s*\(", re.DOTALL)
-_TOKEN = re.compile(r"""[{};]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
+_QUOTED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
+_TOKEN = re.compile(rf"[{{}};]|{_QUOTED.pattern}")
 #: A parameter's last word that is its type.
 _BUILT_IN = re.compile(
     r"void|bool|char|short|int|long|float|double|unsigned|signed|const|volatile|size_t"
@@ -64,29 +68,35 @@ class Function:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a text has in a namespace itself, in order; nothing of the namespaces within it."""
+    """What a text has in a namespace itself, in order; nothing of the namespaces within it.
+
+    Attributes:
+        names: of types, and of constants, which defaults may be.
+    """
 
     functions: tuple[Function, ...]
-    types: frozenset[str]
+    names: frozenset[str]
 
 
 def read_scope(text: str, namespace: str) -> Scope:
-    """Read functions and types of a namespace.
+    """Read functions, types and constants of a namespace.
 
     Args:
         text: C++ without comments and preprocessor lines; see `qola.aiter.preprocess.lines`.
         namespace: its name, "" for the global one.
     """
-    functions, types = [], set()
+    functions, names = [], set()
     for statement, body in _statements(text, namespace):
         plain = _without_attributes(statement)
         if found := _TYPE.match(plain):
-            types.add(found[1])
+            names.add(found[1])
         elif found := _ALIAS.match(plain):
-            types.add(found[1] or found[2])
+            names.add(found[1] or found[2])
         elif (function := _function(plain, defined=body)) is not None:
             functions.append(function)
-    return Scope(tuple(functions), frozenset(types))
+        elif found := _CONSTANT.match(plain):
+            names.add(found[1])
+    return Scope(tuple(functions), frozenset(names))
 
 
 def has_variable(text: str, namespace: str, name: str) -> bool:
@@ -99,14 +109,14 @@ def has_variable(text: str, namespace: str, name: str) -> bool:
     )
 
 
-def qualified(text: str, types: frozenset[str], scope: str) -> str:
-    """Return a type or an expression with `scope` before the names of `types` in it.
+def qualified(text: str, names: frozenset[str], scope: str) -> str:
+    """Return a type or an expression with `scope` before those of `names` in it.
 
     A member (`a.x`), a qualified name (`b::x`) and a string stay as they are.
     """
     return re.sub(
         r'"(?:\\.|[^"\\])*"|(?<![\w:.])(?<!->)[A-Za-z_]\w*',
-        lambda m: scope + m[0] if m[0] in types else m[0],
+        lambda m: scope + m[0] if m[0] in names else m[0],
         text,
     )
 
@@ -164,6 +174,8 @@ def _function(statement: str, *, defined: bool) -> Function | None:
         return None
     end = _closing(statement, len(head))
     result = " ".join(w for w in match[1].split() if w not in ("extern", "constexpr"))
+    if result == "auto" and (trailing := re.search(r"->(.*)", statement[end:], re.DOTALL)):
+        result = " ".join(trailing[1].split())
     if not result or "= delete" in statement[end:]:
         return None
     return Function(match[2], result, _parameters(statement[len(head) + 1 : end]), defined)
@@ -191,7 +203,10 @@ def _split(text: str, mark: str, times: int = -1) -> list[str]:
     parts: list[str] = []
     closers: list[str] = []
     begin = 0
+    quoted = [range(*match.span()) for match in _QUOTED.finditer(text)]
     for place, char in enumerate(text):
+        if any(place in literal for literal in quoted):
+            continue
         if text[place : place + 2] in _OPERATORS or text[place - 1 : place + 1] in _OPERATORS:
             continue
         if char in _BRACKETS:
@@ -207,7 +222,7 @@ def _split(text: str, mark: str, times: int = -1) -> list[str]:
 def _closing(text: str, place: int) -> int:
     """Return where the bracket that opens at a place is closed; the end where it is not."""
     depth = 0
-    for match in re.compile(r"""[()]|"(?:\\.|[^"\\\n])*\"""").finditer(text, place):
+    for match in re.compile(rf"[()]|{_QUOTED.pattern}").finditer(text, place):
         depth += {"(": 1, ")": -1}.get(match[0], 0)
         if depth == 0:
             return match.start()

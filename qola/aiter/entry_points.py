@@ -53,6 +53,11 @@ class EntryFunction:
         """Names of the parameters."""
         return tuple(parameter.name for parameter in self.parameters)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters that a caller has to give."""
+        return tuple(parameter.name for parameter in self.parameters if not parameter.default)
+
 
 def entry_functions(
     tree: AiterTree,
@@ -88,8 +93,8 @@ def entry_functions(
     problems = list(_problems(found, wanted, defined, config.name))
     if problems:
         raise AiterError(replace(problem, place=header) for problem in problems)
-    types = _types(tree, dirs, header, macros)
-    functions = [_entry(f, wanted.get(f.name, ""), types) for f in found]
+    names = _names(tree, dirs, header, macros)
+    functions = [_entry(f, wanted.get(f.name, ""), names) for f in found]
     if "bwd" in launched and _has_launcher(tree, dirs, header, macros):
         functions.append(_BWD_WORKSPACE)
     return tuple(dict.fromkeys(functions))
@@ -187,20 +192,20 @@ def _signature(function: Function) -> str:
     return f"{function.name}({', '.join(types)})"
 
 
-def _entry(function: Function, direction: str, types: frozenset[str]) -> EntryFunction:
+def _entry(function: Function, direction: str, names: frozenset[str]) -> EntryFunction:
     scope = f"{NAMESPACE}::"
     parameters: list[Parameter] = []
     for number, parameter in enumerate(function.parameters or ()):
         name = parameter.name or _name_of(parameter.type, number)
         if name in (other.name for other in parameters):
             name = f"{name}_{number}"
-        written = qualified(parameter.type, types, scope)
+        written = qualified(parameter.type, names, scope)
         if written == scope + parameter.type and _ARGUMENTS.fullmatch(parameter.type):
             written = f"const {written}&"
-        parameters.append(Parameter(written, name, qualified(parameter.default, types, scope)))
+        parameters.append(Parameter(written, name, qualified(parameter.default, names, scope)))
     return EntryFunction(
         function.name,
-        qualified(function.result, types, scope),
+        qualified(function.result, names, scope),
         tuple(parameters),
         direction,
         f"::{NAMESPACE}::{function.name}",
@@ -228,13 +233,13 @@ def _defined(sources: Iterable[str], macros: Macros) -> set[str]:
     return {f.name for scope in scopes for f in scope.functions if f.defined}
 
 
-def _types(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> frozenset[str]:
-    """Return the types of namespace aiter that a header and AITER's own headers behind it have."""
+def _names(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> frozenset[str]:
+    """Return the types and constants of aiter in a header and AITER's own headers behind it."""
     own = posixpath.dirname(header) + "/"
     files = closure(tree.root, tuple(dirs), [posixpath.basename(header)])
     texts = (tree.text(file) for file in files if file.startswith(own))
     scopes = (scope for text in texts for scope in _scopes(text, macros))
-    return frozenset().union(*(scope.types for scope in scopes))
+    return frozenset().union(*(scope.names for scope in scopes))
 
 
 def _has_launcher(tree: AiterTree, dirs: Iterable[str], header: str, macros: Macros) -> bool:

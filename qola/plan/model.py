@@ -101,6 +101,7 @@ class EntryPoint:
 
     name: str
     parameters: int
+    required: tuple[str, ...]
 
 
 @dataclass(frozen=True)

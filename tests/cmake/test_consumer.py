@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from qola.launch.fake_hip import FakeHip, read_log
 from tests.cmake.project import PKGCONF, Project, bundle, fails, succeeds
-from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
 from tests.runtime.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent

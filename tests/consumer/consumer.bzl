@@ -101,7 +101,6 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         files = ["test_consumer_table.py"] + tests,
         srcs = [
             ":python",
-            "//tests/fake_hip:python",
             "//tests/library:symbols",
         ],
         data = restricted + ["//:pyproject.toml"],
@@ -112,9 +111,10 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         paths = {
             "QOLA_TEST_AITER_TREE": "@aiter//:AITER.json",
             "QOLA_TEST_BUNDLE": bundle,
-            "QOLA_TEST_FAKE_HIP": "//tests/fake_hip",
+            "QOLA_TEST_FAKE_HIP": "//cc/fake_hip",
             "QOLA_TEST_PLAN": program + ".plan",
             "QOLA_TEST_PROGRAM": program + ".file",
         },
         tags = ["no-remote"] + tags,
+        deps = ["//qola/launch:fake_hip"],
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from qola.launch.fake_hip import FakeHip, Launch, read_log
 from tests.consumer.predict import predict
 from tests.consumer.table import TABLE, Device, Row, line_of
-from tests.fake_hip.run_on_fake_hip import FakeHip, Launch, read_log
 from tests.library.symbols import of_plan, of_symbol
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

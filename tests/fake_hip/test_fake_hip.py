@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_hip.make_exports import exports
-from tests.fake_hip.run_on_fake_hip import FakeHip, Launch, read_log
+from cc.fake_hip.make_exports import exports
+from qola.launch.fake_hip import FakeHip, Launch, read_log
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROBES = {Path(path).name: Path(path).resolve() for path in os.environ["QOLA_TEST_PROBES"].split()}

@@ -26,7 +26,10 @@ def kernel(name: str, **changes: Any) -> PlannedKernel:
 
 def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
     """Return a module without kernel instances."""
-    of: dict[str, Any] = {"library": f"ns_{name}.so", "entries": (EntryPoint("mha_fwd", 12),)}
+    of: dict[str, Any] = {
+        "library": f"ns_{name}.so",
+        "entries": (EntryPoint("mha_fwd", 12, ("args", "stream")),),
+    }
     header = name.removeprefix("lib")
     of |= {"entry_source": PlannedFile(header, f"{name}/entry/{header}.cpp", "")}
     of |= {"public_header": PlannedFile(f"qola_{header}.h", f"include/qola_{header}.h", "")}

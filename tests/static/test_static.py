@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from qola.bundle.elf_versions import ElfNeeds
 from qola.bundle.platform_policy import check_platform
-from tests.fake_hip.run_on_fake_hip import FakeHip, read_log
+from qola.launch.fake_hip import FakeHip, read_log
 from tests.library.symbols import of_symbol
 
 ARCHIVE = Path(os.environ["QOLA_TEST_ARCHIVE"]).resolve()

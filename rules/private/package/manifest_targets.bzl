@@ -2,6 +2,7 @@
 
 load("//rules/private/link:qola_library.bzl", "qola_library")
 load(":kernel_pack.bzl", "kernel_pack")
+load(":launch_test.bzl", "launch_test")
 load(":qola_bundle.bzl", "qola_bundle")
 load(":qola_static.bzl", "qola_static")
 load(":qola_wheel.bzl", "qola_wheel")
@@ -62,8 +63,8 @@ def manifest_targets(name, modules, version):
     """Declares what a manifest's repository has besides its modules.
 
     Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
-    `lazy_wheel`, as qola_manifest_targets makes them of all modules, and to the
-    aliases `tar` and `lazy`.
+    `lazy_wheel`, as qola_manifest_targets makes them of all modules, to the
+    aliases `tar` and `lazy`, and to a launch_test of each module.
 
     Args:
       name: the manifest.
@@ -84,6 +85,12 @@ def manifest_targets(name, modules, version):
         version = version,
         visibility = ["//visibility:public"],
     )
+    for module in modules:
+        launch_test(
+            name = module + "_launch_test",
+            library = module,
+            module = module,
+        )
     for short, actual in {"lazy": "lazy_bundle", "tar": "bundle_tar"}.items():
         native.alias(
             name = short,

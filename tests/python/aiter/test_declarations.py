@@ -25,6 +25,9 @@ template <typename T> float any(T t);
 float mha_deleted(int) = delete;
 mha_args::mha_args(int a) : on(a) {}
 int variable = f(1);
+inline constexpr int kPage{16};
+static const float kScale = 1.f;
+auto mha_trailing(char mark = ',') -> std::pair<int, float>;
 namespace inner { float deep(int a); }
 namespace { float hidden(int a); }
 float mha_defined(int a, std::map<int, int> b = {}) { if(a) { return f(a); } return 0; }
@@ -45,6 +48,7 @@ def test_functions_of_a_namespace() -> None:
         "mha_fwd",
         "mha_size",
         "mha_none",
+        "mha_trailing",
         "mha_defined",
         "mha_c",
         "mha_odd",
@@ -69,17 +73,20 @@ def test_functions_of_a_namespace() -> None:
         Parameter("long", "n", ""),
     )
     assert found["mha_odd"].parameters is None
+    assert found["mha_trailing"].result == "std::pair<int, float>"
+    assert found["mha_trailing"].parameters == (Parameter("char", "mark", "','"),)
     assert found["mha_again"].parameters == (
         Parameter("std::function<void*(int, bool)>", "f", "{}"),
         Parameter("int", "b", "1 << 2"),
     )
 
 
-def test_types_of_a_namespace() -> None:
-    """Prevents: a type of namespace aiter written as if it were everybody's, or the other way."""
+def test_names_of_a_namespace() -> None:
+    """Prevents: a type or constant of namespace aiter written as if it were everybody's."""
     scope = read_scope(TEXT, "aiter")
-    assert scope.types == {"mha_args", "kind", "mha_alias", "mha_number", "of"}
-    assert read_scope(TEXT, "").types == {"outside"}
+    types = {"mha_args", "kind", "mha_alias", "mha_number", "of"}
+    assert scope.names == types | {"kPage", "kScale"}
+    assert read_scope(TEXT, "").names == {"outside"}
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ PLAN = plans.plan(
     ),
     modules=(
         plans.module(
-            entries=(EntryPoint("mha_fwd", 12), EntryPoint("mha_fwd_splitkv", 7)),
+            entries=(EntryPoint("mha_fwd", 12, ()), EntryPoint("mha_fwd_splitkv", 7, ())),
             kernels=(2, 0),
             code_objects=(
                 CodeObject("hsa/gfx942/b.co", "csrc/b.co", "gfx942", "", 1),

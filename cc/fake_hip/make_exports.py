@@ -38,7 +38,7 @@ def refusals(functions: list[tuple[str, str]]) -> str:
     weak = 'extern "C" __attribute__((weak)) void'
     lines = [f'{weak} {name}() {{ refuse("{name} is not supported"); }}' for _, name in functions]
     return "\n".join(
-        ['#include "tests/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""]
+        ['#include "cc/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""]
     )
 
 

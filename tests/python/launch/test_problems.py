@@ -1,0 +1,85 @@
+"""The problems of a launch test, and the program that hands them over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qola.codegen.types import CodeObject
+from qola.launch.problems import Problem, problems
+from qola.launch.program import program
+from qola.launch.proof import Answer, Proof, prove
+from qola.plan.model import EntryPoint
+from tests.python.plans import kernel, module, plan
+
+FIELDS = {"dtype": "fp16", "hdim_q": 32, "hdim_v": 64, "mode": "group", "mask": True}
+BLOB = CodeObject("hsa/gfx950/x.co", "hsa/gfx950/x.co", "gfx950", "f" * 64, 1)
+
+
+def test_a_problem_for_each_kind_of_kernel() -> None:
+    """Prevents: a proof with problems that no kernel of the library serves."""
+    same = [kernel(f"k{n}", fields={**FIELDS, "bias": "alibi", "tile": n}) for n in range(3)]
+    other = kernel("combine", role="splitkv_combine", fields=FIELDS)
+    made = module(kernels=(0, 1, 2, 3))
+    found = problems(plan(kernels=(*same, other), modules=(made,)), made)
+    assert found == (Problem("mha_fwd", "fp16", 32, 64, group=True, mask=2, bias=2),)
+    line = found[0].line()
+    assert line.startswith("entry=mha_fwd dtype=fp16 hdim_q=32 hdim_v=64 group=1 mask=2 bias=2 ")
+    assert str(found[0]) == "fp16 32x64 group mask=2 bias=2"
+
+
+def test_assembly_kernels_and_kernels_without_words_get_a_grid() -> None:
+    """Prevents: a library of assembly kernels, or of an unknown CK, that is proven by nothing."""
+    opaque, assembly = module(kernels=(0,)), module(code_objects=(BLOB,))
+    of_opaque = problems(plan(kernels=(kernel("k"),), modules=(opaque,)), opaque)
+    of_assembly = problems(plan(modules=(assembly,)), assembly)
+    assert not any(p.assembly for p in of_opaque)
+    assert {p.hdim_q for p in of_opaque} >= {64, 128}
+    assert [p for p in of_assembly if p.assembly]
+
+
+def test_program_passes_what_has_no_default() -> None:
+    """Prevents: a program that fits the entry points of one AITER alone."""
+    entries = (
+        EntryPoint("mha_fwd", 4, ("args", "s", "q_dtype_str")),
+        EntryPoint("mha_fwd_workspace_size", 1, ("args",)),
+    )
+    text = program(module(entries=entries))
+    assert '#include "qola_mha_fwd.h"' in text
+    assert "values.q_dtype_str);" in text
+    assert "workspace" not in text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("exit 7", "ended the process"),
+        ("while read -r _; do echo '[aiter] x'; echo qola_launch -2; done < $1", "returned -2"),
+        ("while read -r line; do echo qola_launch 0; done < $1", "returned 0"),
+    ],
+)
+def test_a_library_that_launches_nothing(tmp_path: Path, code: str, said: str) -> None:
+    """Prevents: a dead library that counts as proven, and a crash that ends the others' turn."""
+    script = tmp_path / "program"
+    script.write_text(f"#!/bin/sh\n{code}\n")
+    script.chmod(0o755)
+    made = module(kernels=(0,), code_objects=(BLOB,))
+    whole = plan(kernels=(kernel("k", fields=FIELDS),), modules=(made,))
+    proofs = prove(whole, made, ["gfx950"], script, tmp_path / "libamdhip64.so.7")
+    assert [(proof.of, proof.ran) for proof in proofs] == [
+        ("kernel instances", ()),
+        ("assembly kernels", ()),
+    ]
+    assert proofs[0].tried == (20 if "exit" in code else len(problems(whole, made)))
+    first, shown, *_ = proofs[0].lines()
+    assert first.startswith("gfx950 mha_fwd: none of ")
+    assert shown == f"    fp16 32x64 group mask=2: {said}"
+
+
+def test_what_a_proof_says() -> None:
+    """Prevents: a proof that does not say of what."""
+    answer = Answer(Problem("mha_fwd", "bf16", 128, 128, group=False), 0.0, ())
+    proof = Proof("gfx942", "mha_fwd", "assembly kernels", 9, (answer, answer), ())
+    said = "gfx942 mha_fwd: 2 of 9 problems launch assembly kernels, such as bf16 128x128 batch"
+    assert [*proof.lines()] == [said]
