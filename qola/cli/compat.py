@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import Any
 
 from qola.checkout.default_tree import find_tree
@@ -12,13 +13,14 @@ from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options
 from qola.cli.tables import align
 from qola.compat.check import Report
+from qola.compat.launches import check_launches
 from qola.compat.run import examine
 from qola.errors import ExitCode
 
 
 def add_commands(commands: Any) -> None:
     """Add compat to the parser's subcommands."""
-    text = "say what of an AITER tree can be built; nothing is compiled"
+    text = "say what of an AITER tree can be built"
     parser = add_command(commands, "compat", text, _compat, (ExitCode.AITER, ExitCode.BROKEN))
     add_options(
         parser,
@@ -27,6 +29,11 @@ def add_commands(commands: Any) -> None:
         help="the AITER tree (default under Bazel: the pinned one)",
     )
     add_options(parser, "patches_dir", help="also say which patches of this folder fit the tree")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="also build a small library of each module, and see that its entry points launch",
+    )
     add_options(parser, "json", help="print JSON (docs/guide/compat.md)")
 
 
@@ -36,7 +43,10 @@ def _compat(args: argparse.Namespace, around: Surroundings) -> int:
     tree = find_tree(asked, around.environ)
     patches = None if args.patches_dir is None else around.directory / args.patches_dir
     with around.console.working() as progress:
-        report = examine(tree, patches, progress=progress)
+        launches = partial(check_launches, environ=around.environ, progress=progress)
+        report = examine(
+            tree, patches, launches=launches if args.compile else None, progress=progress
+        )
     if args.json:
         around.console.line(json.dumps(report.to_dict(), indent=2, sort_keys=True))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,11 @@ class Library:
 
     Attributes:
         of: how its checks call it.
+        table: its [[modules]] table.
     """
 
     of: str
+    table: Mapping[str, Any]
     module: Module
     resolved: ResolvedRequest
 
@@ -55,14 +57,30 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
         QolaError: the tree's entry for it cannot be used.
     """
     table = {"name": name, **keys}
-    head = ("[build]", f"architectures = {json.dumps(archs)}", 'mode = "cpp_itfs"', "[[modules]]")
-    text = "\n".join((*head, *(f"{key} = {json.dumps(value)}" for key, value in table.items())))
-    manifest = loads(text, file=f"a manifest of {of}")
+    manifest = loads(manifest_text(table, archs), file=f"a manifest of {of}")
     module = Module(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
     resolved = ResolvedRequest(
         Request("compat", manifest, tree), tuple(sorted(archs)), (module,), ()
     )
-    return Library(of, module, resolved)
+    return Library(of, table, module, resolved)
+
+
+def manifest_text(
+    table: Mapping[str, Any],
+    archs: Sequence[str],
+    variants: Iterable[tuple[str, Mapping[str, Any]]] = (),
+) -> str:
+    """Return the manifest of one module.
+
+    Args:
+        table: its ``[[modules]]`` table.
+        variants: tables of variants, each with its name.
+    """
+    head = ("[build]", f"architectures = {json.dumps(sorted(archs))}", 'mode = "cpp_itfs"')
+    lines = [*head]
+    for name, values in (("modules", table), *variants):
+        lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(v)}" for key, v in values.items())]
+    return "\n".join(lines) + "\n"
 
 
 def check_library(library: Library, folder: Path) -> tuple[GeneratedModule | None, list[Check]]:

@@ -28,6 +28,7 @@ from qola.compat.upstream import Upstream, differences, directions_of, run_upstr
 from qola.errors import Finding, QolaError
 from qola.files import lossy_text
 from qola.manifest.fields import TESTED_ARCHS
+from qola.plan.generated import GeneratedModule
 
 #: Those that wait for AITER's own files stand behind what makes them.
 _WORKERS = 4
@@ -37,13 +38,25 @@ _WITHOUT_CK = "-DENABLE_CK=0"
 _SINK = "fmha_fwd_bf16"
 
 
+#: A library, generated, and its checks.
+Checked = tuple[GeneratedModule | None, list[Check]]
+#: Builds a library, and says whether its entry points launch.
+Launches = Callable[[Library, GeneratedModule], Check]
+
+
 def examine(
-    root: Path, patches: Path | None = None, *, progress: Callable[[str], None] = lambda _: None
+    root: Path,
+    patches: Path | None = None,
+    *,
+    launches: Launches | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Check what of an AITER tree can be built; nothing is compiled, nothing in it is changed.
+    """Check what of an AITER tree can be built; nothing in it is changed.
 
     Args:
         patches: a folder of patches, of which each is tried.
+        launches: `qola.compat.launches.check_launches`, for libraries that nothing else speaks
+            against; None: nothing is compiled.
     """
     trees: list[AiterTree] = []
 
@@ -55,7 +68,7 @@ def examine(
     if trees:
         checks += [guarded("config", "", lambda: check_config(trees[0]))]
         checks += [guarded("archs", "", lambda: check_archs(trees[0]))]
-        checks += _check_libraries(trees[0], progress)
+        checks += _check_libraries(trees[0], launches, progress)
     if patches is not None:
         checks += _all("patch", patches.name, lambda: [*check_patches(root, patches)])
     return Report(tuple(checks))
@@ -143,14 +156,16 @@ def _sink_sources(tree: AiterTree) -> list[str]:
     return [file.relative_to(tree.root).as_posix() for file in found]
 
 
-def _check_libraries(tree: AiterTree, progress: Callable[[str], None]) -> list[Check]:
+def _check_libraries(
+    tree: AiterTree, launches: Launches | None, progress: Callable[[str], None]
+) -> list[Check]:
     """Return the checks of every library that the tree may build."""
     checks: list[Check] = []
     with (
         tempfile.TemporaryDirectory(prefix="qola-") as folder,
         ThreadPoolExecutor(_WORKERS) as pool,
     ):
-        running: list[tuple[str, Future[list[Check]]]] = []
+        running: list[tuple[Library, Future[Checked]]] = []
         for name in [n for n in reversed(ATTENTION) if n in tree.module_names()]:
             libraries, wrong = _find(tree, name)
             checks += wrong
@@ -163,13 +178,25 @@ def _check_libraries(tree: AiterTree, progress: Callable[[str], None]) -> list[C
                     if not made.module.config.without_ck
                 ]
                 own = pool.submit(_check, made, place, theirs)
-                running.append((made.of, own))
-        for of, future in running:
-            checks += _all("library", of, future.result)
+                running.append((made, own))
+        for made, future in running:
+            checks += _all("library", made.of, lambda f=future: f.result()[1])  # type: ignore[misc]
+        if launches:
+            # One after the other: each has all cores.
+            done = [(made, *future.result()) for made, future in running if not future.exception()]
+            checks += [c for found in done for c in _launches(launches, *found)]
     return checks
 
 
-def _check(library: Library, folder: Path, theirs: list[Future[Upstream]]) -> list[Check]:
+def _launches(
+    launches: Launches, library: Library, module: GeneratedModule | None, checks: list[Check]
+) -> Iterator[Check]:
+    """Build a library, unless a check has said that it cannot be."""
+    if module and not any(check.status == "broken" for check in checks):
+        yield guarded("launches", library.of, lambda: launches(library, module))
+
+
+def _check(library: Library, folder: Path, theirs: list[Future[Upstream]]) -> Checked:
     module, checks = check_library(library, folder)
 
     def same(future: Future[Upstream]) -> Check:
@@ -182,4 +209,4 @@ def _check(library: Library, folder: Path, theirs: list[Future[Upstream]]) -> li
 
     if module is not None:
         checks += [guarded("rendered", library.of, lambda f=f: same(f)) for f in theirs]  # type: ignore[misc]
-    return checks
+    return module, checks

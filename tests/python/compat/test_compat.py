@@ -14,11 +14,15 @@ import pytest
 
 from qola.aiter.tree import GeneratorCall, read_tree
 from qola.cli.command_line import main
-from qola.codegen.types import GeneratedSource, KernelInstance, KernelSet
+from qola.codegen.types import Direction, GeneratedSource, KernelInstance, KernelSet, to_fields
 from qola.compat.check import Check, Report
+from qola.compat.launches import small_manifest
+from qola.compat.library import Library, library
 from qola.compat.run import examine
 from qola.compat.upstream import differences, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
+from qola.manifest.load import loads
+from qola.plan.generated import GeneratedModule
 from tests.python.folders import write
 from tests.python.later_tree import write_later_tree
 from tools.docs.compat_table import table
@@ -286,3 +290,51 @@ def test_the_table_of_several_trees(repo_root: Path) -> None:
     check = next(check for check in sound["checks"] if check["check"] == "entries")
     check["status"] = "broken"
     assert "| gfx942, gfx950 | broken | `entries` |" in table({"small": sound})
+
+
+def test_compile_tries_what_nothing_speaks_against(tree: Path) -> None:
+    """Prevents: a tree that cannot be built compiled all the same, and one that can left out."""
+    replace(BWD, '#include "mha_bwd.h"', '#include "mha_bwd.h"\n#include "gone.h"')(tree)
+    tried: list[str] = []
+
+    def launches(made: Library, module: GeneratedModule) -> Check:
+        tried.append(made.of)
+        assert module.spec.name in made.of
+        raise CodegenError(Finding("clang", "said no", "an object"))
+
+    report = examine(tree, launches=launches)
+    assert tried == [check.of for check in report.checks if check.name == "launches"]
+    assert tried
+    assert not any("bwd" in of for of in tried)
+    assert {c.status for c in report.checks if c.name == "launches"} == {"broken"}
+    assert not [check for check in examine(tree).checks if check.name == "launches"]
+
+
+def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
+    """Prevents: a nightly that compiles for hours, or a direction that it never tries."""
+
+    def kernel(direction: str, role: str, **fields: Any) -> KernelInstance:
+        of = {"dtype": "bf16", "mode": "batch", "mask": False, "lse": True, "bias": "no", **fields}
+        return KernelInstance("k", direction, role, ("gfx950",), "k.cpp", "", to_fields(of))
+
+    kernels = (
+        kernel("fwd", "fwd", hdim_q=128, hdim_v=128),
+        kernel("fwd", "fwd", hdim_q=64, hdim_v=64, mask=True),
+        kernel("fwd", "fwd", hdim_q=64, hdim_v=64),
+        kernel("fwd", "fwd", hdim_q=32, hdim_v=32, dtype="fp8bf16"),
+        kernel("fwd_splitkv", "splitkv_combine", hdim_q=32, hdim_v=32),
+        kernel("fwd_splitkv", "splitkv", hdim_q=128, hdim_v=128, mode="group"),
+    )
+    directions = tuple(Direction(name, "filtered", "", 1, ()) for name in ("fwd", "fwd_splitkv"))
+    keys: dict[str, Any] = {"add_flags_extra_cc": ["-DENABLE_CK=0"]}
+    keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]
+    made = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
+    generated = GeneratedModule(
+        made.module.spec, made.module.config, KernelSet(kernels, (), directions=directions)
+    )
+    manifest = loads(small_manifest(made, generated), file="it.toml")
+    assert [(v.hdim, v.mode, v.mask, v.lse) for v in manifest.fwd_variants] == [
+        (((64, 64),), ("batch",), (False,), (True,)),
+        (((128, 128),), ("group",), (False,), (True,)),
+    ]
+    assert manifest.modules[0].drop_directions == made.module.spec.drop_directions
