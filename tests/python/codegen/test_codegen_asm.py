@@ -142,6 +142,16 @@ def test_code_objects_have_the_kernels_asked_of_them(
     assert {key for key in files if "dq_shuffle" not in key} == asked
 
 
+def test_a_probe_answers_for_what_is_embedded(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a promise of a kernel that AITER's table names and AITER does not ship."""
+    (source,) = (s for s in run(tree, tmp_path, "libmha_bwd").sources if "gfx950" in s.name)
+    text = (tmp_path / source.file).read_text()
+    probes = re.findall(r"if *\(is_v3_api_check\)[\s{]*return ([^;]*);", text)
+    file = "FmhaBwdV3Buf<dq_dk_dv_v3_traits_>::file_name"
+    found = f'qola_asm::find(std::string("hsa/gfx950/fmha_v3_bwd/") + {file}) ? 1 : -1'
+    assert probes == [found] * 86
+
+
 @pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
 def test_sources_load_what_is_embedded(tree: AiterTree, tmp_path: Path, module: str) -> None:
     """Prevents: AITER_ASM_DIR read, the process ended by exit(), a wrong MI300 or MI308."""
