@@ -13,6 +13,7 @@ from qola.build.install import BuildResult
 from qola.build.setup import BuildRequest, Progress, choose_all, set_up, workspace_locked
 from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
+from qola.codegen.types import LEVELS
 from qola.manifest.archs import choose_modules
 from qola.manifest.load import load
 from qola.manifest.types import BuildMode
@@ -39,6 +40,7 @@ def build_kernels(
     bazel_args: Sequence[str] = (),
     lazy: bool | None = None,
     static: bool = False,
+    require: str = LEVELS[0],
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -67,6 +69,8 @@ def build_kernels(
         lazy: whether attention libraries are lazy ones (docs/guide/lazy.md), with share/qola/ and
             bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
         static: whether lib/ also has an archive of the attention modules (docs/guide/static.md).
+        require: how far each direction of Composable Kernel has to be followed; with more than
+            opaque, prebuilt bundles are not looked for.
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
             where manifest and environment say.
         quiet: show only what Bazel warns of, and errors.
@@ -95,14 +99,16 @@ def build_kernels(
         skip_checkout=skip_checkout,
         groups=groups,
         aiter_remote=aiter_remote,
+        require=require,
     )
     output = Path(output_dir).absolute()
     forms = Forms(wants_lazy, static)
     chosen = choose_all(request, environ, progress)
     wanted = prebuilt or PrebuiltOptions()
-    fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
-    if fetched:
-        return fetched
+    if require == LEVELS[0]:
+        fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
+        if fetched:
+            return fetched
     setup = set_up(chosen, environ)
     check_static(static, wants_lazy, chosen.modules, environ, progress)
     options = BuildOptions(

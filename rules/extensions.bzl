@@ -291,7 +291,7 @@ _prebuilt = tag_class(
         "manifest": attr.string(doc = "Name of the qola.manifest whose libraries are meant.", mandatory = True),
         "name": attr.string(doc = "Its repository is @qola_prebuilt_<name>.", mandatory = True),
         "offline": attr.bool(doc = "Look in directories and among earlier downloads only."),
-        "public_key": attr.string(doc = "minisign's public key of who has to have signed; by default the manifest's [prebuilt].public_key."),
+        "public_key": attr.string(doc = "minisign's public key of the signer; by default the manifest's [prebuilt].public_key."),
         "urls": attr.string_list(doc = "URLs, or directories relative to the root module, asked in this order; by default the manifest's [prebuilt].urls."),
     },
     doc = "Libraries of a manifest that are fetched where a source has them, and built where none has: @qola_prebuilt_<name> with a target per module, and one for the bundle.",

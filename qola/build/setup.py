@@ -17,6 +17,7 @@ from qola.checkout.request import (
     default_aiter_root,
 )
 from qola.checkout.source import AiterSource, choose, use_as_is
+from qola.codegen.types import LEVELS
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
@@ -39,6 +40,7 @@ class BuildRequest:
     skip_checkout: bool = False
     groups: Sequence[str] | None = None
     aiter_remote: str = DEFAULT_REMOTE
+    require: str = LEVELS[0]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Chosen:
         archs: archs instead of the manifest's, () for those.
         mode: build mode instead of the manifest's, None for that.
         other_aiter: the source wins over what the manifest says of AITER.
+        require: level that each direction of Composable Kernel has to reach.
     """
 
     manifest: Manifest
@@ -73,6 +76,7 @@ class Chosen:
     mode: BuildMode | None
     aiter: AiterSource
     other_aiter: bool = False
+    require: str = LEVELS[0]
 
 
 def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
@@ -105,7 +109,9 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         or manifest.patches_dir is not None
         or (source.commit_asked and manifest.aiter_commit not in (None, source.commit))
     )
-    return Chosen(manifest, file, modules, archs, request.build_mode, aiter, other_aiter)
+    return Chosen(
+        manifest, file, modules, archs, request.build_mode, aiter, other_aiter, request.require
+    )
 
 
 def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
@@ -128,6 +134,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         archs=chosen.archs,
         mode=None if chosen.mode == manifest.mode else chosen.mode,
         override_aiter_commit=chosen.other_aiter,
+        require=chosen.require,
         disk_cache=cache / "disk",
     )
     directory = workspace.directory_of(cache, file, ruleset)

@@ -11,6 +11,7 @@ from pathlib import Path
 from qola import starlark
 from qola.aiter.attention import ATTENTION
 from qola.checkout.source import AiterSource
+from qola.codegen.types import LEVELS
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.types import BuildMode
 from qola.version import __version__
@@ -44,6 +45,7 @@ class Workspace:
         archs: archs instead of the manifest's, () for those.
         mode: build mode instead of the manifest's, None for that.
         override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
+        require: level that each direction of Composable Kernel has to reach.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Workspace:
     mode: BuildMode | None
     override_aiter_commit: bool
     disk_cache: Path
+    require: str = LEVELS[0]
 
     def files(self, version: str, directory: Path) -> Mapping[str, str]:
         """Return the workspace's files by name; `version` is what Bazelisk reads."""
@@ -76,6 +79,7 @@ class Workspace:
             file=f"//:{self.name}.toml",
             mode=self.mode,
             override_aiter_commit=self.override_aiter_commit or None,
+            require=None if self.require == LEVELS[0] else self.require,
         )
         ruleset = self.ruleset.as_posix()
         use = [

@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> None:
     text = "build a manifest's libraries"
     build = add_command(commands, "build", text, _build, (*codes, ExitCode.PREBUILT))
     add_options(build, "manifest", "output_dir", required=True)
-    add_options(build, *REQUEST[1:], *BUILD, *FORMS)
+    add_options(build, *REQUEST[1:], *BUILD, *FORMS, "require")
     build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
@@ -86,6 +86,7 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         bazel_args=args.bazel_arg,
         lazy=args.lazy,
         static=args.static,
+        require=args.require,
         prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
         quiet=args.quiet,
         environ=around.environ,

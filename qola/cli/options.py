@@ -132,7 +132,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--public-key",
         default="",
         metavar="KEY",
-        help="minisign's public key of who has to have signed them, or a file with it (default: "
+        help="minisign's public key of their signer, or a file with it (default: "
         "the manifest's [prebuilt].public_key)",
     ),
     "offline": _flag(

@@ -328,7 +328,7 @@ PREBUILT = Table(
         Field(
             "public_key",
             Kind.TEXT,
-            "minisign's public key of who has to have signed them",
+            "minisign's public key of their signer",
             "only digests are checked",
             pattern=r"RW[A-Za-z0-9+/]{54}",
             pattern_doc="56 characters that begin with RW, the second line of a .pub file",

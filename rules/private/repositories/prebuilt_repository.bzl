@@ -51,7 +51,7 @@ prebuilt_repository = repository_rule(
     attrs = PATCH_ATTRS | MANIFEST_ATTRS | {
         "aiter": attr.string(doc = "Identity of the AITER source as JSON.", mandatory = True),
         "offline": attr.bool(doc = "Ask no server."),
-        "public_key": attr.string(doc = "minisign's public key of who has to have signed."),
+        "public_key": attr.string(doc = "minisign's public key of the signer."),
         "repository": attr.string(doc = "Name of the manifest's repository.", mandatory = True),
         "urls": attr.string_list(doc = "Sources, in order."),
     },

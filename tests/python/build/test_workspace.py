@@ -51,6 +51,7 @@ def test_every_choice_is_written() -> None:
         archs=("gfx942", "gfx950"),
         mode="cpp_itfs",
         override_aiter_commit=True,
+        require="filtered",
     )
     golden("everything.txt", everything.module_file())
 
