@@ -272,6 +272,7 @@ def _run_directions(
             "wanted": [w.to_json() for w in wanted[direction]],
             "dropped": direction in selection.drop_directions,
             "explain": explain,
+            "keep_unreachable": selection.keep_unreachable,
             "origin": f"receipt {', '.join(map(str, receipts))}",
             "out_dir": str(out_dir.absolute()),
         }

@@ -32,6 +32,7 @@ class Selection:
             the module launches.
         drop_srcs: names of the module's sources that are left out.
         level: the level that each direction has to reach.
+        keep_unreachable: also kernels that no call of the dispatch can end in.
     """
 
     receipt: int | None = None
@@ -41,6 +42,7 @@ class Selection:
     embedded: Sequence[str] | None = None
     drop_srcs: frozenset[str] = frozenset()
     level: str = LEVELS[0]
+    keep_unreachable: bool = False
 
 
 @dataclass(frozen=True)

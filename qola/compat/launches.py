@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,37 +41,78 @@ def check_launches(
     environ: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> Check:
-    """Build a library with a few kernel instances of each direction, and run its launch test.
+    """Build libraries with a few kernel instances of each direction, and run their launch tests.
 
     Raises:
         QolaError: Bazel cannot build on this machine.
     """
-    name = module.spec.name
     followed = all(direction.level == "filtered" for direction in module.kernels.directions)
     if not followed and len(module.kernels.kernels) > _MOST:
         return Check("launches", library.of, "not compiled", (_too_many(library, module),))
-    file = cache_directory(environ) / "compat" / f"{_file_name(library.of)}.toml"
+    found = [
+        _launch(library, module.spec.name, name, text, environ, progress)
+        for name, text in small_manifests(library, module).items()
+    ]
+    return Check(
+        "launches",
+        library.of,
+        "; ".join(check.said for check in found),
+        tuple(finding for check in found for finding in check.findings),
+        {"lines": [line for check in found for line in check.facts["lines"]]},
+    )
+
+
+def _launch(
+    library: Library,
+    module: str,
+    name: str,
+    manifest: str,
+    environ: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> Check:
+    file = cache_directory(environ) / "compat" / f"{name}.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_if_changed(file, small_manifest(library, module))
+    write_if_changed(file, manifest)
     request = BuildRequest(file, library.resolved.request.tree.root, skip_checkout=True)
     setup = set_up(choose_all(request, environ, progress), environ)
-    label = f"@qola_{setup.made.name}//:{name}_launch_test"
+    test = f"{module}_launch_test"
     with workspace_locked(setup.directory, progress):
         setup.write()
         progress(f"{library.of}: compiling")
+        label = f"@qola_{setup.made.name}//:{test}"
         events = build(setup.bazel, setup.directory, [label], BuildOptions(), environ, progress)
-        ended = {found: found for found in events.targets if found.endswith(f":{name}_launch_test")}
+        ended = {found: found for found in events.targets if found.endswith(f":{test}")}
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):
             said = "\n".join(describe_failure(result, events) for result in results.values())
-            return Check("launches", library.of, "cannot be built", (_failed(library, said),))
+            failed = _failed(library, said)
+            return Check("launches", library.of, "cannot be built", (failed,), {"lines": []})
         (result,) = results.values()
         return _run(library, result.outputs[DEFAULT_OUTPUTS][0], environ)
 
 
-def small_manifest(library: Library, module: GeneratedModule) -> str:
-    """Return a manifest of a library with the smallest kernel instances of each direction."""
-    return manifest_text(library.table, library.resolved.archs, _variants(module))
+def small_manifests(library: Library, module: GeneratedModule) -> dict[str, str]:
+    """Return manifests by name: for each direction with kernels, one of its smallest alone.
+
+    Of several directions in one library the head dims would have to be the same.
+    """
+    base = _file_name(library.of)
+    of = {
+        direction.name: _smallest(module, direction.name) for direction in module.kernels.directions
+    }
+    found: dict[str, str] = {}
+    for direction, fields in of.items():
+        if fields is not None:
+            others = [name for name in of if name != direction]
+            drop = sorted({*library.table.get("drop_directions", ()), *others})
+            table = {**library.table, "drop_directions": drop}
+            variants = [(f"mha_{_side(direction)}_variants", _variant(fields))]
+            found[f"{base}_{direction}"] = manifest_text(table, library.resolved.archs, variants)
+    return found or {base: manifest_text(library.table, library.resolved.archs)}
+
+
+def _side(direction: str) -> str:
+    return "bwd" if direction == "bwd" else "fwd"
 
 
 def _run(library: Library, test: Path, environ: Mapping[str, str]) -> Check:
@@ -119,24 +160,19 @@ def _too_many(library: Library, module: GeneratedModule) -> Finding:
     )
 
 
-def _variants(module: GeneratedModule) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a variant for each direction: of its smallest kernel instance, and the like."""
-    found: list[Mapping[str, Any]] = []
-    for direction in module.kernels.directions:
-        own = [
-            dict(kernel.fields)
-            for kernel in module.kernels.kernels
-            if kernel.direction == direction.name and kernel.role in _ROLES
-        ]
-        if own and not any(_variant(fields) in map(_variant, found) for fields in own):
-            found.append(min(own, key=_cost))
-    table = "mha_bwd_variants" if module.spec.name == "libmha_bwd" else "mha_fwd_variants"
-    yield from ((table, _variant(fields)) for fields in found)
+def _smallest(module: GeneratedModule, direction: str) -> Mapping[str, Any] | None:
+    """Return the fields of the direction's smallest kernel instance; None where it has none."""
+    own = (
+        dict(kernel.fields)
+        for kernel in module.kernels.kernels
+        if kernel.direction == direction and kernel.role in _ROLES
+    )
+    return min(own, key=_cost, default=None)
 
 
 def _cost(fields: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what orders kernel instances: small ones, and of few features, first."""
-    extras = sum(bool(fields.get(name)) for name in _FLAGS.values() if name != "lse")
+    extras = sum(bool(fields.get(name)) != (name == "lse") for name in _FLAGS.values())
     # fp16 first: caches that qola's own tests filled have kernels of it.
     dtype = {"fp16": 0, "bf16": 1}.get(fields.get("dtype", ""), 2)
     q, v = fields.get("hdim_q", 0), fields.get("hdim_v", 0)

@@ -57,7 +57,9 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
         QolaError: the tree's entry for it cannot be used.
     """
     table = {"name": name, **keys}
-    manifest = loads(manifest_text(table, archs), file=f"a manifest of {of}")
+    # Upstream's own dispatch has all of them.
+    text = manifest_text(table, archs, build=["keep_unreachable = true"])
+    manifest = loads(text, file=f"a manifest of {of}")
     module = Module(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
     resolved = ResolvedRequest(
         Request("compat", manifest, tree), tuple(sorted(archs)), (module,), ()
@@ -69,15 +71,16 @@ def manifest_text(
     table: Mapping[str, Any],
     archs: Sequence[str],
     variants: Iterable[tuple[str, Mapping[str, Any]]] = (),
+    build: Iterable[str] = (),
 ) -> str:
     """Return the manifest of one module.
 
     Args:
         table: its ``[[modules]]`` table.
         variants: tables of variants, each with its name.
+        build: further lines of its ``[build]``.
     """
-    head = ("[build]", f"architectures = {json.dumps(sorted(archs))}", 'mode = "cpp_itfs"')
-    lines = [*head]
+    lines = ["[build]", f"architectures = {json.dumps(sorted(archs))}", 'mode = "cpp_itfs"', *build]
     for name, values in (("modules", table), *variants):
         lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(v)}" for key, v in values.items())]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ class Kind(Enum):
     INTEGER = "an integer"
     TEXT_LIST = "a list of strings"
     TEXT_SET = "a string or a list of strings"
+    BOOL = "true or false"
     BOOL_SET = "true, false or a list of both"
     HDIM_SET = "an integer, or a list of integers and [q, v] pairs"
     # Fields of optCompilerConfig.json: AITER writes even booleans as Python expressions.

@@ -207,6 +207,12 @@ BUILD = Table(
             allowed=BUILD_MODES,
             aliases=(("cpp", "cpp_itfs"), ("c++", "cpp_itfs"), ("pybind11", "pybind")),
         ),
+        Field(
+            "keep_unreachable",
+            Kind.BOOL,
+            "also build kernels that no call of CK's dispatch can end in",
+            "they are left out",
+        ),
     ),
 )
 

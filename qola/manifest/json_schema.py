@@ -142,6 +142,7 @@ _KINDS: dict[Kind, Callable[[Field], Schema]] = {
     Kind.INTEGER: _integer,
     Kind.TEXT_LIST: _text_list,
     Kind.TEXT_SET: _text_set,
+    Kind.BOOL: lambda _: {"type": "boolean"},
     Kind.BOOL_SET: _bool_set,
     Kind.HDIM_SET: _hdim_set,
     Kind.EXPR: lambda _: _STRING,

@@ -311,6 +311,7 @@ def _assemble(
         rocm_versions=tuple(sorted(set(qola.get("rocm_versions", ())))),
         architectures=tuple(sorted(set(build.get("architectures", ())))),
         mode=build.get("mode", "pybind"),
+        keep_unreachable=build.get("keep_unreachable", False),
         modules=tuple(_module(n, m, lines) for n, m in enumerate(tables[MODULES])),
         fwd_variants=fwd,
         bwd_variants=bwd,

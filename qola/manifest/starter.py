@@ -47,7 +47,7 @@ _SET: Mapping[Table, Mapping[str, str]] = MappingProxyType(
 )
 """Keys the starter sets, as TOML writes their values: the forward kernels of one model."""
 
-_EXAMPLES = {Kind.BOOL_SET: "true", Kind.EXPR_BOOL: "false"}
+_EXAMPLES = {Kind.BOOL: "true", Kind.BOOL_SET: "true", Kind.EXPR_BOOL: "false"}
 
 
 def starter_manifest(
@@ -117,9 +117,10 @@ def _fields(table: Table, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _value(field: Field) -> str:
-    """Return what a field may hold; of the archs, those that a plan can be made for."""
+    """Return what a field may hold; of the archs, those that are tested by name."""
     if field is BUILD.by_key["architectures"]:
-        return f"{field.kind.value}: {either((*TESTED_ARCHS, NATIVE))}"
+        choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
+        return f"{field.kind.value}: {either(choices)}"
     return expectation(field)
 
 

@@ -136,6 +136,7 @@ class Manifest:
     rocm_versions: tuple[str, ...]
     architectures: tuple[str, ...]
     mode: BuildMode
+    keep_unreachable: bool
     modules: tuple[ModuleSpec, ...]
     fwd_variants: tuple[FwdVariant, ...]
     bwd_variants: tuple[BwdVariant, ...]
@@ -170,6 +171,7 @@ class Manifest:
             "rocm_versions": list(self.rocm_versions),
             "architectures": list(self.architectures),
             "mode": self.mode,
+            "keep_unreachable": self.keep_unreachable,
             "modules": [module.to_dict() for module in self.modules],
             "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
             "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],

@@ -102,17 +102,27 @@ def _check_text_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     return (None if problems else tuple(v for v in field.allowed if v in value)), problems
 
 
+def _check_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if isinstance(raw, bool):
+        return raw, []
+    return None, [_wrong_type(raw, _meant_bool(field, raw))]
+
+
 def _check_bool_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     items = raw if isinstance(raw, list) else [raw]
     if not items:
         return None, [_empty_list(field)]
-    problems = []
-    for item in items:
-        if not isinstance(item, bool):
-            word = {"true": "true", "false": "false", "1": "true", "0": "false"}
-            meant = word.get(str(item).strip().lower(), "")
-            problems.append(_wrong_type(item, meant and f"{field.key} = {meant}"))
+    problems = [
+        _wrong_type(item, _meant_bool(field, item)) for item in items if not isinstance(item, bool)
+    ]
     return (None if problems else tuple(v for v in (False, True) if v in items)), problems
+
+
+def _meant_bool(field: Field, item: object) -> str:
+    """Return the line that was meant, empty where none is near."""
+    word = {"true": "true", "false": "false", "1": "true", "0": "false"}
+    meant = word.get(str(item).strip().lower(), "")
+    return meant and f"{field.key} = {meant}"
 
 
 def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
@@ -163,6 +173,7 @@ _CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
     Kind.INTEGER: _check_integer,
     Kind.TEXT_LIST: _check_text_list,
     Kind.TEXT_SET: _check_text_set,
+    Kind.BOOL: _check_bool,
     Kind.BOOL_SET: _check_bool_set,
     Kind.HDIM_SET: _check_hdim_set,
     Kind.EXPR: _check_expr,

@@ -61,6 +61,7 @@ def generate_module(
         embedded=spec.hsa_subdirs,
         drop_srcs=frozenset(spec.drop_srcs),
         level=request.level,
+        keep_unreachable=request.manifest.keep_unreachable,
     )
     folder = output / spec.name
     try:

@@ -29,6 +29,7 @@ from qola.codegen.ck.output import (
     write_source,
 )
 from qola.codegen.ck.predicates import Wanted
+from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
@@ -45,6 +46,7 @@ def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
         bm0=row.bm0,
         conditional=row.conditional,
         labels=tuple(w.label for w in keepers if w.index >= 0),
+        key=row.key,
     )
 
 
@@ -69,7 +71,12 @@ class _Filtered:
         self._keepers = (
             {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
         )
-        self._rows = [row for row in selector.rows if self._keepers.get(row.key)]
+        # Those that are wanted, and of these the ones that a call can end in.
+        self._chosen = [row for row in selector.rows if self._keepers.get(row.key)]
+        behind = unreachable(map(_dispatch_row, self._chosen))
+        self._behind = {} if request["keep_unreachable"] else behind
+        self._idle = behind if request["keep_unreachable"] else {}
+        self._rows = [row for row in self._chosen if row.key not in self._behind]
         self._kept: dict[str, tuple[Kernel, set[int]]] = {
             name: (kernel, set())
             for name, (kernel, keep) in selector.loose().items()
@@ -88,11 +95,12 @@ class _Filtered:
         findings = find_hazards(
             self._direction,
             [_dispatch_row(row) for row in selector.rows],
-            [_dispatch_row(row, self._keepers[row.key]) for row in self._rows],
+            [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
             request["origin"],
+            self._idle,
         )
         counts = {
-            str(w.index): sum(w in self._keepers[row.key] for row in self._rows)
+            str(w.index): sum(w in self._keepers[row.key] for row in self._chosen)
             for w in self._wanted
         }
         return {
@@ -177,9 +185,11 @@ class _Filtered:
         reasons: dict[str, tuple[Kernel, str]] = {}
         for row in [*selector.rows, *selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
-            reason = selector.reason(row) if out and not self._request["dropped"] else ""
+            reason = self._reason(row) if out and not self._request["dropped"] else ""
             for kernel in row.kernels:
-                reasons.setdefault(kernel.name, (kernel, reason))
+                # That it is wanted, and of no use, says more than that another row is not.
+                if kernel.name not in reasons or row.key in self._behind:
+                    reasons[kernel.name] = (kernel, reason)
         for name, (kernel, _) in selector.loose().items():
             reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
         return [
@@ -198,6 +208,16 @@ class _Filtered:
             }
             for name, (kernel, reason) in reasons.items()
         ]
+
+    def _reason(self, row: Row) -> str:
+        """Return why a row is not in the dispatch."""
+        if row.key not in self._behind:
+            return self._selector.reason(row)
+        own, front = ("{}x{}".format(*bucket) for bucket in (row.bucket, self._behind[row.key]))
+        return (
+            f"no call ends in it: the dispatch asks the {front} bucket before that of {own}, and "
+            "it takes all its problems ([build].keep_unreachable keeps it)"
+        )
 
 
 def _read(request: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[dict[int, Base], Dispatch]:

@@ -8,7 +8,7 @@ is computed from rows; nothing is generated or compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qola.codegen.ck.predicates import show, takes
@@ -26,6 +26,7 @@ class DispatchRow:
     Attributes:
         arch: CK's name of the architecture, empty where the dispatch does not ask.
         labels: the variants that keep the entry; empty in a base set.
+        key: the row's.
     """
 
     arch: str
@@ -36,6 +37,7 @@ class DispatchRow:
     bm0: int | None = None
     conditional: bool = False
     labels: tuple[str, ...] = ()
+    key: str = ""
 
 
 @dataclass
@@ -85,6 +87,7 @@ def find_hazards(
     base: Sequence[DispatchRow],
     kept: Sequence[DispatchRow],
     origin: str,
+    behind: Mapping[str, Bucket],
 ) -> list[Finding]:
     """Return the hazards of the dispatch that holds `kept`.
 
@@ -92,6 +95,7 @@ def find_hazards(
         base: all rows of the receipts in use, in chain order.
         kept: those of them that are generated, in chain order, with their variants' labels.
         origin: how findings call the base set, such as ``receipt 600``.
+        behind: those of `kept` that no problem reaches, by key, with the bucket before them.
 
     Returns:
         Errors for hazards the selection brings about, warnings for those the base set has too.
@@ -100,7 +104,7 @@ def find_hazards(
     return [
         *_gaps(direction, full, chosen, origin),
         *_tiles(direction, full, chosen, origin),
-        *_unreached(direction, chosen, origin),
+        *_unreached(direction, kept, behind, origin),
     ]
 
 
@@ -250,25 +254,23 @@ def _largest(groups: dict[Problem, list[DispatchRow]]) -> dict[Problem, int]:
     return {problem: max(row.bm0 or 0 for row in rows) for problem, rows in groups.items()}
 
 
-def _unreached(direction: str, chosen: Chains, origin: str) -> list[Finding]:
-    """Report buckets behind a larger one: compiled, and never called."""
-    groups: dict[tuple[Bucket, Bucket], tuple[list[str], int]] = {}
-    for (arch, dtype), chain in chosen.items():
-        seen: list[Bucket] = []
-        for bucket, problems in chain.buckets.items():
-            cover = next((b for b in seen if bucket[0] <= b[0] and bucket[1] <= b[1]), None)
-            if cover is not None:
-                places, count = groups.get((bucket, cover), ([], 0))
-                rows = sum(map(len, problems.values()))
-                groups[bucket, cover] = ([*places, f"{arch} {dtype}"], count + rows)
-            seen.append(bucket)
+def _unreached(
+    direction: str, kept: Iterable[DispatchRow], behind: Mapping[str, Bucket], origin: str
+) -> list[Finding]:
+    """Report buckets behind a larger one, which a manifest keeps: compiled, and never called."""
+    groups: dict[tuple[Bucket, Bucket], tuple[dict[str, None], int]] = {}
+    for row in kept:
+        if row.key in behind:
+            places, count = groups.get((row.bucket, behind[row.key]), ({}, 0))
+            place = f"{row.arch} {row.dtype}".strip()
+            groups[row.bucket, behind[row.key]] = ({**places, place: None}, count + 1)
     return [
         Finding(
             place=f"{direction} dispatch, hdim {_size(bucket)} ({', '.join(places)})",
             found=f"{count} entries stand behind the {_size(cover)} bucket, which takes their "
             f"problems: their kernels are compiled and never called ({origin} has it so)",
             expected="a bucket for smaller head dims before one for larger",
-            fix=f"leave hdim {_toml(bucket)} out of the variants for these architectures",
+            fix="leave keep_unreachable out of [build]",
             severity="warning",
         )
         for (bucket, cover), (places, count) in groups.items()

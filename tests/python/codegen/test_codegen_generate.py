@@ -44,11 +44,12 @@ def run(
     receipt: int | None = None,
     drop: Sequence[str] = (),
     asm: bool = False,
+    keep: bool = False,
     **arguments: Any,
 ) -> KernelSet:
     parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
-    selection = Selection(receipt, variants, frozenset(drop), asm)
+    selection = Selection(receipt, variants, frozenset(drop), asm, keep_unreachable=keep)
     return generate(tree, tree.module(module), selection, archs, out, **arguments)
 
 
@@ -100,7 +101,8 @@ def test_a_full_receipt_is_identical_to_ck(
     expected: dict[str, bytes] = {}
     for direction in directions:
         expected |= files_of(own_output(tree, tmp_path / direction, direction, receipt, targets))
-    kernels = run(tree, tmp_path / "out", module=module, receipt=receipt, archs=archs)
+    out = tmp_path / "out"
+    kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep=True)
     found = {**files_of(tmp_path / "out/kernels"), **files_of(tmp_path / "out/dispatch")}
     del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
     assert sorted(found) == sorted(expected)
@@ -129,19 +131,68 @@ def test_receipt_700_forward(
 
 
 @pytest.mark.parametrize(
-    ("arch", "dq_dk_dv", "convert_dq"), [("gfx942", 4480, 120), ("gfx950", 5376, 132)]
+    ("arch", "dq_dk_dv", "dot_do_o", "convert_dq"),
+    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more.
+    [("gfx942", 4480, 60, 120), ("gfx950", 3584, 36, 84)],
 )
 def test_receipt_700_backward(
-    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, convert_dq: int
+    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, dot_do_o: int, convert_dq: int
 ) -> None:
     """Prevents: TransformerEngine's backward matrix missing kernels, or having idle ones."""
     kernels = run(tree, tmp_path, module="libmha_bwd", receipt=700, archs=(arch,))
-    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": 60, "convert_dq": convert_dq}
+    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": dot_do_o, "convert_dq": convert_dq}
     assert roles(kernels) == expected
     assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
-    unreached = [w.place for w in kernels.warnings if "never called" in w.found]
-    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96.
-    assert len(unreached) == (2 if arch == "gfx950" else 0)
+
+
+BACKWARD = """
+[[modules]]
+name = "libmha_bwd"
+[[mha_bwd_variants]]
+dtype = "fp16"
+mode = "batch"
+has_mask = false
+has_bias = false
+has_alibi = false
+has_dbias = false
+has_dropout = false
+deterministic = false
+"""
+
+
+def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
+    """Return what a dispatch of one arch and dtype asks of each head dim, by its bucket."""
+    head = r"if\(t\.hdim_q <= (\d+) && t\.hdim_v <= (\d+)\)"
+    _, *parts = re.split(head, dispatch.read_text())
+    # What follows the last one ends the dispatch: brackets and -1.
+    texts = [re.sub(r"\s*else $", "", part).partition("\n            }")[0] for part in parts[2::3]]
+    return {(int(q), int(v)): t for q, v, t in zip(parts[::3], parts[1::3], texts, strict=True)}
+
+
+def test_what_no_call_reaches_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: kernels built for nothing, and a problem that ends elsewhere without them."""
+    of: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
+    every = run(tree, tmp_path / "all", keep=True, **of)
+    reached = run(tree, tmp_path / "some", explain=True, **of)
+    before = buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
+    after = buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
+    assert list(before) == [(64, 64), (128, 128), (32, 32), (96, 96), (256, 256)]
+    assert list(after) == [(64, 64), (128, 128), (256, 256)]
+    for size in range(8, 257, 8):
+        entered = [next(text for (q, _), text in of.items() if size <= q) for of in (before, after)]
+        assert entered[0] == entered[1]
+    gone = {k.name for k in every.kernels} - {k.name for k in reached.kernels}
+    told = {e.name: e.dropped_by for e in reached.explanations}
+    assert gone
+    assert {told[name] for name in gone} == {
+        f"no call ends in it: the dispatch asks the {front} bucket before that of {own}, and it "
+        "takes all its problems ([build].keep_unreachable keeps it)"
+        for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
+    }
+    assert [w.fix for w in every.warnings if "never called" in w.found] == [
+        "leave keep_unreachable out of [build]"
+    ] * 2
+    assert reached.warnings == ()
 
 
 def test_quickstart_is_18_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:

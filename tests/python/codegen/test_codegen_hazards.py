@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
+from qola.codegen.ck.reachable import unreachable
 from qola.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
@@ -21,13 +22,14 @@ def row(
         "steps": steps,
         "bm0": 128,
         "labels": labels,
+        "key": f"{hdim} {bias}",
         **changes,
     }
     return DispatchRow(**values)  # type: ignore[arg-type]
 
 
 def hazards(base: Sequence[DispatchRow], kept: Sequence[DispatchRow]) -> list[Finding]:
-    return find_hazards("fwd", base, kept, "receipt 600")
+    return find_hazards("fwd", base, kept, "receipt 600", unreachable(kept))
 
 
 def test_a_complete_chain_has_none() -> None:

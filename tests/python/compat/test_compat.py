@@ -16,7 +16,7 @@ from qola.aiter.tree import GeneratorCall, read_tree
 from qola.cli.command_line import main
 from qola.codegen.types import Direction, GeneratedSource, KernelInstance, KernelSet, to_fields
 from qola.compat.check import Check, Report
-from qola.compat.launches import small_manifest
+from qola.compat.launches import small_manifests
 from qola.compat.library import Library, library
 from qola.compat.run import examine
 from qola.compat.upstream import differences, run_upstream
@@ -332,9 +332,13 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     generated = GeneratedModule(
         made.module.spec, made.module.config, KernelSet(kernels, (), directions=directions)
     )
-    manifest = loads(small_manifest(made, generated), file="it.toml")
-    assert [(v.hdim, v.mode, v.mask, v.lse) for v in manifest.fwd_variants] == [
-        (((64, 64),), ("batch",), (False,), (True,)),
-        (((128, 128),), ("group",), (False,), (True,)),
+    texts = small_manifests(made, generated)
+    assert list(texts) == ["it_fwd", "it_fwd_splitkv"]
+    fwd, splitkv = (loads(text, file=name) for name, text in texts.items())
+    assert [(v.hdim, v.mode, v.mask) for v in fwd.fwd_variants] == [
+        (((64, 64),), ("batch",), (False,))
     ]
-    assert manifest.modules[0].drop_directions == made.module.spec.drop_directions
+    assert [(v.hdim, v.mode, v.mask) for v in splitkv.fwd_variants] == [
+        (((128, 128),), ("group",), (False,))
+    ]
+    assert fwd.modules[0].drop_directions == made.module.spec.drop_directions
