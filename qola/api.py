@@ -105,7 +105,9 @@ def build_kernels(
     forms = Forms(wants_lazy, static)
     chosen = choose_all(request, environ, progress)
     wanted = prebuilt or PrebuiltOptions()
-    if require == LEVELS[0]:
+    if require != LEVELS[0]:
+        progress(f"--require {require}: a plan decides it, prebuilt bundles are not looked for")
+    else:
         fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
         if fetched:
             return fetched

@@ -25,12 +25,14 @@ namespace qola_launch {
 /// Sequences, heads and rows of a problem: no kernel runs, so it may be small. Two heads of Q have
 /// one of K and V.
 inline constexpr int BATCH = 2, HEADS_Q = 4, HEADS_K = 2, ROWS = 256, SPLITS = 2, PAGE = 16;
+/// How float becomes bf16, in AITER's numbers: to nearest, ties away from zero.
+inline constexpr int ROUNDING = 1;
 
 /// A line of the table.
 struct Problem
 {
     std::string entry, dtype;
-    int hdim_q = 0, hdim_v = 0, mask = 0, bias = 0, rounding = 0;
+    int hdim_q = 0, hdim_v = 0, mask = 0, bias = 0;
     bool group = false, lse = false, dropout = false, dbias = false, deterministic = false;
     bool logits = false, skip = false, sink = false, assembly = false;
 };
@@ -103,15 +105,13 @@ struct Values
           has_lse{p.lse},
           has_dbias{p.dbias},
           deterministic{p.deterministic},
-          use_ext_asm{p.assembly},
-          how_v3_bf16_cvt{p.rounding}
+          use_ext_asm{p.assembly}
     {
     }
 
     std::string q_dtype_str;
     Number is_group_mode, mask_type, bias_type, has_lse, has_dbias, deterministic, use_ext_asm;
-    Number how_v3_bf16_cvt;
-    Number is_store_randval{0}, is_v3_atomic_fp32{1}, qscale_type{0}, has_sink{0};
+    Number how_v3_bf16_cvt{ROUNDING}, is_store_randval{0}, is_v3_atomic_fp32{1}, qscale_type{0}, has_sink{0};
 };
 
 #define QOLA_LAUNCH_SET(member, value)                                      \
@@ -144,8 +144,8 @@ void fill(Args& args, const Problem& p, Memory& memory)
     const float p_drop       = p.dropout ? 0.5f : 0.f;
 
     QOLA_LAUNCH_SET(use_asm_v3, p.assembly)
-    QOLA_LAUNCH_SET(how_v3_bf16_cvt, p.rounding)
-    QOLA_LAUNCH_SET(v3_bf16_cvt, p.rounding)
+    QOLA_LAUNCH_SET(how_v3_bf16_cvt, ROUNDING)
+    QOLA_LAUNCH_SET(v3_bf16_cvt, ROUNDING)
     QOLA_LAUNCH_SET(v3_atomic_fp32, true)
     QOLA_LAUNCH_SET(data_type, p.dtype)
     QOLA_LAUNCH_SET(is_group_mode, p.group)
@@ -272,7 +272,6 @@ inline Problem read(const std::string& line)
     p.hdim_v        = number("hdim_v");
     p.mask          = number("mask");
     p.bias          = number("bias");
-    p.rounding      = number("rounding");
     p.group         = number("group");
     p.lse           = number("lse");
     p.dropout       = number("dropout");

@@ -21,10 +21,12 @@ _ALIAS = re.compile(
     r"\s*(?:template\s*<.*>\s*)?using\s+(\w+)\s*=|\s*typedef\b.*?(\w+)\s*$", re.DOTALL
 )
 _CONSTANT = re.compile(
-    r"\s*(?:(?:inline|static|extern)\s+)*(?:const|constexpr)\b[^(]*?(\w+)\s*(?:=.*)?$", re.DOTALL
+    r"(?=[^=({]*\b(?:const|constexpr|constinit)\b)[^=({]*?(\w+)\s*(?:\[\w*\]\s*)?(?:=.*)?$",
+    re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\b(?:__attribute__|alignas)\s*\(", re.DOTALL)
-_QUOTED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
+#: A string or a character; within a number, ' parts digits.
+_QUOTED = re.compile(r""""(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'""")
 _TOKEN = re.compile(rf"[{{}};]|{_QUOTED.pattern}")
 #: A parameter's last word that is its type.
 _BUILT_IN = re.compile(
@@ -79,7 +81,7 @@ class Scope:
 
 
 def read_scope(text: str, namespace: str) -> Scope:
-    """Read functions, types and constants of a namespace.
+    """Read functions, types and constants of a namespace; of several constants in one, the first.
 
     Args:
         text: C++ without comments and preprocessor lines; see `qola.aiter.preprocess.lines`.
@@ -115,7 +117,7 @@ def qualified(text: str, names: frozenset[str], scope: str) -> str:
     A member (`a.x`), a qualified name (`b::x`) and a string stay as they are.
     """
     return re.sub(
-        r'"(?:\\.|[^"\\])*"|(?<![\w:.])(?<!->)[A-Za-z_]\w*',
+        rf"{_QUOTED.pattern}|(?<![\w:.])(?<!->)[A-Za-z_]\w*",
         lambda m: scope + m[0] if m[0] in names else m[0],
         text,
     )

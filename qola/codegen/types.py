@@ -32,7 +32,7 @@ class Selection:
             the module launches.
         drop_srcs: names of the module's sources that are left out.
         level: the level that each direction has to reach.
-        keep_unreachable: also kernels that no call of the dispatch can end in.
+        keep_unreachable: also kernels that the dispatch cannot reach.
     """
 
     receipt: int | None = None

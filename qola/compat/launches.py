@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import BuildRequest, choose_all, set_up, workspace_locked
 from qola.cache import cache_directory
+from qola.codegen.types import KernelInstance
 from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
 from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.plan.generated import GeneratedModule
 
+#: Tables of variants, by the direction that they are for, fwd or bwd.
+Variants = Sequence[tuple[str, Mapping[str, Any]]]
 #: Kernel instances of the roles that a problem is for; the others come along.
 _ROLES = {"fwd", "splitkv", "batch_prefill", "dq_dk_dv"}
 #: A variant's keys that are true or false, by the field of a kernel instance.
@@ -41,25 +44,20 @@ def check_launches(
     environ: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> Check:
-    """Build libraries with a few kernel instances of each direction, and run their launch tests.
+    """Build small libraries of each direction and of assembly kernels; run their launch tests.
 
     Raises:
         QolaError: Bazel cannot build on this machine.
     """
-    followed = all(direction.level == "filtered" for direction in module.kernels.directions)
-    if not followed and len(module.kernels.kernels) > _MOST:
-        return Check("launches", library.of, "not compiled", (_too_many(library, module),))
+    texts, findings = small_manifests(library, module)
     found = [
         _launch(library, module.spec.name, name, text, environ, progress)
-        for name, text in small_manifests(library, module).items()
+        for name, text in texts.items()
     ]
-    return Check(
-        "launches",
-        library.of,
-        "; ".join(check.said for check in found),
-        tuple(finding for check in found for finding in check.findings),
-        {"lines": [line for check in found for line in check.facts["lines"]]},
-    )
+    said = [check.said for check in found]
+    findings += [finding for check in found for finding in check.findings]
+    lines = [line for check in found for line in check.facts["lines"]]
+    return Check("launches", library.of, "; ".join(said), tuple(findings), {"lines": lines})
 
 
 def _launch(
@@ -91,28 +89,37 @@ def _launch(
         return _run(library, result.outputs[DEFAULT_OUTPUTS][0], environ)
 
 
-def small_manifests(library: Library, module: GeneratedModule) -> dict[str, str]:
-    """Return manifests by name: for each direction with kernels, one of its smallest alone.
+def small_manifests(
+    library: Library, module: GeneratedModule
+) -> tuple[dict[str, str], list[Finding]]:
+    """Return manifests by name, and what is not tried.
 
-    Of several directions in one library the head dims would have to be the same.
+    Of each direction its smallest kernel instances, for all archs that have some, in a library of
+    its own: of several directions in one the head dims would have to be the same. And all assembly
+    kernels, without directions.
     """
-    base = _file_name(library.of)
-    of = {
-        direction.name: _smallest(module, direction.name) for direction in module.kernels.directions
-    }
-    found: dict[str, str] = {}
-    for direction, fields in of.items():
-        if fields is not None:
-            others = [name for name in of if name != direction]
-            drop = sorted({*library.table.get("drop_directions", ()), *others})
-            table = {**library.table, "drop_directions": drop}
-            variants = [(f"mha_{_side(direction)}_variants", _variant(fields))]
-            found[f"{base}_{direction}"] = manifest_text(table, library.resolved.archs, variants)
-    return found or {base: manifest_text(library.table, library.resolved.archs)}
+    base, found, findings = _file_name(library.of), {}, []
+    names = [direction.name for direction in module.kernels.directions]
 
+    def add(name: str, archs: Sequence[str], kept: str, variants: Variants = ()) -> None:
+        drop = {*library.table.get("drop_directions", ()), *names} - {kept}
+        table = {**library.table, "drop_directions": sorted(drop)}
+        tables = [(f"mha_{of}_variants", variant) for of, variant in variants]
+        found[f"{base}_{name}"] = manifest_text(table, archs, tables)
 
-def _side(direction: str) -> str:
-    return "bwd" if direction == "bwd" else "fwd"
+    for direction in module.kernels.directions:
+        own = [k for k in module.kernels.kernels if k.direction == direction.name]
+        if direction.level == "filtered":
+            for archs, variant in _smallest(k for k in own if k.role in _ROLES):
+                of = "bwd" if direction.name == "bwd" else "fwd"
+                add("_".join([direction.name, *archs]), archs, direction.name, [(of, variant)])
+        elif len(own) > _MOST:
+            findings.append(_too_many(direction.name, len(own)))
+        elif own:
+            add(direction.name, library.resolved.archs, direction.name)
+    if module.kernels.code_objects or not names:
+        add("assembly", library.resolved.archs, "")
+    return found, findings
 
 
 def _run(library: Library, test: Path, environ: Mapping[str, str]) -> Check:
@@ -151,23 +158,31 @@ def _failed(library: Library, said: str) -> Finding:
     )
 
 
-def _too_many(library: Library, module: GeneratedModule) -> Finding:
+def _too_many(direction: str, number: int) -> Finding:
     return Finding(
-        library.of,
-        f"{len(module.kernels.kernels)} kernel instances, of which none can be left out",
-        "directions that are filtered, so that a few will do",
+        direction,
+        f"not compiled: {number} kernel instances, of which none can be left out",
+        "a direction that is filtered, so that a few will do",
         severity="warning",
     )
 
 
-def _smallest(module: GeneratedModule, direction: str) -> Mapping[str, Any] | None:
-    """Return the fields of the direction's smallest kernel instance; None where it has none."""
-    own = (
-        dict(kernel.fields)
-        for kernel in module.kernels.kernels
-        if kernel.direction == direction and kernel.role in _ROLES
-    )
-    return min(own, key=_cost, default=None)
+def _smallest(
+    kernels: Iterable[KernelInstance],
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Yield variants of few kernel instances, and the archs of each, until all archs are there."""
+    archs: dict[str, set[str]] = {}
+    costs: dict[str, tuple[Any, ...]] = {}
+    for kernel in kernels:
+        fields = dict(kernel.fields)
+        text = json.dumps(_variant(fields))
+        archs.setdefault(text, set()).update(kernel.archs)
+        costs[text] = min(costs.get(text, _cost(fields)), _cost(fields))
+    left = set().union(*archs.values())
+    while left:
+        best = min(archs, key=lambda text: (-len(archs[text] & left), costs[text]))
+        yield tuple(sorted(archs[best] & left)), json.loads(best)
+        left -= archs[best]
 
 
 def _cost(fields: Mapping[str, Any]) -> tuple[Any, ...]:

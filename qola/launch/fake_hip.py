@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +66,36 @@ class FakeHip:
         return result
 
     def run(
-        self, command: Sequence[str | Path], log: Path, **env: str
+        self,
+        command: Sequence[str | Path],
+        log: Path,
+        *,
+        timeout: float | None = None,
+        **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end, whatever its exit code; launches go to the log."""
-        return subprocess.run(
-            [str(argument) for argument in command],
-            env=self.environment(log) | env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        """Run a program to its end, whatever its exit code; launches go to the log.
+
+        Args:
+            timeout: seconds after which it is killed, None for none; -9 is then its exit code.
+        """
+        words = [str(argument) for argument in command]
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8") as out,
+            tempfile.TemporaryFile("w+", encoding="utf-8") as err,
+        ):
+            try:
+                code = subprocess.run(
+                    words,
+                    env=self.environment(log) | env,
+                    stdout=out,
+                    stderr=err,
+                    timeout=timeout,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = -9
+                err.write(f"\nno end after {timeout:g} s\n")
+            for file in (out, err):
+                file.flush()
+                file.seek(0)
+            return subprocess.CompletedProcess(words, code, out.read(), err.read())

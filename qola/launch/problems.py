@@ -23,7 +23,6 @@ class Problem:
     """One call of an entry point, in the names and numbers of cc/launch/qola_launch.h.
 
     Attributes:
-        rounding: how float becomes bf16: 0 to nearest even, 1 to nearest away, 2 to zero.
         skip: sequences below a length are skipped.
         assembly: the caller allows assembly (v3) kernels.
     """
@@ -35,7 +34,6 @@ class Problem:
     group: bool
     mask: int = 0
     bias: int = 0
-    rounding: int = 1
     lse: bool = False
     dropout: bool = False
     dbias: bool = False
@@ -64,25 +62,19 @@ class Problem:
         return " ".join([head, *more])
 
 
-def problems(plan: Plan, module: PlannedModule) -> tuple[Problem, ...]:
-    """Return problems for every entry point of a library, each once.
+def problems(plan: Plan, module: PlannedModule, direction: str) -> tuple[Problem, ...]:
+    """Return problems for the entry point of a direction, each once.
 
     One for what each kernel instance says it serves, with assembly kernels allowed and not; and,
     for what has no such words, a small grid: assembly kernels, and directions that cannot be
     followed.
     """
-    main = ATTENTION[module.name].direction
-    entries = {entry.name for entry in module.entries}
-    found: dict[Problem, None] = {}
-    for direction, entry in ENTRIES.items():
-        if entry not in entries:
-            continue
-        own = [k.fields for k in plan.kernels_of(module) if k.role == _MAIN_ROLE[direction]]
-        asked = dict.fromkeys([*_of_kernels(entry, own)] or _grid(entry))
-        if direction == main and module.code_objects:
-            asked |= dict.fromkeys(replace(problem, assembly=True) for problem in [*asked])
-            asked |= dict.fromkeys(replace(p, assembly=True) for p in _grid(entry))
-        found |= asked
+    entry = ENTRIES[direction]
+    own = [k.fields for k in plan.kernels_of(module) if k.role == _MAIN_ROLE[direction]]
+    found = dict.fromkeys([*_of_kernels(entry, own)] or _grid(entry))
+    if direction == ATTENTION[module.name].direction and module.code_objects:
+        found |= dict.fromkeys(replace(problem, assembly=True) for problem in [*found])
+        found |= dict.fromkeys(replace(problem, assembly=True) for problem in _grid(entry))
     return tuple(found)
 
 

@@ -17,6 +17,8 @@ from qola.plan.model import Plan, PlannedModule
 _SHOWN = 5
 #: What the program says of a problem, among AITER's own words.
 _STATUS = re.compile(r"^qola_launch (\S+)$", re.MULTILINE)
+#: Time that a process may take, in seconds: no kernel runs.
+_SECONDS = 300.0
 #: Processes that may end on a problem before the rest is left.
 _CRASHES = 20
 
@@ -70,7 +72,8 @@ class Proof:
         yield f"{head} none of {self.tried} problems launches {self.of}"
         for answer in self.failed:
             said = "ended the process" if answer.status is None else f"returned {answer.status:g}"
-            yield f"    {answer.problem}: {said}"
+            launched = f", launched {len(answer.launches)} other kernels" if answer.launches else ""
+            yield f"    {answer.problem}: {said}{launched}"
             yield from (f"        {line}" for line in answer.words.splitlines()[-3:])
 
 
@@ -90,12 +93,38 @@ def prove(
         runtime: the fake HIP runtime.
         library_dirs: where the library is.
     """
-    asked = problems(plan, module)
     found: list[Proof] = []
     for arch in archs:
         hip = FakeHip(runtime, arch, tuple(library_dirs))
-        found += _proofs(plan, module, arch, tuple(_answers(program, asked, hip)))
+        proofs = [p for d in ENTRIES for p in _of_entry(plan, module, d, arch, program, hip)]
+        # A library for an arch that it has nothing for is as dead there as one that fails.
+        main = ENTRIES[ATTENTION[module.name].direction]
+        found += proofs or [Proof(arch, main, "kernels: none is planned", 0, (), ())]
     return tuple(found)
+
+
+def _of_entry(
+    plan: Plan, module: PlannedModule, direction: str, arch: str, program: Path, hip: FakeHip
+) -> Iterator[Proof]:
+    """Yield a proof for each kind of kernels that a direction has for an arch."""
+    assembly = {c.sha256 for c in module.code_objects if c.arch == arch}
+    kinds = {}
+    if any(
+        kernel.direction == direction and arch in kernel.archs and kernel.role[:4] != "asm_"
+        for kernel in plan.kernels_of(module)
+    ):
+        kinds["kernel instances"] = False
+    if assembly and direction == ATTENTION[module.name].direction:
+        kinds["assembly kernels"] = True
+    if not kinds:
+        return
+    answers = tuple(_answers(program, problems(plan, module, direction), hip))
+    for of, wanted in kinds.items():
+        ran = tuple(a for a in answers if a.ran and _has(a, assembly) is wanted)
+        # Those that should have, first.
+        others = sorted((a for a in answers if a not in ran), key=lambda a: not a.problem.assembly)
+        failed = others if wanted else [a for a in others if not a.problem.assembly] or others
+        yield Proof(arch, ENTRIES[direction], of, len(answers), ran, tuple(failed[:_SHOWN]))
 
 
 def _answers(program: Path, asked: Sequence[Problem], hip: FakeHip) -> Iterator[Answer]:
@@ -107,40 +136,20 @@ def _answers(program: Path, asked: Sequence[Problem], hip: FakeHip) -> Iterator[
                 return
             table.write_text("".join(f"{problem.line()}\n" for problem in asked), encoding="utf-8")
             log.unlink(missing_ok=True)
-            ended = hip.run([program, table], log)
+            ended = hip.run([program, table], log, timeout=_SECONDS)
             # Each problem has a stream of its own, numbered from 1.
             of: dict[int, list[Launch]] = {}
             for launch in read_log(log):
                 of.setdefault(launch.stream, []).append(launch)
             statuses = [float(status) for status in _STATUS.findall(ended.stdout)]
+            if ended.returncode:
+                # Where it answered everything, its end is the last problem's.
+                statuses = statuses[: len(asked) - 1]
             for number, (problem, status) in enumerate(zip(asked, statuses, strict=False), 1):
                 yield Answer(problem, status, tuple(of.get(number, ())))
             if len(statuses) < len(asked):
                 yield Answer(asked[len(statuses)], None, (), ended.stderr)
             asked = asked[len(statuses) + 1 :]
-
-
-def _proofs(
-    plan: Plan, module: PlannedModule, arch: str, answers: Sequence[Answer]
-) -> Iterator[Proof]:
-    """Yield a proof for each entry point that has kernels for an arch, and kind of kernels."""
-    assembly = {c.sha256 for c in module.code_objects if c.arch == arch}
-
-    def proof(entry: str, of: str, own: Sequence[Answer], counts: bool) -> Proof:
-        ran = [a for a in own if a.ran and _has(a, assembly) is counts]
-        failed = [a for a in own if not a.ran][:_SHOWN]
-        return Proof(arch, entry, of, len(own), tuple(ran), tuple(failed))
-
-    kernels = [k for k in plan.kernels_of(module) if not k.role.startswith("asm_")]
-    compiled = {(kernel.direction, arch) for kernel in kernels for arch in kernel.archs}
-    for direction, entry in ENTRIES.items():
-        own = [answer for answer in answers if answer.problem.entry == entry]
-        if not own:
-            continue
-        if (direction, arch) in compiled:
-            yield proof(entry, "kernel instances", own, False)
-        if assembly and direction == ATTENTION[module.name].direction:
-            yield proof(entry, "assembly kernels", own, True)
 
 
 def _has(answer: Answer, digests: Collection[str]) -> bool:

@@ -210,7 +210,7 @@ BUILD = Table(
         Field(
             "keep_unreachable",
             Kind.BOOL,
-            "also build kernels that no call of CK's dispatch can end in",
+            "also build unreachable kernels, which CK's dispatch never calls",
             "they are left out",
         ),
     ),

@@ -29,7 +29,7 @@ from qola.codegen.ck.output import (
     write_source,
 )
 from qola.codegen.ck.predicates import Wanted
-from qola.codegen.ck.reachable import unreachable
+from qola.codegen.ck.reachable import is_chain, unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
@@ -71,12 +71,14 @@ class _Filtered:
         self._keepers = (
             {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
         )
-        # Those that are wanted, and of these the ones that a call can end in.
+        # Those that are wanted, and of these the ones to build.
         self._chosen = [row for row in selector.rows if self._keepers.get(row.key)]
-        behind = unreachable(map(_dispatch_row, self._chosen))
-        self._behind = {} if request["keep_unreachable"] else behind
-        self._idle = behind if request["keep_unreachable"] else {}
-        self._rows = [row for row in self._chosen if row.key not in self._behind]
+        self._unreachable = self._find_unreachable()
+        self._rows = [
+            row
+            for row in self._chosen
+            if request["keep_unreachable"] or row.key not in self._unreachable
+        ]
         self._kept: dict[str, tuple[Kernel, set[int]]] = {
             name: (kernel, set())
             for name, (kernel, keep) in selector.loose().items()
@@ -97,7 +99,7 @@ class _Filtered:
             [_dispatch_row(row) for row in selector.rows],
             [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
             request["origin"],
-            self._idle,
+            self._unreachable if request["keep_unreachable"] else {},
         )
         counts = {
             str(w.index): sum(w in self._keepers[row.key] for row in self._chosen)
@@ -134,6 +136,14 @@ class _Filtered:
             "buckets": sorted({row.bucket for row in selector.rows}),
             "explanations": self._explain() if request["explain"] else [],
         }
+
+    def _find_unreachable(self) -> dict[str, tuple[int, int]]:
+        """Return rows that are wanted and unreachable, with the bucket in front of each."""
+        rows = [_dispatch_row(row) for row in self._chosen]
+        found = unreachable(rows)
+        if found and is_chain(self._dispatch.text(row.registered for row in self._chosen), rows):
+            return found
+        return {}
 
     def _offered(self) -> list[Kernel]:
         """Return all kernels that the receipts in use have."""
@@ -188,7 +198,7 @@ class _Filtered:
             reason = self._reason(row) if out and not self._request["dropped"] else ""
             for kernel in row.kernels:
                 # That it is wanted, and of no use, says more than that another row is not.
-                if kernel.name not in reasons or row.key in self._behind:
+                if kernel.name not in reasons or row.key in self._unreachable:
                     reasons[kernel.name] = (kernel, reason)
         for name, (kernel, _) in selector.loose().items():
             reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
@@ -211,12 +221,14 @@ class _Filtered:
 
     def _reason(self, row: Row) -> str:
         """Return why a row is not in the dispatch."""
-        if row.key not in self._behind:
+        if row.key not in self._unreachable:
             return self._selector.reason(row)
-        own, front = ("{}x{}".format(*bucket) for bucket in (row.bucket, self._behind[row.key]))
+        own, front = (
+            "{}x{}".format(*bucket) for bucket in (row.bucket, self._unreachable[row.key])
+        )
         return (
-            f"no call ends in it: the dispatch asks the {front} bucket before that of {own}, and "
-            "it takes all its problems ([build].keep_unreachable keeps it)"
+            f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
+            "takes all its problems ([build].keep_unreachable keeps it)"
         )
 
 

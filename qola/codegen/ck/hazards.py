@@ -87,7 +87,7 @@ def find_hazards(
     base: Sequence[DispatchRow],
     kept: Sequence[DispatchRow],
     origin: str,
-    behind: Mapping[str, Bucket],
+    unreachable: Mapping[str, Bucket],
 ) -> list[Finding]:
     """Return the hazards of the dispatch that holds `kept`.
 
@@ -95,7 +95,7 @@ def find_hazards(
         base: all rows of the receipts in use, in chain order.
         kept: those of them that are generated, in chain order, with their variants' labels.
         origin: how findings call the base set, such as ``receipt 600``.
-        behind: those of `kept` that no problem reaches, by key, with the bucket before them.
+        unreachable: those of `kept` that are, by key, with the bucket in front of each.
 
     Returns:
         Errors for hazards the selection brings about, warnings for those the base set has too.
@@ -104,7 +104,7 @@ def find_hazards(
     return [
         *_gaps(direction, full, chosen, origin),
         *_tiles(direction, full, chosen, origin),
-        *_unreached(direction, kept, behind, origin),
+        *_unreached(direction, kept, unreachable, origin),
     ]
 
 
@@ -255,20 +255,20 @@ def _largest(groups: dict[Problem, list[DispatchRow]]) -> dict[Problem, int]:
 
 
 def _unreached(
-    direction: str, kept: Iterable[DispatchRow], behind: Mapping[str, Bucket], origin: str
+    direction: str, kept: Iterable[DispatchRow], unreachable: Mapping[str, Bucket], origin: str
 ) -> list[Finding]:
-    """Report buckets behind a larger one, which a manifest keeps: compiled, and never called."""
+    """Report unreachable buckets that a manifest keeps."""
     groups: dict[tuple[Bucket, Bucket], tuple[dict[str, None], int]] = {}
     for row in kept:
-        if row.key in behind:
-            places, count = groups.get((row.bucket, behind[row.key]), ({}, 0))
+        if row.key in unreachable:
+            places, count = groups.get((row.bucket, unreachable[row.key]), ({}, 0))
             place = f"{row.arch} {row.dtype}".strip()
-            groups[row.bucket, behind[row.key]] = ({**places, place: None}, count + 1)
+            groups[row.bucket, unreachable[row.key]] = ({**places, place: None}, count + 1)
     return [
         Finding(
             place=f"{direction} dispatch, hdim {_size(bucket)} ({', '.join(places)})",
             found=f"{count} entries stand behind the {_size(cover)} bucket, which takes their "
-            f"problems: their kernels are compiled and never called ({origin} has it so)",
+            f"problems: their kernels are unreachable ({origin} has it so)",
             expected="a bucket for smaller head dims before one for larger",
             fix="leave keep_unreachable out of [build]",
             severity="warning",

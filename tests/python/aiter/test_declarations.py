@@ -27,7 +27,9 @@ mha_args::mha_args(int a) : on(a) {}
 int variable = f(1);
 inline constexpr int kPage{16};
 static const float kScale = 1.f;
-auto mha_trailing(char mark = ',') -> std::pair<int, float>;
+int const kAfter = 3;
+constexpr int kSizes[2] = {1, 2};
+auto mha_trailing(char mark = ',', int n = 1'000, int m = 2'000) -> std::pair<int, float>;
 namespace inner { float deep(int a); }
 namespace { float hidden(int a); }
 float mha_defined(int a, std::map<int, int> b = {}) { if(a) { return f(a); } return 0; }
@@ -74,7 +76,11 @@ def test_functions_of_a_namespace() -> None:
     )
     assert found["mha_odd"].parameters is None
     assert found["mha_trailing"].result == "std::pair<int, float>"
-    assert found["mha_trailing"].parameters == (Parameter("char", "mark", "','"),)
+    assert found["mha_trailing"].parameters == (
+        Parameter("char", "mark", "','"),
+        Parameter("int", "n", "1'000"),
+        Parameter("int", "m", "2'000"),
+    )
     assert found["mha_again"].parameters == (
         Parameter("std::function<void*(int, bool)>", "f", "{}"),
         Parameter("int", "b", "1 << 2"),
@@ -85,7 +91,7 @@ def test_names_of_a_namespace() -> None:
     """Prevents: a type or constant of namespace aiter written as if it were everybody's."""
     scope = read_scope(TEXT, "aiter")
     types = {"mha_args", "kind", "mha_alias", "mha_number", "of"}
-    assert scope.names == types | {"kPage", "kScale"}
+    assert scope.names == types | {"kPage", "kScale", "kAfter", "kSizes"}
     assert read_scope(TEXT, "").names == {"outside"}
 
 
@@ -97,6 +103,7 @@ def test_names_of_a_namespace() -> None:
         ("ck::args", "ck::args"),
         ("x.args + y->args", "x.args + y->args"),
         ('f("args", args{})', 'f("args", aiter::args{})'),
+        ("'args'", "'args'"),
         ("args_of", "args_of"),
     ],
 )

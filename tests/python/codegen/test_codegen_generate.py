@@ -169,7 +169,7 @@ def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
     return {(int(q), int(v)): t for q, v, t in zip(parts[::3], parts[1::3], texts, strict=True)}
 
 
-def test_what_no_call_reaches_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
+def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: kernels built for nothing, and a problem that ends elsewhere without them."""
     of: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
     every = run(tree, tmp_path / "all", keep=True, **of)
@@ -185,11 +185,11 @@ def test_what_no_call_reaches_is_left_out(tree: AiterTree, tmp_path: Path) -> No
     told = {e.name: e.dropped_by for e in reached.explanations}
     assert gone
     assert {told[name] for name in gone} == {
-        f"no call ends in it: the dispatch asks the {front} bucket before that of {own}, and it "
+        f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
         "takes all its problems ([build].keep_unreachable keeps it)"
         for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
     }
-    assert [w.fix for w in every.warnings if "never called" in w.found] == [
+    assert [w.fix for w in every.warnings if "unreachable" in w.found] == [
         "leave keep_unreachable out of [build]"
     ] * 2
     assert reached.warnings == ()

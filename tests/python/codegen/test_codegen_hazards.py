@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
-from qola.codegen.ck.reachable import unreachable
+from qola.codegen.ck.reachable import is_chain, unreachable
 from qola.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
@@ -132,3 +134,24 @@ def test_a_class_without_the_largest_tile() -> None:
     (finding,) = hazards(both, both)
     assert finding.severity == "warning"
     assert "receipt 600 has the same gap" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("second", "chained"),
+    [
+        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32) {", True),
+        ("else  if (t.hdim_q <= 32 &&\n  t.hdim_v <= 32)\n{", True),
+        ("if(t.hdim_q <= 32 && t.hdim_v <= 32) {", False),
+        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32 && a.seqlen_q > 1) {", False),
+        ("else if(t.hdim_q <= 48 && t.hdim_v <= 48) {", False),
+    ],
+)
+def test_only_a_chain_has_unreachable_buckets(second: str, chained: bool) -> None:
+    """Prevents: kernels left out of a dispatch that does reach them."""
+    rows = [row(64, "no"), row(32, "no")]
+    body = "if(t.is_group_mode == true && a.hdim_q % 8 == 0) { r = f(s, a); }"
+    text = (
+        f"// t.hdim_q <= 1\nif(t.hdim_q <= 64 && t.hdim_v <= 64) {{ {body} }}\n{second} {body} }}"
+    )
+    assert unreachable(rows) == {"32 no": (64, 64)}
+    assert is_chain(text, rows) == chained

@@ -313,32 +313,42 @@ def test_compile_tries_what_nothing_speaks_against(tree: Path) -> None:
 def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     """Prevents: a nightly that compiles for hours, or a direction that it never tries."""
 
-    def kernel(direction: str, role: str, **fields: Any) -> KernelInstance:
+    def kernel(direction: str, role: str, *archs: str, **fields: Any) -> KernelInstance:
         of = {"dtype": "bf16", "mode": "batch", "mask": False, "lse": True, "bias": "no", **fields}
-        return KernelInstance("k", direction, role, ("gfx950",), "k.cpp", "", to_fields(of))
+        names = archs or ("gfx950",)
+        return KernelInstance("k", direction, role, names, "k.cpp", "", to_fields(of))
 
     kernels = (
-        kernel("fwd", "fwd", hdim_q=128, hdim_v=128),
+        kernel("fwd", "fwd", "gfx90a", hdim_q=128, hdim_v=128),
         kernel("fwd", "fwd", hdim_q=64, hdim_v=64, mask=True),
-        kernel("fwd", "fwd", hdim_q=64, hdim_v=64),
+        kernel("fwd", "fwd", "gfx942", "gfx950", hdim_q=64, hdim_v=64),
+        kernel("fwd", "fwd", hdim_q=32, hdim_v=32, lse=False),
         kernel("fwd", "fwd", hdim_q=32, hdim_v=32, dtype="fp8bf16"),
         kernel("fwd_splitkv", "splitkv_combine", hdim_q=32, hdim_v=32),
         kernel("fwd_splitkv", "splitkv", hdim_q=128, hdim_v=128, mode="group"),
+        *[kernel("batch_prefill", "batch_prefill", hdim_q=128, hdim_v=128)] * 201,
     )
-    directions = tuple(Direction(name, "filtered", "", 1, ()) for name in ("fwd", "fwd_splitkv"))
+    levels = {"fwd": "filtered", "fwd_splitkv": "filtered", "batch_prefill": "linked"}
+    directions = tuple(Direction(name, level, "", 1, ()) for name, level in levels.items())
     keys: dict[str, Any] = {"add_flags_extra_cc": ["-DENABLE_CK=0"]}
     keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]
     made = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
     generated = GeneratedModule(
         made.module.spec, made.module.config, KernelSet(kernels, (), directions=directions)
     )
-    texts = small_manifests(made, generated)
-    assert list(texts) == ["it_fwd", "it_fwd_splitkv"]
-    fwd, splitkv = (loads(text, file=name) for name, text in texts.items())
-    assert [(v.hdim, v.mode, v.mask) for v in fwd.fwd_variants] == [
+    texts, findings = small_manifests(made, generated)
+    assert list(texts) == ["it_fwd_gfx942_gfx950", "it_fwd_gfx90a", "it_fwd_splitkv_gfx950"]
+    several, other, splitkv = (loads(text, file=name) for name, text in texts.items())
+    assert several.architectures == ("gfx942", "gfx950")
+    assert [(v.hdim, v.mode, v.mask) for v in several.fwd_variants] == [
         (((64, 64),), ("batch",), (False,))
+    ]
+    assert [(v.hdim, v.mode, v.mask) for v in other.fwd_variants] == [
+        (((128, 128),), ("batch",), (False,))
     ]
     assert [(v.hdim, v.mode, v.mask) for v in splitkv.fwd_variants] == [
         (((128, 128),), ("group",), (False,))
     ]
-    assert fwd.modules[0].drop_directions == made.module.spec.drop_directions
+    assert several.modules[0].drop_directions == ("batch_prefill", "fwd_splitkv")
+    assert [finding.place for finding in findings] == ["batch_prefill"]
+    assert findings[0].severity == "warning"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen.types import CodeObject
+from qola.launch.fake_hip import FakeHip
 from qola.launch.problems import Problem, problems
 from qola.launch.program import program
 from qola.launch.proof import Answer, Proof, prove
@@ -22,7 +23,7 @@ def test_a_problem_for_each_kind_of_kernel() -> None:
     same = [kernel(f"k{n}", fields={**FIELDS, "bias": "alibi", "tile": n}) for n in range(3)]
     other = kernel("combine", role="splitkv_combine", fields=FIELDS)
     made = module(kernels=(0, 1, 2, 3))
-    found = problems(plan(kernels=(*same, other), modules=(made,)), made)
+    found = problems(plan(kernels=(*same, other), modules=(made,)), made, "fwd")
     assert found == (Problem("mha_fwd", "fp16", 32, 64, group=True, mask=2, bias=2),)
     line = found[0].line()
     assert line.startswith("entry=mha_fwd dtype=fp16 hdim_q=32 hdim_v=64 group=1 mask=2 bias=2 ")
@@ -32,8 +33,8 @@ def test_a_problem_for_each_kind_of_kernel() -> None:
 def test_assembly_kernels_and_kernels_without_words_get_a_grid() -> None:
     """Prevents: a library of assembly kernels, or of an unknown CK, that is proven by nothing."""
     opaque, assembly = module(kernels=(0,)), module(code_objects=(BLOB,))
-    of_opaque = problems(plan(kernels=(kernel("k"),), modules=(opaque,)), opaque)
-    of_assembly = problems(plan(modules=(assembly,)), assembly)
+    of_opaque = problems(plan(kernels=(kernel("k"),), modules=(opaque,)), opaque, "fwd")
+    of_assembly = problems(plan(modules=(assembly,)), assembly, "fwd")
     assert not any(p.assembly for p in of_opaque)
     assert {p.hdim_q for p in of_opaque} >= {64, 128}
     assert [p for p in of_assembly if p.assembly]
@@ -71,10 +72,49 @@ def test_a_library_that_launches_nothing(tmp_path: Path, code: str, said: str) -
         ("kernel instances", ()),
         ("assembly kernels", ()),
     ]
-    assert proofs[0].tried == (20 if "exit" in code else len(problems(whole, made)))
+    assert proofs[0].tried == (20 if "exit" in code else len(problems(whole, made, "fwd")))
+    assert proofs[1].failed[0].problem.assembly
     first, shown, *_ = proofs[0].lines()
     assert first.startswith("gfx950 mha_fwd: none of ")
     assert shown == f"    fp16 32x64 group mask=2: {said}"
+
+
+def test_every_arch_and_entry_point_counts(tmp_path: Path) -> None:
+    """Prevents: an arch without kernels, or an entry point behind one that crashes, left out."""
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\ngrep -q entry=mha_fwd_splitkv $1 && exit 0\nexit 9\n")
+    script.chmod(0o755)
+    entries = tuple(EntryPoint(name, 2, ("args", "s")) for name in ("mha_fwd", "mha_fwd_splitkv"))
+    made = module(kernels=(0, 1), entries=entries)
+    of = {"fields": FIELDS, "direction": "fwd_splitkv", "role": "splitkv"}
+    whole = plan(kernels=(kernel("k", fields=FIELDS), kernel("s", **of)), modules=(made,))
+    proofs = prove(whole, made, ["gfx950", "gfx942"], script, tmp_path / "libamdhip64.so.7")
+    assert [(proof.arch, proof.entry, proof.ran) for proof in proofs] == [
+        ("gfx950", "mha_fwd", ()),
+        ("gfx950", "mha_fwd_splitkv", ()),
+        ("gfx942", "mha_fwd", ()),
+    ]
+    assert "none is planned" in next(proofs[2].lines())
+
+
+def test_a_crash_after_the_last_answer_counts(tmp_path: Path) -> None:
+    """Prevents: a library that brings its process down at the end, and passes."""
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\nwhile read -r _; do echo qola_launch 0; done < $1\nkill -6 $$\n")
+    script.chmod(0o755)
+    made = module(kernels=(0,))
+    whole = plan(kernels=(kernel("k", fields=FIELDS),), modules=(made,))
+    (proof,) = prove(whole, made, ["gfx950"], script, tmp_path / "libamdhip64.so.7")
+    assert [answer.status for answer in proof.failed] == [None]
+
+
+def test_a_process_without_an_end_is_killed(tmp_path: Path) -> None:
+    """Prevents: a nightly that waits for an entry point for good."""
+    hip = FakeHip(tmp_path / "libamdhip64.so.7", "gfx950")
+    command = ["/bin/sh", "-c", "echo begun; while :; do :; done"]
+    ended = hip.run(command, tmp_path / "log", timeout=0.5)
+    assert (ended.returncode, ended.stdout) == (-9, "begun\n")
+    assert "no end after 0.5 s" in ended.stderr
 
 
 def test_what_a_proof_says() -> None:

@@ -96,6 +96,7 @@ UNDER_BUILD = "architectures belongs under [build]"
         (QOLA, "rocm_versions = []", "an empty list", "a list", "leave rocm_"),
         (QOLA, "rocm_versions = [7]", "in the list: 7, an integer", "strings", ""),
         (QOLA, 'patches_dir = ""', "an empty string", "a string", "leave"),
+        (BUILD, 'keep_unreachable = "true"', '"true", a string', "true or false", "= true"),
         (BUILD, 'architectures = ["gfx95"]', '"gfx95"', "gfx950", '"gfx950"?'),
         (BUILD, 'architectures = ["MI300X"]', '"MI300X"', "gfx942", '"gfx942"?'),
         (BUILD, 'architectures = ["gfx942:xnack-"]', '"gfx942:xnack-"', "gfx942", 'mean "gfx942"?'),
