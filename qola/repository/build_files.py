@@ -101,7 +101,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
 def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
-    dispatch = {source.name for source in module.sources if source.role == "dispatch"}
+    host_only = {s.name for s in module.sources if s.role in ("dispatch", "asm")}
     return [
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
@@ -122,11 +122,11 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
                 "bundle_files": _string(":bundle_files"),
                 **_code_objects(plan.archs, module, aiter),
                 "copts": _list(module.copts, 4),
-                "dispatch": _inline(sorted(dispatch)),
                 "entry_source": _string(module.entry_source.file),
                 "export_list": _string(f"{name}.exports"),
                 "file": _string(module.library),
                 "headers": _string(f":{name}.headers"),
+                "host_only": _inline(sorted(host_only)),
                 "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
                 "kernels": _dict_of_lists(_by_arch(plan.archs, kernels, aiter)),
                 "namespace": _string(plan.namespace),

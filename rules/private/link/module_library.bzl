@@ -14,7 +14,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, dispatch = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
     """Declares a module's shared library, its static and its lazy form.
 
     Expands to a hip_source per source and set of archs, embedded_code_objects
@@ -42,8 +42,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         (v3) kernels serve in this manifest; None without such kernels.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
-      dispatch: names of those sources that are generated dispatch, which has no
-        device code.
+      host_only: names of those sources that have no device code: generated
+        dispatch, and what launches assembly kernels.
       stubs: C++ files that stand for the kernel instances in the lazy library.
       kernel_headers: labels of header_sets with what the kernel instances
         include.
@@ -75,7 +75,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
                 name = _source_target(name, archs, on, source),
                 src = src,
                 archs = on,
-                copts = copts + map_copts + (HOST_ONLY if source in dispatch else []),
+                copts = copts + map_copts + (HOST_ONLY if source in host_only else []),
                 fixed_archs = True,
                 deps = own_deps,
             )
@@ -84,7 +84,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             src = entry_source,
             archs = on,
             # What the entry points compare the device with.
-            copts = copts + ["-DQOLA_ARCHS=" + ",".join(on)] + (["-DQOLA_ASM"] if asm_domain else []),
+            copts = copts + HOST_ONLY + ["-DQOLA_ARCHS=" + ",".join(on)] + (["-DQOLA_ASM"] if asm_domain else []),
             fixed_archs = True,
             deps = own_deps + [Label("//cc/api:entry")],
         )

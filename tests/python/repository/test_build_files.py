@@ -122,11 +122,11 @@ module_library(
         }},
     }},
     copts = [],
-    dispatch = ["api"],
     entry_source = "libmha_fwd/entry/mha_fwd.cpp",
     export_list = "libmha_fwd.exports",
     file = "ns_libmha_fwd.so",
     headers = ":libmha_fwd.headers",
+    host_only = ["api"],
     kernel_headers = [
         "@qola_kernels_tree//fwd:headers",
     ],
