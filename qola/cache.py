@@ -1,11 +1,16 @@
-"""A directory that one process at a time works in."""
+"""Directories that qola keeps things in: one process at a time, and nobody else's."""
 
 from __future__ import annotations
 
 import fcntl
+import os
+import pwd
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from qola.errors import Finding, QolaError
 
 
 @contextmanager
@@ -15,8 +20,11 @@ def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator
     Args:
         directory: made if it is not there; has a file `lock` from then on.
         whose: what has the lock meanwhile, such as "build of this manifest".
+
+    Raises:
+        QolaError: `own_directory` refuses the directory.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    own_directory(directory)
     with (directory / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,4 +40,58 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
     for name, below in places:
         if environ.get(name, "").startswith("/"):
             return Path(environ[name], below)
-    return Path.home() / ".cache/qola"
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a container's user; a shell has the same home for it
+        home = "/"
+    return Path(home, ".cache/qola")
+
+
+def own_directory(directory: Path) -> None:
+    """Make a directory for this user alone, or check that the one that is there is.
+
+    Raises:
+        QolaError: as `refuse_foreign`.
+    """
+    for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    refuse_foreign(directory)
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Check that nobody else decides what a directory of the cache holds, or would hold.
+
+    What lies there is run: by Bazel, by Python, by AITER's generators.
+
+    Raises:
+        QolaError: another user may have written it, or may replace it.
+    """
+    if why := distrust(directory):
+        path, found = why
+        fix = f"QOLA_CACHE_HOME names another place; or, after a look at it: chmod go-w {path}"
+        expected = "a directory of yours or root's, which nobody else may write to"
+        raise QolaError(Finding(str(path), found, expected, fix), "the cache may be another user's")
+
+
+def distrust(path: Path) -> tuple[Path, str] | None:
+    """Return what lets others decide what lies at a path, and why; None where nothing does.
+
+    The rule of tools/setup/ownership.sh and cc/runtime/ownership.cpp.
+    """
+    trusted = {0, os.geteuid()}
+    everybody = os.stat("/").st_uid  # in a user namespace root may be shown as nobody
+    real = path.resolve()
+    for each in dict.fromkeys((*reversed(path.parents), path, *reversed(real.parents), real)):
+        if not os.path.lexists(each):
+            continue
+        status = each.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        facts = f"(mode {mode:04o}, owner {status.st_uid})"
+        if status.st_uid not in trusted and (each in (path, real) or status.st_uid != everybody):
+            return each, f"another user's {facts}"
+        # Nobody may write to a link, whatever its mode.
+        others = stat.S_IWOTH | (stat.S_IWGRP if each == real else 0)
+        sticky = mode & stat.S_ISVTX and each != real
+        if mode & others and not sticky and not stat.S_ISLNK(status.st_mode):
+            return each, f"writable by others {facts}"
+    return None

@@ -127,6 +127,9 @@ def _declare_trees(mctx):
             )
     if _DEFAULT_AITER not in declared:
         pin = json.decode(mctx.read(Label("//third_party/aiter:wheel.json")))
+
+        # For where the wheel is gone (qola/fetch/wheel.py); it does not say which wheel it is.
+        pin.pop("commit")
         aiter_wheel(name = _DEFAULT_AITER, place = "third_party/aiter/wheel.json", **pin)
         declared[_DEFAULT_AITER] = "third_party/aiter/wheel.json"
         tags[_DEFAULT_AITER] = struct(kind = "wheel", tag = struct(patches_dir = "", **({"package": "amd-aiter"} | pin)))
@@ -299,10 +302,10 @@ _prebuilt = tag_class(
 
 _rocm = tag_class(
     attrs = {
-        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, from which to fetch the pinned ROCm; empty: with the machine's apt."),
+        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, to ask first for the pinned ROCm's packages."),
         "path": attr.string(doc = "Prefix of an installed ROCm to build with in place of the pinned one."),
     },
-    doc = "Where ROCm comes from. Only the root module's tag counts; without one it is the ROCm that qola pins, fetched with the machine's apt. QOLA_ROCM in the environment goes before it.",
+    doc = "Where ROCm comes from. Only the root module's tag counts; without one it is the ROCm that qola pins, fetched from Debian's archive. QOLA_ROCM in the environment goes before it.",
 )
 
 qola = module_extension(

@@ -51,14 +51,14 @@ ALIASES = {
     "llvm-strip": "llvm-objcopy",
 }
 
-# Everything ldd names for clang, lld and the bundler; libLLVM and libclang-cpp are the compiler.
-# libjemalloc: clang's allocator, below.
+# Everything ldd names for clang, lld and the bundler; libLLVM and libclang-cpp, of the {llvm} that
+# the packages have, are the compiler. libjemalloc: clang's allocator, below.
 LIBRARIES = (
     LOADER,
-    "libLLVM.so.22.1",
+    "libLLVM.so.{llvm}.1",
     "libbsd.so.0",
     "libc.so.6",
-    "libclang-cpp.so.22.1",
+    "libclang-cpp.so.{llvm}.1",
     "libedit.so.2",
     "libffi.so.8",
     "libgcc_s.so.1",
@@ -257,7 +257,12 @@ def prune(root: Path, drop: Callable[[str], bool]) -> None:
 
 def lay_out_compiler(packages: Path, out: Path) -> None:
     """Programs, libraries, resource headers and ROCm."""
-    llvm = packages / "usr/lib/llvm-22"
+    llvms = sorted((packages / "usr/lib").glob("llvm-*"))
+    if len(llvms) != 1:
+        raise LayoutError(f"one LLVM is expected in the pinned packages, found {len(llvms)}")
+    (llvm,) = llvms
+    major = llvm.name.removeprefix("llvm-")
+    libraries = tuple(name.format(llvm=major) for name in LIBRARIES)
     for program in PROGRAMS:
         move(llvm / "bin" / program, out / "libexec" / program)
     (out / "bin").mkdir()
@@ -265,16 +270,16 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
         script = out / "bin" / name
         script.write_text(wrapper(ALIASES.get(name, name)), encoding="utf-8")
         script.chmod(0o755)
-    for library in LIBRARIES:
+    for library in libraries:
         move(packages / LIBRARY_DIR / library, out / "lib" / library)
     others = sorted((packages / LIBRARY_DIR).glob("lib*.so.*"))
     targets = {path.resolve() for path in others if path.is_symlink()}
     for path in others:
         # Under the one name that programs ask for.
-        known = path.name.startswith((*LIBRARIES, "libLLVM", "libamdhip64"))
+        known = path.name.startswith((*libraries, "libLLVM", "libamdhip64"))
         if not known and path not in targets:
             move(path, out / "lib-tools" / path.name)
-    resource = llvm / "lib/clang/22"
+    resource = llvm / "lib/clang" / major
     move(resource / "include", out / "resource/include")
     prune(out / "resource/include", is_foreign)
     move(resource / "amdgcn/bitcode", out / "rocm/amdgcn/bitcode")

@@ -1,6 +1,7 @@
 """The repository @qola_rocm: which ROCm compiles, and what versions it has."""
 
 load("//rules/private:finding.bzl", "finding")
+load("//rules/private/repositories:debian_packages.bzl", "read_pins")
 load(":detect.bzl", "detect_rocm")
 
 _HEADER = """# Written by @qola//rules/rocm:rocm_repository.bzl from {origin}.
@@ -78,12 +79,13 @@ def _write(rctx, build, versions):
     rctx.file("rocm.json", json.encode(versions) + "\n", executable = False)
 
 def _pinned(rctx):
-    sdk = json.decode(rctx.read(rctx.attr.sdk))
+    pins = read_pins(rctx, rctx.attr.lock)
+    sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
     _write(rctx, _PINNED.format(origin = "third_party/rocm"), {
         "amd_clang": False,
         "clang_version": sdk["clang_version"],
         "hip_version": sdk["hip_version"],
-        "origin": "pinned",
+        "origin": "offered" if pins.offered else "pinned",
         "rocm_version": sdk["rocm_version"],
     })
 
@@ -132,6 +134,7 @@ def _rocm_repository_impl(rctx):
 rocm_repository = repository_rule(
     implementation = _rocm_repository_impl,
     attrs = {
+        "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
         "path": attr.string(doc = "Prefix of a local ROCm; empty: the pinned one, unless QOLA_ROCM says otherwise."),
         "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "What is known of the pinned compiler."),
     },

@@ -1,7 +1,7 @@
 """The repository @qola_rocm_sdk: compiler, device libraries, HIP and a sysroot, from pinned packages."""
 
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:debian_packages.bzl", "fetch_packages")
+load("//rules/private/repositories:debian_packages.bzl", "fetch_packages", "read_pins")
 load("//rules/private/repositories:host_python.bzl", "host_python")
 
 _BUILD = """# Written by @qola//rules/rocm:rocm_sdk_repository.bzl from the pinned ROCm packages.
@@ -20,7 +20,8 @@ rocm_sdk(
 """
 
 def _rocm_sdk_repository_impl(rctx):
-    sdk = json.decode(rctx.read(rctx.attr.sdk))
+    pins = read_pins(rctx, rctx.attr.lock)
+    sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
     rctx.watch(rctx.attr.layout)
     python = host_python(rctx)
     fetch_packages(
@@ -48,7 +49,7 @@ rocm_sdk_repository = repository_rule(
     attrs = {
         "layout": attr.label(default = Label("//rules/rocm:lay_out_sdk.py"), doc = "The script that arranges the packages' files."),
         "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
-        "mirrors": attr.string_list(doc = "Debian mirrors to fetch the packages from by URL; empty: the machine's apt."),
+        "mirrors": attr.string_list(doc = "Debian mirrors to ask first."),
         "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "What is known of the pinned compiler."),
     },
     doc = "The pinned ROCm. Fetched when the first action needs a compiler, not before.",

@@ -22,6 +22,7 @@ from tests.e2e.nested_bazel import QOLA, Bazel
 from tests.servers.http_files import Files, serving
 
 LIB, TOOL = "/pool/main/lib_1+b1~x_amd64.deb", "/pool/main/tool_2_amd64.deb"
+TIME = "20261030T140801Z"
 APT_HELPER = "/usr/lib/apt/apt-helper"
 MODULE = f"""
 module(name = "packages")
@@ -40,6 +41,7 @@ def _impl(rctx):
         mirrors = {mirrors},
         mirrors_line = 'line("of MODULE.bazel")',
         apt_helper = "{apt_helper}",
+        snapshot = "{snapshot}",
     )
     rctx.file("BUILD.bazel", "filegroup(name = 'files', srcs = glob(['*/**']))")
 
@@ -96,6 +98,14 @@ def mirror() -> Iterator[Files]:
         yield made
 
 
+def lock_of(mirror: Files) -> str:
+    """A lock of what the mirror has."""
+    lock = f"# snapshot: {TIME}\n"
+    for package, path in (("lib 1+b1~x", LIB), ("tool 2", TOOL)):
+        lock += f"{package} {sha256(mirror.content[path])} forky 1 {path[1:]} group\n"
+    return lock
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A workspace with two repositories of the same packages.
@@ -110,9 +120,20 @@ class Workspace:
     cache: Path
     repository_cache: Path
 
-    def declare(self, mirrors: list[str], apt_helper: str = "/no/apt-helper") -> None:
+    def declare(
+        self,
+        mirrors: list[str],
+        apt_helper: str = "/no/apt-helper",
+        snapshot: str = "http://127.0.0.1:1",
+    ) -> None:
         """Write the repository rule anew."""
-        self.bazel.write("packages.bzl", RULE.format(mirrors=mirrors, apt_helper=apt_helper))
+        rule = RULE.format(mirrors=mirrors, apt_helper=apt_helper, snapshot=snapshot)
+        self.bazel.write("packages.bzl", rule)
+
+    @property
+    def offered(self) -> Path:
+        """Where bazelw keeps what stands in for the lock."""
+        return self.cache / f"offered/-{TIME}"
 
     def fetch(self, *targets: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Build the repositories' files."""
@@ -148,12 +169,8 @@ def workspace(
 ) -> Workspace:
     """Empty caches, and a lock of what the mirror has."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
-    lock = "# comment\n"
-    for package, path in (("lib 1+b1~x", LIB), ("tool 2", TOOL)):
-        lock += f"{package} {sha256(mirror.content[path])} forky 1 {path[1:]} group\n"
     # Another test's repositories must not serve this one.
-    lock += f"# {tmp_path}\n"
-    nested.write("packages.lock", lock)
+    nested.write("packages.lock", f"# {tmp_path}\n{lock_of(mirror)}")
     return Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
 
 
@@ -200,6 +217,22 @@ def test_what_is_unpacked_needs_no_mirror(workspace: Workspace, mirror: Files) -
     assert not mirror.requests
 
 
+@pytest.mark.parametrize("place", ["", "unpacked", "unpacked/*"])
+def test_what_another_user_unpacked(workspace: Workspace, mirror: Files, place: str) -> None:
+    """Prevents: a compiler that another user put where packages are shared."""
+    workspace.declare([mirror.url])
+    workspace.fetch("@one//:files")
+    (tool,) = (workspace.cache / "unpacked").glob("*/usr/bin/tool")
+    tool.unlink()
+    tool.write_text("planted\n", encoding="utf-8")
+    (shared,) = workspace.cache.glob(place) if place else (workspace.cache,)
+    shared.chmod(0o777)
+    text = workspace.fetch("@two//:files").stderr
+    assert f"{shared} is writable by " in text
+    assert content(workspace.group("two")) == UNPACKED
+    assert tool.read_text(encoding="utf-8") == "planted\n"
+
+
 def test_repository_cache_needs_no_mirror(
     workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -222,56 +255,92 @@ def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files
     mirror.content[TOOL] += b"\n"
     workspace.declare([mirror.url])
     text = workspace.failure()
-    assert "packages.lock: tool 2\n" in text
+    assert f"tool 2, pool/main/tool_2_amd64.deb, sha256 {pinned}\n" in text
     assert f"Download from {mirror.url}/pool/main/tool_2_amd64.deb failed" in text
     assert f"Checksum was {sha256(mirror.content[TOOL])} but wanted {pinned}" in text
-    assert f"expected: pool/main/tool_2_amd64.deb with sha256 {pinned}" in text
     assert not list((workspace.cache / "unpacked").glob("*"))
 
 
-def test_no_apt_and_no_mirror(workspace: Workspace) -> None:
-    """Prevents: "file not found" on a distribution without apt, instead of the line to add."""
-    workspace.declare([])
-    text = workspace.failure()
-    assert "packages.lock: lib 1+b1~x\n" in text
-    assert "no apt on this machine (/no/apt-helper), and no mirror is named" in text
-    assert 'line("of MODULE.bazel")' in text
-
-
-def test_a_mirror_that_lost_a_package(workspace: Workspace, mirror: Files) -> None:
-    """Prevents: a message without the package and the mirror that was asked."""
-    del mirror.content[LIB]
+def test_all_that_is_nowhere_is_named_with_its_date(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: one missing package a try, without a date, and a bazelw that cannot go on."""
+    del mirror.content[LIB], mirror.content[TOOL]
     workspace.declare([mirror.url])
     text = workspace.failure()
-    assert "packages.lock: lib 1+b1~x\n" in text
+    assert "packages.lock, as of 2026-10-30 14:08 UTC\n" in text
+    assert "nobody has 2 of 2 (the warnings above say what each answered):\n" in text
+    assert "            lib 1+b1~x, pool/main/lib_1+b1~x_amd64.deb, sha256 " in text
+    assert "            tool 2, pool/main/tool_2_amd64.deb, sha256 " in text
     assert f"Download from {mirror.url}/pool/main/lib_1%2Bb1%7Ex_amd64.deb failed" in text
-    assert "404" in text
-    assert "found:    none of these has it (the warnings above say what each answered):\n" in text
-    assert f"            {mirror.url}\n" in text
+    asked = f"              {mirror.url}\n              http://127.0.0.1:1/{TIME}\n"
+    assert f"            asked:\n{asked}" in text
+    assert 'line("of MODULE.bazel") names one, as does QOLA_DEBIAN_MIRROR' in text
+    assert [path.name for path in workspace.offered.iterdir()] == ["wanted"]
+
+
+def test_the_snapshot_has_what_mirrors_lost(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: Debian alone as the place where a compiler can be fetched, and this year alone."""
+    below = f"/snapshot/{TIME}"
+    mirror.content[below + LIB] = mirror.content.pop(LIB)
+    workspace.declare([mirror.url], snapshot=f"{mirror.url}/snapshot")
+    workspace.fetch("@one//:files")
+    assert content(workspace.group("one")) == UNPACKED
+    asked = [path.replace("%2B", "+").replace("%7E", "~") for path in mirror.paths()]
+    assert asked.index(LIB) < asked.index(below + LIB)
+    assert below + TOOL not in asked, "the mirror had it"
+    assert [path.name for path in workspace.offered.iterdir()] == ["fetched"]
+
+
+def test_the_snapshot_alone(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: "name a mirror" on every distribution without apt."""
+    below = f"/snapshot/{TIME}"
+    mirror.content = {below + path: mirror.content[path] for path in (LIB, TOOL)}
+    workspace.declare([], snapshot=f"{mirror.url}/snapshot")
+    workspace.fetch("@one//:files")
+    assert content(workspace.group("one")) == UNPACKED
+
+
+def test_what_bazelw_resolved_stands_in(workspace: Workspace, mirror: Files) -> None:
+    """Prevents: a rule that goes on asking for what is nowhere, or takes others silently."""
+    workspace.declare([mirror.url])
+    workspace.offered.mkdir(parents=True)
+    newer = "/pool/main/tool_3_amd64.deb"
+    mirror.content = {newer: deb({"./usr/bin/tool": "newer\n"}, {})}
+    line = f"tool 3 {sha256(mirror.content[newer])} forky 1 {newer[1:]} group\n"
+    (workspace.offered / "packages.lock").write_text(line, encoding="utf-8")
+    result = workspace.fetch("@one//:files")
+    assert content(workspace.group("one")) == {"usr/bin/tool": "newer\n"}
+    assert "qola: NOT the packages that" in result.stderr
 
 
 @pytest.mark.skipif(not Path(APT_HELPER).exists(), reason="needs apt")
 def test_apt_fetches_and_verifies(
-    workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Prevents: files of apt that nobody verified, or that the repository cache does not keep."""
-    monkeypatch.setenv("QOLA_DEBIAN_MIRROR", mirror.url)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "sources.list").write_text(f"deb {mirror.url} forky main\n", encoding="utf-8")
+    configuration = f'Dir::Etc::sourcelist "{tmp_path}/sources.list";\n'
+    configuration += f'Dir::Etc::sourceparts "{tmp_path}/none";\n'
+    (tmp_path / "apt.conf").write_text(configuration, encoding="utf-8")
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    release = "/dists/forky/InRelease"
+    mirror.content[release] = b"Origin: Debian\n"
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     good = mirror.content[TOOL]
     mirror.content[TOOL] += b"\n"
     workspace.declare([], APT_HELPER)
     text = workspace.failure()
-    assert "packages.lock: tool 2\n" in text
     assert sha256(good) in text
     assert sha256(mirror.content[TOOL]) in text
+    assert "nobody has 1 of 2" in text
 
     mirror.content[TOOL] = good
     mirror.requests.clear()
     workspace.fetch("@one//:files")
     assert content(workspace.group("one")) == UNPACKED
     # The package that was right the first time came from the repository cache.
-    assert mirror.paths() == [TOOL]
+    assert mirror.paths() == [release, TOOL]
 
 
 def test_without_dpkg(

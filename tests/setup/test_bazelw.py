@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
+import re
+import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,9 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from qola.cache import cache_directory
+from tests.servers.http_files import Files, serving
+from tests.setup.cache_rule import cache_rule, give_away
+
 ROOT = Path(__file__).absolute().parents[2]
 EXIT_ENVIRONMENT = 36
+LLVM = (ROOT / "third_party/rocm/llvm_major").read_text().strip()
 LOGIN_HOME = pwd.getpwuid(os.getuid()).pw_dir
+# In a sandbox nobody's home can be written to, and bazelw would name Bazel another place.
+NO_HOME_NEEDED = {"XDG_CACHE_HOME": "relative"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 needs_dpkg = pytest.mark.skipif(
@@ -82,8 +91,8 @@ def _set_lock(workspace: Path, *entries: str, megabytes: int = 1) -> None:
     (workspace / "third_party/debian/packages.lock").write_text(header + "\n".join(entries) + "\n")
 
 
-def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> str:
-    """Builds a real package; returns its sha256."""
+def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """Builds a real package."""
     source = directory / "source" / name
     for path, text in files.items():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +106,6 @@ def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> str
     debs.mkdir(exist_ok=True)
     deb = debs / f"{name}_{version.replace(':', '%3a')}_all.deb"
     subprocess.run(["dpkg-deb", "-b", str(source), str(deb)], check=True, capture_output=True)
-    return hashlib.sha256(deb.read_bytes()).hexdigest()
 
 
 def test_help_names_every_variable(run: Run) -> None:
@@ -110,7 +118,8 @@ def test_help_names_every_variable(run: Run) -> None:
 
 def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
     """Prevents arguments that are split, dropped or taken for the wrapper's own."""
-    result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo", HOME=LOGIN_HOME)
+    at_home = {"HOME": LOGIN_HOME} | NO_HOME_NEEDED
+    result = run("a b", "--doctor", "", QOLA_BAZEL="/bin/echo", **at_home)
     assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
 
 
@@ -133,6 +142,14 @@ def test_one_cache(run: Run, tmp_path: Path) -> None:
     assert "bazelrc" not in result.stdout
 
 
+def test_one_rule(function: Run, tmp_path: Path) -> None:
+    """Prevents: a cache elsewhere than rules, Python and lazy libraries have it."""
+    for environ, expected in cache_rule(tmp_path, Path(LOGIN_HOME)):
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
+        result = function(f'unset HOME; export USER {words}; settings; printf %s "$CACHE"')
+        assert result.stdout == str(expected), (environ, result.stderr)
+
+
 def test_the_disk_cache_of_another_home(run: Run, tmp_path: Path) -> None:
     """Prevents a HOME of its own whose builds share the disk cache of passwd's: ~ in .bazelrc."""
     assert str(tmp_path) != LOGIN_HOME
@@ -141,13 +158,145 @@ def test_the_disk_cache_of_another_home(run: Run, tmp_path: Path) -> None:
     assert result.stdout == f"--bazelrc={cache}/disk.bazelrc build\n"
     assert (cache / "disk.bazelrc").read_text() == f'common --disk_cache="{cache}/disk"\n'
     # Without a HOME it is passwd's.
-    result = run("build", QOLA_BAZEL="/bin/echo", HOME="")
+    result = run("build", QOLA_BAZEL="/bin/echo", HOME="", **NO_HOME_NEEDED)
     assert result.stdout == "build\n"
+
+
+def test_a_user_without_a_name(run: Run, function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents: cron, systemd and `docker run -u`, where Bazel fails after the whole download."""
+    (tmp_path / "bazel").write_text('#!/bin/sh\necho "$USER"\n')
+    (tmp_path / "bazel").chmod(0o755)
+    result = run("build", QOLA_BAZEL=str(tmp_path / "bazel"))
+    assert result.stdout == pwd.getpwuid(os.getuid()).pw_name + "\n"
+    named = run("build", QOLA_BAZEL=str(tmp_path / "bazel"), USER="somebody")
+    assert named.stdout == "somebody\n"
+    # In passwd there is nobody of this number, and id says so.
+    unknown = function('id() { echo 54321; return 1; }; unset USER; settings; echo "$USER"')
+    assert unknown.stdout == f"{os.getuid()}\n"
+
+
+def test_a_user_without_a_home(run: Run, tmp_path: Path) -> None:
+    """Prevents: a container's user who names a cache and whose Bazel cannot write its outputs."""
+    cache = tmp_path / "q"
+    rc = f"--bazelrc={cache}/disk.bazelrc"
+    at = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": str(cache)}
+    result = run("build", HOME="/proc/nobody", **at)
+    assert result.stdout == f"--output_user_root={cache}/bazel {rc} build\n"
+    assert run("build", HOME="/proc/nobody", XDG_CACHE_HOME="/x", **at).stdout == f"{rc} build\n"
+
+
+@pytest.mark.parametrize("kind", ["writable", "foreign", "link"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("", "answers", "answers/{answer}", "disk.bazelrc", "disk", "bazelisk/1.28.1/bazelisk"),
+        *("roots", "roots/{tree}", "roots/{tree}/usr/bin/bwrap", "roots/{tree}.partial/debs"),
+        "roots/{tree}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+    ],
+)
+def test_what_another_user_planted(
+    run: Run, function: Run, tmp_path: Path, place: str, kind: str
+) -> None:
+    """Prevents: a program, an answer or an option that another user put into a shared cache."""
+    tree, answer = function('name_answer; echo "$DIGEST ${ANSWER##*/}"').stdout.split()
+    cache = tmp_path / "shared"
+    planted = cache / place.format(tree=tree, answer=answer)
+    told = tmp_path / "told"
+    for file in (
+        "answers/" + answer,
+        "disk.bazelrc",
+        "disk/ac",
+        f"roots/{tree}/usr/bin/bwrap",
+        f"roots/{tree}/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+        f"roots/{tree}.partial/debs/x",
+        "bazelisk/1.28.1/bazelisk",
+    ):
+        (cache / file).parent.mkdir(parents=True, exist_ok=True)
+        (cache / file).write_text(f"#!/bin/sh\necho planted > {told}\n")
+        (cache / file).chmod(0o755)
+    (cache / "answers" / answer).write_text(f"path\n{cache}/bazelisk/1.28.1/bazelisk\n")
+    uses: list[tuple[tuple[str, ...], dict[str, str]]] = [
+        *((("build",), {"QOLA_BAZEL": bazel}) for bazel in ("", "tree", "/bin/echo")),
+        *((words, {}) for words in (("--in-tree", "true"), ("--doctor",), ("--uninstall",))),
+    ]
+    for arguments, environ in uses:
+        if kind == "writable":
+            planted.chmod(0o777)
+        elif kind == "foreign":
+            give_away(planted)
+        elif not planted.is_symlink():
+            # Where it leads to is good; who made the link can lead it elsewhere.
+            planted.rename(tmp_path / "aside")
+            planted.symlink_to(tmp_path / "aside")
+            give_away(planted)
+        result = run(*arguments, QOLA_CACHE_HOME=str(cache), **environ)
+        assert result.returncode == EXIT_ENVIRONMENT, result
+        what = "writable by" if kind == "writable" else "another user's (mode"
+        assert f"bazelw: error: {planted} is {what}" in result.stderr
+        assert "bazelw: to fix: QOLA_CACHE_HOME=" in result.stderr
+        assert f"chmod go-w {planted}\n" in result.stderr
+        assert (result.stdout, told.exists()) == ("", False)
+
+
+def test_a_cache_below_a_directory_for_all(run: Run, tmp_path: Path) -> None:
+    """Prevents: a cache that others can rename away, before or after it is made."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o777)
+    at = {"QOLA_BAZEL": "/bin/echo", "QOLA_CACHE_HOME": f"{tmp_path}/all/q"}
+    result = run("build", **at)
+    assert f"{tmp_path}/all is writable by everybody (mode 0777" in result.stderr
+    assert list((tmp_path / "all").iterdir()) == []
+    (tmp_path / "all").chmod(0o1777)
+    assert run("build", **at).returncode == 0
+    # The user's own link is followed, and where it leads is looked at.
+    (tmp_path / "link").symlink_to(tmp_path / "all/q")
+    assert run("build", **at | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode == 0
+    (tmp_path / "all").chmod(0o777)
+    assert run("build", **at | {"QOLA_CACHE_HOME": f"{tmp_path}/link"}).returncode != 0
+
+
+def test_a_generous_umask(run: Run, tmp_path: Path) -> None:
+    """Prevents: a user whose own cache, made under umask 0, is refused at the second call."""
+    wrap = ("sh", "-c", 'umask 0; exec "$@"', "_")
+    for _ in range(2):
+        result = run("build", wrap=wrap, QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=f"{tmp_path}/q/q")
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "q/q/disk").stat().st_mode & 0o077 == 0
+
+
+def test_mount_points_under_a_generous_umask(function: Run, tmp_path: Path) -> None:
+    """Prevents: a directory of the tree in which others can put configuration."""
+    text = (
+        f'umask 0; for path in /etc/passwd /usr/bin; do bind_over "{tmp_path}/r" --bind $path; done'
+    )
+    assert function(f"BINDS=(); {text}").returncode == 0
+    made = [tmp_path / "r" / path for path in ("etc", "etc/passwd", "usr/bin")]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o755, 0o644, 0o755]
 
 
 def test_override_passes_the_exit_code_on(run: Run) -> None:
     """Prevents a build that fails and looks as if it had passed."""
     assert run("build", QOLA_BAZEL="/bin/false").returncode == 1
+
+
+def test_termination_reaches_a_bazel_that_is_watched(workspace: Path, tmp_path: Path) -> None:
+    """Prevents: a build that goes on after CI ended bazelw, before a compiler was ever fetched."""
+    bazel = tmp_path / "bazel"
+    bazel.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
+    bazel.chmod(0o755)
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "QOLA_BAZEL": str(bazel)}
+    command = [str(workspace / "bazelw"), "build"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        child = Path("/proc", process.stdout.readline().strip())
+        assert child.exists()
+        assert child.name != str(process.pid), "nobody watches"
+        process.terminate()
+        assert process.wait(timeout=20) == -signal.SIGTERM
+        deadline = time.monotonic() + 20
+        while child.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not child.exists()
 
 
 def test_override_that_is_no_program(run: Run) -> None:
@@ -203,35 +352,6 @@ def test_no_right_to_make_namespaces(run: Run) -> None:
     assert "this user may not make mount namespaces" in result.stderr
     assert "docker run --cap-add SYS_ADMIN" in result.stderr
     assert "put Bazelisk or Bazel 7.7.1 on PATH" in result.stderr
-
-
-@needs_dpkg
-def test_every_missing_version_is_named(function: Run, workspace: Path) -> None:
-    """Prevents finding out one by one what the mirror lost, or, if it lost all, not at all."""
-    _set_lock(workspace, "alpha 1:2-3 00 forky", "beta 4 00 forky")
-    result = function('apt_root "$HOME/apt" http://localhost/none; check_offered "$HOME/apt"')
-    assert result.returncode == EXIT_ENVIRONMENT
-    assert "  alpha: locked is 1:2-3, offered is nothing\n" in result.stderr
-    assert "  beta: locked is 4, offered is nothing\n" in result.stderr
-    assert "./bazelw --refresh-lock" in result.stderr
-
-
-@needs_dpkg
-def test_tampered_package_is_refused_by_name(
-    function: Run, workspace: Path, tmp_path: Path
-) -> None:
-    """Prevents unpacking a package that is not the locked one, and keeping it for the next try."""
-    good = _deb(tmp_path, "alpha", "1:2+b1", {"usr/a": "a"})
-    bad = _deb(tmp_path, "beta", "4", {"usr/b": "b"})
-    _set_lock(workspace, f"alpha 1:2+b1 {good} forky", f"beta 4 {'0' * 64} forky", "c 5 00 forky")
-    result = function("verify", cwd=tmp_path / "debs")
-    assert result.returncode == EXIT_ENVIRONMENT
-    assert f"  beta 4: sha256 is {bad}, locked is {'0' * 64}\n" in result.stderr
-    assert "  c 5: not downloaded\n" in result.stderr
-    assert "alpha" not in result.stderr
-    assert [deb.name for deb in (tmp_path / "debs").iterdir()] == ["alpha_1%3a2+b1_all.deb"]
-    _set_lock(workspace, f"alpha 1:2+b1 {good} forky")
-    assert function("verify", cwd=tmp_path / "debs").returncode == 0
 
 
 @needs_dpkg
@@ -307,6 +427,42 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
     assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1\n"
 
 
+SHA256 = r"'7\.7\.1 (\w+ \w+)'\) sha256=([0-9a-f]{64}) ;;"
+
+
+def test_bazelisk_verifies_what_it_downloads(function: Run, tmp_path: Path) -> None:
+    """Prevents: a Bazel from whoever stands in for its site, on machines that have Bazelisk."""
+    version = (ROOT / ".bazelversion").read_text().strip()
+    known = dict(
+        re.findall(SHA256.replace("7\\.7\\.1", re.escape(version)), (ROOT / "bazelw").read_text())
+    )
+    assert set(known) == {"Linux x86_64", "Linux aarch64", "Darwin x86_64", "Darwin arm64"}
+    told = 'pin_download; env | sed -n "s/^BAZELISK_VERIFY_SHA256=//p"'
+    assert function(told).stdout.strip() in known.values()
+    assert function(f"USE_BAZEL_VERSION=8.4.2; {told}").stdout == ""
+    assert function(f"export BAZELISK_VERIFY_SHA256=aa; {told}").stdout == "aa\n"
+
+
+BAZELISK = next(cache_directory(os.environ).glob("bazelisk/*/bazelisk"), None)
+
+
+@pytest.mark.skipif(not BAZELISK, reason="needs a Bazelisk that bazelw fetched")
+def test_another_bazel_is_refused(function: Run, tmp_path: Path) -> None:
+    """Prevents: running what a mirror of Bazel's has under the pinned version's name."""
+    (tmp_path / "MODULE.bazel").touch()
+    shutil.copy(ROOT / ".bazelversion", tmp_path)
+    with serving(Files()) as server:
+        version = (ROOT / ".bazelversion").read_text().strip()
+        name = f"/{version}/bazel-{version}-linux-x86_64"
+        server.content[name] = b"#!/bin/sh\necho bazel 7.7.1\n"
+        run = f'export no_proxy=127.0.0.1 BAZELISK_BASE_URL="{server.url}"; "{BAZELISK}" --version'
+        result = function(f"pin_download; {run}")
+        assert server.paths() == [name]
+    assert result.returncode != 0
+    assert "bazel 7.7.1\n" not in result.stdout
+    assert "sha256" in result.stderr.lower()
+
+
 def test_bazelisk_that_hangs_falls_through(function: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents minutes of silence while Bazelisk retries a site that does not answer."""
     slow = tmp_path / "bazelisk"
@@ -358,7 +514,7 @@ def test_every_lock_is_of_its_conf(directory: str) -> None:
         if word == "group":
             group = rest
         elif word in ("package", "only"):
-            wanted.add((rest, group))
+            wanted.add((rest.replace("{llvm}", LLVM), group))
     locked = [
         line.split(" ")
         for line in (ROOT / directory / "packages.lock").read_text().splitlines()

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("QOLA_TEST_NETWORK") != "1", reason="QOLA_TEST_NETWORK=1 is not set"
 )
 ROOT = Path(__file__).absolute().parents[2]
-EXIT_ENVIRONMENT = 36
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 MODULE = """\
@@ -220,18 +219,6 @@ def test_doctor(machine: Machine) -> None:
     assert result.returncode == 0, result.stdout
     assert "answer      the private tree" in result.stdout
     assert "hipcc    HIP version: 7.2" in result.stdout
-
-
-def test_mirror_that_is_none(machine: Machine) -> None:
-    """Prevents a tree from a mirror that is not Debian's, or a message without the way out."""
-    lock = machine.workspace / "third_party/debian/packages.lock"
-    text = lock.read_text()
-    lock.write_text(text + "# another digest\n")
-    result = machine.run("--setup-only", QOLA_BAZEL="tree", QOLA_DEBIAN_MIRROR="file:///nowhere")
-    lock.write_text(text)
-    assert result.returncode == EXIT_ENVIRONMENT
-    assert "no mirror serves Debian's suites: experimental forky" in result.stderr
-    assert "QOLA_DEBIAN_MIRROR=" in result.stderr
 
 
 def test_uninstall_stops_servers_and_removes_everything(machine: Machine) -> None:

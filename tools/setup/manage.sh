@@ -4,10 +4,8 @@ set -euo pipefail
 
 # shellcheck source=tools/setup/tree.sh
 source "$SETUP/tree.sh"
-# What is fetched from Debian's archive: the private tree, the hermetic ROCm, and servers for tests.
-readonly -a PACKAGES_CONFS=(
-  third_party/debian/packages.conf third_party/rocm/packages.conf tests/servers/packages.conf
-)
+# shellcheck source=tools/setup/resolve.sh
+source "$SETUP/resolve.sh"
 
 # doctor: prints what is found and what is missing; returns 0 if Bazel can run.
 doctor() {
@@ -15,6 +13,7 @@ doctor() {
   printf 'pinned      Bazel %s; Debian packages: %s (tree %s)\n' "$VERSION" \
     "$([[ -f $LOCK ]] && lock_entries | wc -l || echo "none, run ./bazelw --refresh-lock")" "$DIGEST"
   say "trying every way; this may take a minute"
+  pin_download
   choose
   [[ -n ${QOLA_BAZEL:-} ]] || { name_answer && remember; }
   for line in "${REPORT[@]}"; do
@@ -56,7 +55,7 @@ doctor_tree() {
 
 # Reports whether the tree can be made.
 doctor_no_tree() {
-  local problem scratch need ok=0
+  local problem need ok=0
   if problem=$(no_tree_because); then
     printf 'tree        cannot be made: %s\n' "$problem"
     return 1
@@ -66,16 +65,24 @@ doctor_no_tree() {
   printf 'tree        not made yet: %s MB to download, %s MB of disk needed, %s MB free\n' \
     "$(lock_header download-megabytes)" "$need" "$(free_megabytes)"
   ((need <= $(free_megabytes))) || ok=1
-  scratch=$(mktemp -d)
-  mapfile -t suites < <(lock_entries | cut -d' ' -f4 | sort -u)
-  if (apt_update "$scratch/apt" "${suites[@]}" && check_offered "$scratch/apt") 2>"$scratch/messages"; then
-    printf 'tree        the mirror offers every pinned version\n'
-  else
-    sed 's/^/tree        /' "$scratch/messages"
-    ok=1
-  fi
-  rm -rf -- "$scratch"
+  doctor_sources || ok=1
   return "$ok"
+}
+
+# Reports who may have the packages; succeeds if somebody answers.
+doctor_sources() {
+  local kind uri answer found=1
+  local -a suites
+  mapfile -t suites < <(lock_suites)
+  printf 'packages    %s, as of %s\n' "${LOCK#"$WORKSPACE"/}" "$(lock_date)"
+  while read -r kind uri; do
+    answer='does not answer, or is not Debian'"'"'s archive'
+    if is_debian "$uri" "${suites[@]}"; then
+      answer=answers found=0
+    fi
+    printf 'packages    %s %s\n' "$(bare "$uri")" "$answer"
+  done < <(sources)
+  return "$found"
 }
 
 # uninstall: stops the Bazel servers that run from this cache's trees and removes what bazelw made.
@@ -92,7 +99,7 @@ uninstall() {
       sleep 0.1
     done
   done
-  for path in "$TREES" "$CACHE/unpacked" "$CACHE/bazelisk" "$CACHE/answers"; do
+  for path in "$TREES" "$CACHE/unpacked" "$CACHE/offered" "$CACHE/bazelisk" "$CACHE/answers"; do
     [[ -d $path ]] || continue
     say "removing $path ($(du -sh -- "$path" | cut -f1))"
     chmod -R u+w -- "$path"
@@ -115,118 +122,10 @@ tree_servers() {
   done
 }
 
-# refresh-lock: resolves every packages.conf with apt and rewrites the packages.lock beside it.
+# refresh-lock: resolves every packages.conf with apt and rewrites what depends on it.
 refresh-lock() {
-  local conf
-  for conf in "${PACKAGES_CONFS[@]}"; do
-    [[ ! -f $WORKSPACE/$conf ]] || (refresh_one "$conf")
+  local directory
+  for directory in "${LOCKED[@]}"; do
+    [[ ! -f $WORKSPACE/$directory/packages.conf ]] || (refresh "$directory")
   done
-}
-
-# refresh_one CONF: rewrites the lock of one packages.conf.
-refresh_one() {
-  local conf=$1 lock=$WORKSPACE/${1%.conf}.lock dir group
-  dir=$(mktemp -d)
-  # shellcheck disable=SC2064  # the value of now is meant
-  trap "rm -rf -- '$dir'" EXIT
-  while read -r group; do
-    mkdir -p "$dir/$group/apt"
-    resolve_group "$conf" "$group" "$dir/$group"
-  done < <(groups "$conf")
-  lock_text "$dir"/*/entries >"$dir/lock"
-  if cmp -s "$dir/lock" "$lock"; then
-    say "${lock#"$WORKSPACE"/} is up to date"
-    return
-  fi
-  touch -- "$lock"
-  diff <(grep -v '^#' "$lock" | cut -d' ' -f1,2) <(grep -v '^#' "$dir/lock" | cut -d' ' -f1,2) |
-    sed -n 's/^[<>]/  &/p' >&2 || true
-  cat "$dir/lock" >"$lock"
-  say "wrote ${lock#"$WORKSPACE"/}: $(grep -c -v '^#' "$lock") packages"
-}
-
-# groups CONF: prints the names of its groups; without any, there is one.
-groups() { awk '$1 == "group" { print $2; found = 1 } END { if (!found) print "all" }' "$WORKSPACE/$1"; }
-
-# resolve_group CONF GROUP DIR: writes the group's lock entries, each after its unpacked size in KiB, to DIR/entries.
-resolve_group() {
-  local conf=$1 group=$2 dir=$3
-  local -a suites=() packages=() alone=()
-  read_packages_conf "$conf" "$group" "$dir/apt"
-  apt_update "$dir/apt" "${suites[@]}"
-  : >"$dir/plan"
-  ((${#packages[@]} == 0)) || private_apt "$dir/apt" apt-get -s -qq install "${packages[@]}" >"$dir/plan" 2>"$dir/err" ||
-    die "apt cannot resolve $conf:" "$(grep -v '^W:' "$dir/err")" \
-      "$(tail -n 20 "$dir/plan")" "change the root packages in that file"
-  {
-    sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1=\2/p' "$dir/plan"
-    ((${#alone[@]} == 0)) || private_apt "$dir/apt" apt-cache policy "${alone[@]}" |
-      sed -n 's/^\([^ ]*\):$/\1/; T version; h; b; :version; s/^ *Candidate: \([^(].*\)/\1/; T; G; s/\(.*\)\n\(.*\)/\2=\1/p'
-  } | LC_ALL=C sort -u >"$dir/pins"
-  local missing
-  missing=$(printf '%s\n' "${alone[@]}" | grep -v -x -F -f <(cut -d= -f1 "$dir/pins") || true)
-  [[ -z $missing ]] || die "$conf: the suites of group $group have no:" "$missing" "change the packages in that file"
-  lock_entries_of "$dir" "$group" >"$dir/entries"
-}
-
-# read_packages_conf CONF GROUP DIR: reads the lines of one group into suites, packages and alone, and its pins and
-# left-out packages into the preferences and the status of apt's private root DIR.
-read_packages_conf() {
-  local word name rest group=all
-  while read -r word name rest; do
-    case $word in
-      '' | '#'*) continue ;;
-      group) group=$name && continue ;;
-      suite | package | only | leave-out) ;;
-      *) die "$1: unknown word: $word" "use group, suite, package, only or leave-out" ;;
-    esac
-    [[ $group == "$2" ]] || continue
-    case $word in
-      suite)
-        suites+=("$name")
-        [[ -z $rest ]] || printf 'Package: %s\nPin: release a=%s\nPin-Priority: %s\n\n' \
-          "*" "$name" 1 "$rest" "$name" 990 >>"$3/preferences"
-        ;;
-      package) packages+=("$name") ;;
-      only) alone+=("$name") ;;
-      leave-out)
-        printf '%s\n' "Package: $name" "Status: install ok installed" "Version: 99:1" "Architecture: amd64" \
-          "Maintainer: none" "Description: left out" "" >>"$3/status"
-        ;;
-    esac
-  done <"$WORKSPACE/$1"
-}
-
-# lock_entries_of DIR GROUP: prints "KiB ENTRY" for the "name=version" lines of DIR/pins, from what DIR/apt knows of
-# them.
-lock_entries_of() {
-  local dir=$1
-  local -a pins
-  mapfile -t pins <"$dir/pins"
-  private_apt "$dir/apt" apt-cache madison "${pins[@]%%=*}" |
-    sed -n 's/^ *\([^ ]*\) | *\([^ ]*\) | *[^ ]* \([^ /]*\)\/main .*/\1 \2 \3/p' >"$dir/suites"
-  private_apt "$dir/apt" apt-cache show "${pins[@]}" | awk -v group="$2" '
-    !shown { suite[$1 " " $2] = $3; next }
-    { field[$1] = $2 }
-    /^$/ && ("Package:" in field) {
-      key = field["Package:"] " " field["Version:"]
-      if (!(key in done)) {
-        done[key]
-        print field["Installed-Size:"], key, field["SHA256:"], suite[key], field["Size:"], field["Filename:"], group
-      }
-      delete field["Package:"]
-    }' "$dir/suites" shown=1 - <(echo)
-}
-
-# lock_text ENTRIES...: prints the lock for files of "KiB ENTRY" lines.
-lock_text() {
-  cat "$@" | awk '
-    { kib += $1; bytes += $6; sub(/^[^ ]* /, ""); line[++n] = $0 }
-    END {
-      print "# Written by ./bazelw --refresh-lock from packages.conf; do not edit."
-      print "# Fields: name version sha256 suite size path group. Architecture: amd64. Path: below the mirror."
-      printf "# download-megabytes: %d\n# unpacked-megabytes: %d\n", bytes / 1e6, kib / 1024
-      fflush()
-      for (i = 1; i <= n; i++) print line[i] | "LC_ALL=C sort -k 7,7 -k 1,1"
-    }'
 }

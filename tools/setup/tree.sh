@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Makes the private tree: the packages of third_party/debian/packages.lock, fetched with a private apt root, checked
-# against the lock and unpacked. Sourced by bazelw, which supplies say, die, TREE, TREES, DIGEST, LOCK and enter.
+# Makes the private tree: the packages of the lock, unpacked. Sourced by bazelw, which supplies say, die, TREE, TREES,
+# DIGEST, LOCK, MISSING and enter.
 # Runs no maintainer script and needs no rights: what such scripts would do is in tree_finish.
 # Changing this file changes the tree's digest, so that everyone gets a new tree.
 set -euo pipefail
 
-readonly DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck source=tools/setup/packages.sh
+source "$SETUP/packages.sh"
 
 # Files nobody reads in the tree; they are not unpacked.
 readonly -a NOT_UNPACKED=(
@@ -14,166 +15,6 @@ readonly -a NOT_UNPACKED=(
   './usr/share/javascript/*' './usr/share/applications/*' './usr/share/icons/*' './usr/lib/jvm/*/jmods/*'
 )
 
-# Prints the locked packages as "name version sha256 suite" lines.
-lock_entries() { grep -v -e '^#' -e '^$' "$LOCK"; }
-
-# Prints the value of "# KEY: value" from the lock's header.
-lock_header() { sed -n "s/^# $1: //p" "$LOCK"; }
-
-# Prints candidate mirrors, best first: the override, or the URIs of this machine's own apt sources.
-mirrors() {
-  if [[ -n ${QOLA_DEBIAN_MIRROR:-} ]]; then
-    printf '%s\n' "${QOLA_DEBIAN_MIRROR%/}"
-    return
-  fi
-  local codename
-  codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release 2>/dev/null)
-  # apt itself reads both formats of its sources; it prints where it would fetch each suite's InRelease.
-  apt-get --print-uris update 2>/dev/null |
-    sed -n "s|^'\(.*\)/dists/\([^/']*\)/InRelease'.*|\2 \1|p" |
-    awk -v own="$codename" '
-      $1 ~ /security|updates|backports/ { next }
-      { line[++n] = $0 }
-      END { for (pass = 0; pass < 2; pass++)
-              for (i = 1; i <= n; i++) { split(line[i], f, " ")
-                if ((f[1] == own) == (pass == 0) && !seen[f[2]]++) print f[2] } }'
-}
-
-# apt_root DIR MIRROR SUITE...: a private apt configuration in DIR that knows only these suites of MIRROR.
-apt_root() {
-  local dir=$1 mirror=$2 suite
-  shift 2
-  mkdir -p "$dir"/{lists/partial,archives/partial,preferences.d}
-  [[ -e $dir/status ]] || : >"$dir/status"
-  for suite; do
-    printf 'deb [arch=amd64 signed-by=%s] %s %s main\n' "$DEBIAN_KEYRING" "$mirror" "$suite"
-  done >"$dir/sources.list"
-  {
-    # The machine's own network settings (proxies, retries, credentials); none of its hooks and index lists.
-    apt-config dump | grep -E '^Acquire::(http|https|ftp|tor|socks|Retries|ForceIP|Proxy|Max|Queue)' || true
-    cat <<EOF
-Dir::State "$dir";
-Dir::State::status "$dir/status";
-Dir::State::lists "$dir/lists";
-Dir::Cache "$dir";
-Dir::Cache::archives "$dir/archives";
-Dir::Etc::sourcelist "$dir/sources.list";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::parts "/dev/null";
-Dir::Etc::main "/dev/null";
-Dir::Etc::preferences "$dir/preferences";
-Dir::Etc::preferencesparts "$dir/preferences.d";
-Acquire::Check-Valid-Until "false";
-Acquire::Check-Date "false";
-Acquire::Languages "none";
-APT::Architecture "amd64";
-APT::Architectures { "amd64"; };
-APT::Install-Recommends "false";
-APT::Sandbox::User "root";
-EOF
-  } >"$dir/apt.conf"
-}
-
-# private_apt DIR COMMAND...: runs an apt program in the private root.
-private_apt() {
-  local dir=$1
-  shift
-  APT_CONFIG=$dir/apt.conf LC_ALL=C "$@"
-}
-
-# apt_update DIR SUITE...: tries each mirror until one serves the suites.
-apt_update() {
-  local dir=$1 mirror tried=
-  shift
-  [[ -r $DEBIAN_KEYRING ]] || die "no Debian keyring at $DEBIAN_KEYRING" \
-    "apt cannot check Debian's signatures without it" "install the package debian-archive-keyring"
-  while read -r mirror; do
-    # Without the user and password a URI may hold.
-    [[ $mirror =~ ^([^/]*//)([^/@]*@)?(.*)$ ]]
-    say "asking ${BASH_REMATCH[1]}${BASH_REMATCH[3]} for: $*"
-    apt_root "$dir" "$mirror" "$@"
-    if private_apt "$dir" apt-get -q update >"$dir/update.log" 2>&1 &&
-      ! grep -q '^[EW]: Failed' "$dir/update.log"; then
-      return
-    fi
-    tried+=$'\n'$(grep -E '^(E|Err|W):?' "$dir/update.log" | head -n 4 | sed 's/^/  /')
-  done < <(mirrors)
-  die "no mirror serves Debian's suites: $*" "${tried:-  the apt sources of this machine name none}" \
-    "name one that does: QOLA_DEBIAN_MIRROR=http://HOST/debian ./bazelw ..."
-}
-
-# Dies with every locked version the mirror does not offer.
-check_offered() {
-  local dir=$1 missing
-  # shellcheck disable=SC2046  # one word per package is meant
-  missing=$(private_apt "$dir" apt-cache madison $(lock_entries | cut -d' ' -f1) 2>/dev/null |
-    awk '
-      !locked { # "  name | version | source"
-        split($0, f, / *[|] */); gsub(/ /, "", f[1])
-        offered[f[1] " " f[2]]; found[f[1]] = found[f[1]] " " f[2]
-        next
-      }
-      !(($1 " " $2) in offered) {
-        printf "  %s: locked is %s, offered%s\n", $1, $2, ($1 in found) ? ":" found[$1] : " is nothing"
-      }' - locked=1 <(lock_entries))
-  [[ -z $missing ]] || die "the mirror does not have every version that ${LOCK#"$WORKSPACE"/} pins:" \
-    "$missing" "take what it has: ./bazelw --refresh-lock   (then commit the lock)"
-}
-
-# Downloads every locked package into the current directory.
-download() {
-  local dir=$1 total
-  total=$(lock_entries | wc -l)
-  say "downloading $total packages ($(lock_header download-megabytes) MB)"
-  # shellcheck disable=SC2046  # one word per package is meant
-  private_apt "$dir" apt-get -q download $(lock_entries | awk '{ print $1 "=" $2 }') 2>&1 |
-    tee "$dir/download.log" | progress "$total" ||
-    die "the download failed:" "$(grep -E '^(E|Err):?' "$dir/download.log" | head -n 8)" \
-      "run the same command again; what is complete is kept"
-}
-
-# progress TOTAL: counts apt's "Get:" lines, on one line of a terminal, otherwise now and then.
-progress() {
-  local line count=0
-  while read -r line; do
-    [[ $line == Get:* ]] || continue
-    count=$((count + 1))
-    if [[ -t 2 ]]; then
-      printf '\rbazelw:   %d of %d' "$count" "$1" >&2
-    elif ((count % 50 == 0)); then
-      say "  $count of $1"
-    fi
-  done
-  [[ ! -t 2 ]] || printf '\r\e[K' >&2
-}
-
-# Checks the sha256 of every package in the current directory against the lock.
-verify() {
-  local bad
-  say "checking sha256 of every package"
-  bad=$(find . -name '*.deb' -print0 | xargs -0 -P "$(nproc)" -n 32 sha256sum |
-    awk '
-      !locked { # "sha256  ./name_version_arch.deb", a colon in the version as %3a
-        file = $2; sub(/^\.\//, "", file); gsub(/%3a/, ":", file); split(file, f, "_")
-        sum[f[1] " " f[2]] = $1
-        next
-      }
-      { key = $1 " " $2 }
-      !(key in sum) { printf "  %s: not downloaded\n", key; next }
-      sum[key] != $3 { printf "  %s: sha256 is %s, locked is %s\n", key, sum[key], $3 }' - locked=1 <(lock_entries))
-  [[ -z $bad ]] || discard_bad "$bad"
-  [[ -z $bad ]] || die "packages that differ from ${LOCK#"$WORKSPACE"/} are refused:" "$bad" \
-    "try again; if the mirror rebuilt the package: ./bazelw --refresh-lock"
-}
-
-# discard_bad LINES: removes the refused packages, so that the next try fetches them anew.
-discard_bad() {
-  local name
-  while read -r name _; do
-    rm -f -- "./$name"_*.deb
-  done <<<"$1"
-}
-
 # unpack ROOT: unpacks every package of the current directory into ROOT, base-files (the links /bin, /lib) first.
 unpack() {
   local root=$1
@@ -181,9 +22,10 @@ unpack() {
   mkdir -p "$root"
   printf '%s\n' "${NOT_UNPACKED[@]}" >../not-unpacked
   # shellcheck disable=SC2016  # expanded by the inner shell
-  local one='set -o pipefail; for deb; do dpkg-deb --fsys-tarfile "$deb" |
+  local one='set -o pipefail; for deb; do deb_tar "$deb" |
     tar -x -p --no-same-owner -C "$root" --exclude-from=../not-unpacked || { echo "$deb" >&2; exit 255; }; done'
   export root
+  export -f deb_tar
   bash -c "$one" _ base-files_*.deb || die "base-files could not be unpacked" "./bazelw --doctor (is the disk full?)"
   # The largest first, so that both ends of the list finish together.
   find . -name '*.deb' ! -name 'base-files_*' -printf '%s %p\0' | sort -zrn | sed -z 's/^[0-9]* //' |
@@ -245,8 +87,9 @@ make_trust_store() {
 
 # make_tree: makes $TREE beside its final place and renames it there. Holds the lock of this digest throughout.
 make_tree() {
-  local partial=$TREE.partial start=$SECONDS suites
-  mkdir -p -- "$TREES" 2>/dev/null || die "cannot write to $CACHE" "set QOLA_CACHE_HOME to a directory of yours"
+  local partial=$TREE.partial start=$SECONDS
+  make_directory "$TREES"
+  umask go-w
   need_space
   exec 9>>"$TREE.lock"
   if ! flock -n 9; then
@@ -257,21 +100,29 @@ make_tree() {
     return
   fi
   remove_dead
-  rm -rf -- "$partial/root" "$partial/apt"
+  rm -rf -- "$partial/root"
   mkdir -p "$partial/debs"
   say "setting up Bazel, hipcc and Python in $TREE (once; $(lock_header download-megabytes) MB to download)"
-  mapfile -t suites < <(lock_entries | cut -d' ' -f4 | sort -u)
   cd "$partial/debs"
-  apt_update "$partial/apt" "${suites[@]}"
-  check_offered "$partial/apt"
-  download "$partial/apt"
-  verify
+  fetch_packages || nowhere
   unpack "$partial/root"
   cd "$WORKSPACE"
   tree_finish "$partial/root"
   mv -T "$partial/root" "$TREE"
   rm -rf -- "$partial"
   say "set up in $((SECONDS - start)) s"
+}
+
+# nowhere: says which packages nobody has; ends with MISSING, or as an error where the lock was resolved just now.
+nowhere() {
+  local found
+  found="$(wc -l <missing) of $(lock_entries | wc -l) packages that ${LOCK#"$WORKSPACE"/} pins, as of $(lock_date),"
+  found+=" are nowhere:"
+  [[ $LOCK == "$WORKSPACE/third_party/debian/packages.lock" ]] ||
+    die "$found" "$(missing_text)" "rm -r ${LOCK%/*}   (the next call resolves anew)"
+  say "$found"
+  missing_text >&2
+  exit "$MISSING"
 }
 
 # Dies if the disk cannot hold the packages and the tree at once.

@@ -1,0 +1,39 @@
+"""Fixtures of the tests that fetch packages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.http_files import Files, serving
+from tests.setup.machines import PACKAGES, ROOT, SNAPSHOT, Machine, lock, replace
+
+
+@pytest.fixture
+def server() -> Iterator[Files]:
+    """A server without files."""
+    with serving(Files()) as files:
+        yield files
+
+
+@pytest.fixture
+def machine(server: Files, tmp_path: Path) -> Machine:
+    """A machine whose snapshot archive is the server's /snapshot, and whose apt names nobody."""
+    made = Machine(tmp_path, server, "/usr/bin:/bin:/usr/sbin:/sbin", {})
+    (made.workspace / "third_party/debian").mkdir(parents=True)
+    for name in ("bazelw", ".bazelversion"):
+        shutil.copy(ROOT / name, made.workspace)
+    shutil.copytree(ROOT / "tools/setup", made.workspace / "tools/setup")
+    replace(made.workspace / "tools/setup/packages.sh", SNAPSHOT, f"{server.url}/snapshot")
+    (made.workspace / "third_party/debian/packages.lock").write_text(lock(PACKAGES))
+    none = tmp_path / "none"
+    none.mkdir()
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::Etc::sourcelist "{tmp_path}/sources.list";\nDir::Etc::sourceparts "{none}";\n'
+        f'Dir::Etc::main "/dev/null";\nDir::Etc::parts "{none}";\n'
+    )
+    made.sources()
+    return made

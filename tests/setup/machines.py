@@ -1,0 +1,156 @@
+"""Machines whose Debian packages come from a server on the loopback interface.
+
+It is laid out as Debian's archive and its snapshots are: URI/dists/SUITE/InRelease and URI/pool/...
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.http_files import Files
+
+ROOT = Path(__file__).absolute().parents[2]
+EXIT_ENVIRONMENT = 36
+TIME = "20261030T140801Z"
+SNAPSHOT = "https://snapshot.debian.org/archive/debian"
+DEBIAN = b"Origin: Debian\nSuite: testing\nDate: Fri, 30 Oct 2026 08:08:01 UTC\n"
+APT_HELPER = "/usr/lib/apt/apt-helper"
+
+
+def sha256(data: bytes) -> str:
+    """Hexadecimal digest of bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def tar(files: dict[str, str]) -> bytes:
+    """A tar archive without times."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(text), 0o644
+            archive.addfile(info, io.BytesIO(text.encode("utf-8")))
+    return raw.getvalue()
+
+
+def deb(files: dict[str, str], suffix: str = ".xz", control: str = "Package: x\n") -> bytes:
+    """A Debian package: an ar archive of three members."""
+    packers: dict[str, Callable[[bytes], bytes]] = {
+        ".xz": lzma.compress,
+        ".gz": gzip.compress,
+        "": bytes,
+    }
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.gz": gzip.compress(tar({"./control": control})),
+        f"data.tar{suffix}": packers[suffix](tar(files)),
+    }
+    out = b"!<arch>\n"
+    for name, data in members.items():
+        out += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode("ascii")
+        out += data + b"\n" * (len(data) % 2)
+    return out
+
+
+PACKAGES = {name: deb({f"./usr/{name}": name}) for name in ("alpha", "beta+b1", "gamma~x")}
+
+
+def path(name: str) -> str:
+    """Where a package lies below a mirror."""
+    return f"pool/main/{name}_1_all.deb"
+
+
+def lock(packages: dict[str, bytes], time: str = TIME) -> str:
+    """The text of a lock, as --refresh-lock writes it."""
+    lines = [f"# snapshot: {time}", "# download-megabytes: 1", "# unpacked-megabytes: 1"]
+    for name, data in packages.items():
+        lines.append(f"{name} 1 {sha256(data)} forky {len(data)} {path(name)} all")
+    return "\n".join(lines) + "\n"
+
+
+def mirror(base: str, *names: str, release: bytes = DEBIAN) -> dict[str, bytes]:
+    """What a server has below a path: an archive with some of the packages."""
+    content = {f"/{base}/dists/forky/InRelease": release}
+    return content | {f"/{base}/{path(name)}": PACKAGES[name] for name in names}
+
+
+@dataclass
+class Machine:
+    """A checkout, a home, and what the machine's apt sources name.
+
+    Attributes:
+        programs: PATH.
+        variables: more of the environment.
+    """
+
+    directory: Path
+    server: Files
+    programs: str
+    variables: dict[str, str]
+
+    @property
+    def workspace(self) -> Path:
+        """The checkout."""
+        return self.directory / "a workspace"
+
+    def sources(self, *bases: str, suite: str = "forky") -> None:
+        """Have the machine's apt sources name paths of the server."""
+        lines = [f"deb [trusted=yes] {self.server.url}/{base} {suite} main\n" for base in bases]
+        (self.directory / "sources.list").write_text("".join(lines))
+
+    def run(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Run shell text that may call bazelw's functions; in debs/, where packages are fetched."""
+        script = (self.workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
+        (self.workspace / "functions.sh").write_text(script)
+        (self.directory / "debs").mkdir(exist_ok=True)
+        start = f'source "{self.workspace}/functions.sh"; settings; source "$SETUP/manage.sh"; '
+        environment = {
+            "HOME": str(self.directory),
+            "PATH": self.programs,
+            "APT_CONFIG": str(self.directory / "apt.conf"),
+            "no_proxy": "127.0.0.1",
+            **self.variables,
+        }
+        return subprocess.run(
+            ["bash", "-c", f"{start}REPORT=(); {text}"],
+            env=environment,
+            cwd=self.directory / "debs",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def fetched(self) -> set[str]:
+        """Names of the packages that are there."""
+        return {file.name.split("_")[0] for file in (self.directory / "debs").glob("*.deb")}
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    """Replace a text that has to be there."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def without(machine: Machine, *names: str) -> None:
+    """Take programs off PATH, and apt's helper with apt."""
+    programs = machine.directory / "programs"
+    programs.mkdir()
+    for directory in machine.programs.split(":"):
+        for program in sorted(Path(directory).glob("*")):
+            link = programs / program.name
+            if not program.name.startswith(names) and not os.path.lexists(link):
+                link.symlink_to(program)
+    machine.programs = str(programs)
+    if "apt" in names:
+        machine.variables["APT_HELPER"] = "/no/apt-helper"

@@ -1,0 +1,245 @@
+"""A mirror that moved on: newer packages in signed suites, and the locked ones nowhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.setup.machines import DEBIAN, PACKAGES, TIME, Machine, lock, replace, sha256
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+CONF = "suite forky\npackage alpha\npackage base-files\n"
+ROCM_CONF = """group compiler
+suite forky
+only clang-{llvm}
+only libamdhip64-dev
+group sysroot
+suite forky
+only base-files
+"""
+HIP = "HIP_VERSION_MAJOR=9\nHIP_VERSION_MINOR=8\nHIP_VERSION_PATCH=7\n"
+SDK = {
+    "clang_version": "22.1.8",
+    "hip_version": "7.2.53211",
+    "rocm_version": "7.2.4",
+    "optional_flags": ["-f"],
+}
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg"))), reason="needs apt, dpkg and gpg"
+)
+
+
+class Archive:
+    """An archive of one suite, built with dpkg's tools and signed."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        self.directory = directory
+        self.machine = machine
+        self.packages = ""
+        home = directory / "gnupg"
+        home.mkdir(mode=0o700)
+        self.gpg = [
+            "gpg",
+            "--homedir",
+            str(home),
+            "--batch",
+            "--yes",
+            "--pinentry-mode",
+            "loopback",
+        ]
+        self.call(
+            *self.gpg,
+            "--passphrase",
+            "",
+            "--quick-generate-key",
+            "test",
+            "rsa2048",
+            "sign",
+            "never",
+        )
+        keyring = directory / "keyring.gpg"
+        keyring.write_bytes(
+            subprocess.run([*self.gpg, "--export"], check=True, capture_output=True).stdout
+        )
+        replace(machine.workspace / "tools/setup/resolve.sh", KEYRING, str(keyring))
+
+    def call(self, *command: str) -> None:
+        """Run a program that has to succeed."""
+        subprocess.run(command, check=True, capture_output=True)
+
+    def add(
+        self, name: str, version: str, files: dict[str, str], architecture: str = "all"
+    ) -> None:
+        """Build a package and put it into the suite."""
+        source = self.directory / name
+        for path, text in files.items():
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_text(text)
+        control = (
+            f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
+            "Installed-Size: 1\n"
+            "Maintainer: nobody <nobody@example.org>\nDescription: test\n"
+        )
+        (source / "DEBIAN").mkdir(parents=True)
+        (source / "DEBIAN/control").write_text(control)
+        deb = self.directory / f"{name}.deb"
+        self.call("dpkg-deb", "-b", str(source), str(deb))
+        data = deb.read_bytes()
+        # Files of the pool have no epoch in their names.
+        file = f"pool/main/{name}_{version.partition(':')[2] or version}_{architecture}.deb"
+        self.machine.server.content[f"/own/{file}"] = data
+        self.packages += f"{control}Filename: {file}\nSize: {len(data)}\nSHA256: {sha256(data)}\n\n"
+
+    def publish(self) -> None:
+        """Sign the suite and serve it."""
+        content, index = self.machine.server.content, self.packages.encode()
+        release = (
+            DEBIAN.decode() + "Codename: forky\nArchitectures: amd64\nComponents: main\nSHA256:\n"
+        )
+        release += f" {sha256(index)} {len(index)} main/binary-amd64/Packages\n"
+        file = self.directory / "Release"
+        file.write_text(release)
+        self.call(
+            *self.gpg, "--clearsign", "--output", str(self.directory / "InRelease"), str(file)
+        )
+        content["/own/dists/forky/InRelease"] = (self.directory / "InRelease").read_bytes()
+        content["/own/dists/forky/main/binary-amd64/Packages"] = index
+
+
+@pytest.fixture
+def moved(machine: Machine, tmp_path: Path) -> Archive:
+    """A machine whose mirror has newer versions alone, and which reaches no snapshot."""
+    (tmp_path / "archive").mkdir()
+    archive = Archive(tmp_path / "archive", machine)
+    archive.add("alpha", "1:2-1", {"usr/lib/alpha": "new"})
+    archive.add("base-files", "14", {"usr/lib/base": "new"})
+    archive.add("clang-31", "1:31.2.4-1+b2", {"usr/lib/clang": "new"}, "amd64")
+    archive.add("libamdhip64-dev", "9.8.1+dfsg-1~exp2", {"usr/share/hip/version": HIP}, "amd64")
+    archive.publish()
+    machine.sources("own")
+    directory = machine.workspace / "third_party"
+    (directory / "debian/packages.conf").write_text(CONF)
+    (directory / "rocm").mkdir()
+    (directory / "rocm/packages.conf").write_text(ROCM_CONF)
+    (directory / "rocm/packages.lock").write_text(lock(PACKAGES))
+    (directory / "rocm/llvm_major").write_text("31\n")
+    (directory / "rocm/sdk.json").write_text(json.dumps(SDK, indent=2) + "\n")
+    return archive
+
+
+def offered(machine: Machine, name: str) -> Path:
+    """Where the lock is that stands in for a checkout's."""
+    home = machine.variables.get("QOLA_CACHE_HOME", str(machine.directory / ".cache/qola"))
+    return Path(home) / f"offered/third_party-{name}-{TIME}"
+
+
+def test_the_tree_goes_on_with_what_suites_offer(moved: Archive) -> None:
+    """Prevents: a README whose first command fails once a mirror has moved on."""
+    machine = moved.machine
+    # A cache in the checkout, as CI has it.
+    machine.variables["QOLA_CACHE_HOME"] = str(machine.workspace / ".cache/qola")
+    pinned = (machine.workspace / "third_party/debian/packages.lock").read_text()
+    # What the tree's own programs would do needs Debian's.
+    finish = "tree_finish() { :; }; old=$TREE; "
+    result = machine.run(
+        f'{finish} make_some_tree; echo "$old"; echo "$TREE"; cat "$TREE/usr/lib/alpha"'
+    )
+    assert result.returncode == 0, result.stderr
+    old, tree, text = result.stdout.splitlines()
+    assert text == "new"
+    assert old != tree, "another lock is another tree"
+    assert "3 of 3 packages that third_party/debian/packages.lock pins" in result.stderr
+    assert "WARNING: NOT the packages that third_party/debian/packages.lock pins" in result.stderr
+    assert (machine.workspace / "third_party/debian/packages.lock").read_text() == pinned
+    found = (offered(machine, "debian") / "packages.lock").read_text()
+    assert re.search(
+        r"^alpha 1:2-1 [0-9a-f]{64} forky \d+ pool/main/alpha_2-1_all.deb all$", found, re.M
+    )
+    # The next call knows.
+    result = machine.run('warn_of_offered; echo "$TREE"')
+    assert result.stdout == f"{tree}\n"
+    assert f"to try the pinned ones again: rm -r {offered(machine, 'debian')}" in result.stderr
+
+
+def test_suites_that_nobody_signed_are_refused(moved: Archive) -> None:
+    """Prevents: a compiler from whoever stands in for a mirror, once the pinned one is nowhere."""
+    content = moved.machine.server.content
+    content["/own/dists/forky/InRelease"] = content["/own/dists/forky/InRelease"].replace(
+        b"2026", b"2027"
+    )
+    result = moved.machine.run("offer third_party/debian")
+    assert result.returncode == 36
+    assert "no mirror serves Debian's suites: forky" in result.stderr
+    assert not (offered(moved.machine, "debian") / "packages.lock").exists()
+
+
+BAZEL = """#!/bin/sh
+echo "$@" >>calls
+[ -e {place}/packages.lock ] && exit 0
+mkdir -p {place}; : >{place}/wanted
+exit 7
+"""
+
+
+def test_bazel_runs_again_with_another_compiler(moved: Archive, tmp_path: Path) -> None:
+    """Prevents: a build that stops where a rule finds the pinned compiler nowhere."""
+    machine = moved.machine
+    bazel = tmp_path / "bazel"
+    bazel.write_text(BAZEL.format(place=offered(machine, "rocm")))
+    bazel.chmod(0o755)
+    machine.variables["QOLA_BAZEL"] = str(bazel)
+    result = machine.run('"$WORKSPACE/bazelw" build "//a b" && cat calls')
+    assert result.returncode == 0, result.stderr
+    assert [
+        line.split("--bazelrc")[-1].split(" ", 1)[1] for line in result.stdout.splitlines()
+    ] == ["build //a b"] * 2
+    assert "WARNING: NOT the packages that third_party/rocm/packages.lock pins" in result.stderr
+    sdk = json.loads((offered(machine, "rocm") / "sdk.json").read_text())
+    assert sdk == {
+        "clang_version": "31.2.4",
+        "hip_version": "9.8.7",
+        "rocm_version": "9.8.1",
+        "optional_flags": ["-f"],
+    }
+    # Another failure is passed on as it is.
+    bazel.write_text("#!/bin/sh\nexit 5\n")
+    assert machine.run('"$WORKSPACE/bazelw" build').returncode == 5
+
+
+def test_refresh_updates_what_depends_on_the_lock(moved: Archive) -> None:
+    """Prevents: a refreshed lock beside versions, dates and figures of the old one."""
+    machine = moved.machine
+    docs = machine.workspace / "docs/guide"
+    docs.mkdir(parents=True)
+    (docs / "setup.md").write_text("| Download | 436 MB, 338 packages |\n")
+    (docs / "bazel.md").write_text("It is fetched (117 MB) when\n")
+    result = machine.run("refresh-lock")
+    assert result.returncode == 0, result.stderr
+    lines = (machine.workspace / "third_party/rocm/packages.lock").read_text().splitlines()
+    # Six hours after the suite was signed.
+    assert "# snapshot: 20261030T140801Z" in lines
+    assert [line.split()[0] for line in lines if line[0] != "#"] == [
+        "clang-31",
+        "libamdhip64-dev",
+        "base-files",
+    ]
+    sdk = json.loads((machine.workspace / "third_party/rocm/sdk.json").read_text())
+    assert (sdk["clang_version"], sdk["hip_version"], sdk["rocm_version"]) == (
+        "31.2.4",
+        "9.8.7",
+        "9.8.1",
+    )
+    assert "but for optional_flags: ./bazelw test //tests/rocm:test_sdk" in result.stderr
+    assert (docs / "setup.md").read_text() == "| Download | 0 MB, 2 packages |\n"
+    assert (docs / "bazel.md").read_text() == "It is fetched (0 MB) when\n"
+    # What a refresh that was ended left behind.
+    (machine.workspace / "third_party/rocm/sdk.json").write_text(json.dumps(SDK, indent=2) + "\n")
+    result = machine.run("refresh-lock")
+    assert "third_party/rocm/packages.lock is up to date" in result.stderr
+    assert json.loads((machine.workspace / "third_party/rocm/sdk.json").read_text()) == sdk
