@@ -37,9 +37,7 @@ def refusals(functions: list[tuple[str, str]]) -> str:
     """C++ that defines each symbol weakly, as a function that ends the process."""
     weak = 'extern "C" __attribute__((weak)) void'
     lines = [f'{weak} {name}() {{ refuse("{name} is not supported"); }}' for _, name in functions]
-    return "\n".join(
-        ['#include "cc/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""]
-    )
+    return "\n".join(['#include "cc/fake_hip/settings.h"', "using fake_hip::refuse;", *lines, ""])
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ selected is not, nothing is written and the exit code is 1.
          {verify,
           R"(usage: qola-kernels verify [PACK.qpack|DIR...]
 
-Checks digests, keys and ownership of all entries, by default those of the caches. A line for each
-finding, and exit code 1.
+Checks digests, keys and ownership of all entries, by default those of the caches and of the
+sources below the root. A line for each finding, and exit code 1.
 )",
           false,
           " "}},

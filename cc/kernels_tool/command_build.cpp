@@ -58,7 +58,7 @@ class Builder
     {
         const Kernel& kernel  = *kernels_[at].kernel;
         const Sources& source = *kernels_[at].module;
-        const Module module{source.index.identity, source.root, {}};
+        const Module module{source.index.identity, source.root, {}, tool_.trust};
         const auto start = std::chrono::steady_clock::now();
         Library library  = tool_.arguments.force ? tool_.obtainer.compile_anew(kernel, module)
                                                  : tool_.obtainer.obtain(kernel, module);

@@ -74,8 +74,6 @@ int clean(Tool& tool)
     if(selection.empty() && !arguments.stalled)
         throw UsageError(
             "clean: nothing is selected; --stalled is what nobody would ask for, --all everything");
-    if(root.empty())
-        throw UsageError("clean: there is no cache; set QOLA_CACHE");
     const std::set<std::string> current =
         arguments.stalled ? tool.current_paths() : std::set<std::string>{};
     const auto is_wanted = [&](const Found& file) {

@@ -2,6 +2,7 @@
 
 #include "cc/runtime/files.h"
 #include "cc/runtime/ownership.h"
+#include "cc/runtime/sources.h"
 #include "cc/runtime/text.h"
 
 #include <set>
@@ -42,7 +43,7 @@ struct Findings
 /// Checks what lies below a directory.
 void verify_directory(const std::string& root, Findings& findings)
 {
-    findings.add(distrust_of_root(root));
+    findings.add(distrust_of_directory(root));
     std::set<std::string> directories;
     for(const Found& item : files_in(root))
     {
@@ -62,6 +63,15 @@ void verify_directory(const std::string& root, Findings& findings)
     }
 }
 
+void verify_sources(Tool& tool, Findings& findings)
+{
+    for(const Sources& module : tool.modules())
+        for(const auto& faults : {faults_of_directory(module.root, module.index, tool.trust),
+                                  faults_of_files(module.root, module.index)})
+            for(const std::string& fault : faults)
+                findings.add(fault);
+}
+
 void verify_pack(const std::string& path, Findings& findings)
 {
     findings.add_problem_of([&] {
@@ -77,8 +87,13 @@ int verify(Tool& tool)
 {
     Findings findings;
     if(tool.arguments.operands.empty())
+    {
         for(const std::string& root : tool.settings.caches)
             verify_directory(root, findings);
+        // A cache is looked at on machines that have no sources, too.
+        if(!tool.root.empty())
+            findings.add_problem_of([&] { verify_sources(tool, findings); });
+    }
     for(const std::string& given : tool.arguments.operands)
     {
         const std::string path = absolute(given);

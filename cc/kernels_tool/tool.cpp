@@ -42,6 +42,7 @@ Tool::Tool(const Arguments& arguments, Settings given, const std::string& progra
     : arguments(arguments),
       settings(std::move(given)),
       root(root_for(arguments, settings, program)),
+      trust(trust_in_owner_of(program)),
       store(settings,
             root.empty() ? std::vector<std::string>{} : std::vector<std::string>{root + "/packs"},
             program),

@@ -21,6 +21,7 @@ class Tool
     const Arguments& arguments;
     const Settings settings;
     const std::string root; ///< has a directory for each module; empty where there is none
+    const Trust trust;      ///< whose sources are compiled
     Store store;
     Obtainer obtainer;
 

@@ -19,7 +19,7 @@ std::string first_fault(const std::string& root,
                         const std::string& path,
                         const Trust& trust)
 {
-    if(const std::string why = distrust_of_root(root, trust); !why.empty())
+    if(const std::string why = distrust_of_directory(root, trust); !why.empty())
         return why;
     if(const std::string why = distrust(root + "/" + kernel.name, trust); !why.empty())
         return why;
@@ -50,16 +50,6 @@ Found file_of_name(const std::string& root, const std::string& name, const std::
 }
 
 } // namespace
-
-std::string distrust_of_root(const std::string& root, const Trust& trust)
-{
-    // A root that is a symbolic link is the user's own choice: what counts is where it leads.
-    struct stat status;
-    if(stat(root.c_str(), &status) != 0)
-        return {};
-    const std::string why = distrust(root, status, trust);
-    return why.empty() ? distrust_above(root, trust) : why;
-}
 
 Looked look_up(const std::string& root, const CompiledKernel& kernel, const Trust& trust)
 {
@@ -103,7 +93,7 @@ Modes modes_below(const std::string& root)
 void prepare(const std::string& root, const std::string& name)
 {
     make_directories(root, 0700);
-    if(const std::string why = distrust_of_root(root); !why.empty())
+    if(const std::string why = distrust_of_directory(root); !why.empty())
         throw Problem(why);
     const std::string directory = root + "/" + name;
     const Modes modes           = modes_below(root);

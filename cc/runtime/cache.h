@@ -26,9 +26,6 @@ Looked look_up(const std::string& root,
                const CompiledKernel& kernel,
                const Trust& trust = trust_in_user());
 
-/// Why nothing below a root may be loaded, or be written for others to load; empty where it may.
-std::string distrust_of_root(const std::string& root, const Trust& trust = trust_in_user());
-
 /// Modes of what is made below a root: as open to others as the root is.
 struct Modes
 {

@@ -2,6 +2,7 @@
 
 #include "files.h"
 #include "process.h"
+#include "sources.h"
 #include "text.h"
 
 #include <algorithm>
@@ -94,11 +95,12 @@ std::vector<std::string> compile_command(const Compiler& compiler,
 std::string compile(const Compile& compile, const std::string& directory)
 {
     const std::string what   = compile.kernel.name + " for " + compile.kernel.arch;
-    const std::string output = directory + "/kernel.so", log = directory + "/log";
+    const std::string output = directory + "/kernel.so", log = directory + "/log",
+                      sources = directory + "/sources";
     const Command command{
         compile_command(compile.compiler, compile.index, compile.kernel, compile.hip, output),
         compiler_environment(directory),
-        compile.root,
+        sources,
         log,
         compile.timeout};
     const auto start = std::chrono::steady_clock::now();
@@ -106,6 +108,7 @@ std::string compile(const Compile& compile, const std::string& directory)
     Ended ended;
     try
     {
+        copy_sources(compile.root, compile.index, compile.kernel, sources);
         ended = run(command, [&] {
             slow = true;
             say("compiling " + what + " ...");

@@ -11,7 +11,7 @@
 
 namespace qola_runtime {
 
-/// The command that makes a kernel library, to be run in the root of the sources. `hip` is the path
+/// The command that makes a kernel library, to be run in a directory of the sources. `hip` is the path
 /// of HIP's runtime; where it is empty, it is looked for below `prefix`/lib.
 std::vector<std::string> compile_command(const Compiler& compiler,
                                          const Index& index,
@@ -40,8 +40,9 @@ struct Compile
     bool verbose;           ///< says also what took no time
 };
 
-/// Compiles a kernel, with all files in a directory, and returns the library's bytes. Throws
-/// CompileError with the last of what the compiler printed.
+/// Compiles a kernel from copies of its sources, with all files in a directory, and returns the
+/// library's bytes. Throws CompileError with the last of what the compiler printed, and Problem where
+/// a source is not what the index says.
 std::string compile(const Compile& compile, const std::string& directory);
 
 } // namespace qola_runtime

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -89,8 +90,38 @@ std::string read_file(const std::string& path)
     return read_all(fd.get(), path);
 }
 
+namespace {
+
+/// Has a write beyond the limit of a file's size fail, where it would end the process.
+class SizeLimit
+{
+    public:
+    SizeLimit()
+    {
+        sigemptyset(&signal_);
+        sigaddset(&signal_, SIGXFSZ);
+        pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+    }
+    ~SizeLimit()
+    {
+        const timespec now = {};
+        // The signal is the writing thread's.
+        if(sigismember(&before_, SIGXFSZ) == 0)
+            sigtimedwait(&signal_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    SizeLimit(const SizeLimit&)            = delete;
+    SizeLimit& operator=(const SizeLimit&) = delete;
+
+    private:
+    sigset_t signal_, before_;
+};
+
+} // namespace
+
 void write_all(int fd, std::string_view bytes, const std::string& path)
 {
+    const SizeLimit limit;
     while(!bytes.empty())
     {
         const ssize_t written = write(fd, bytes.data(), bytes.size());

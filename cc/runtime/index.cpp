@@ -80,16 +80,6 @@ class Parser
     int line_ = 0;
 };
 
-void check_file(const std::string& root, const std::string& file, const std::string& expected)
-{
-    const std::string path = root + "/" + file;
-    if(!is_file(path))
-        throw Problem(path + " is missing; install the library's sources again");
-    if(const std::string found = sha256(read_file(path)); found != expected)
-        throw Problem(path + " is not the file of the index: its digest is " + found +
-                      ", expected " + expected + "; install the library's sources again");
-}
-
 } // namespace
 
 Index index_of(std::string_view text, const std::string& path)
@@ -110,23 +100,6 @@ Index read_index(const std::string& root, const std::string& digest)
         throw Problem(path + " is not of this library: its digest is " + found + ", expected " +
                       digest + "; install library and sources from one bundle");
     return index_of(text, path);
-}
-
-void check_sources(const std::string& root, const Index& index, const Kernel& kernel)
-{
-    const auto entry   = index.entries.find(kernel.entry);
-    const auto headers = index.headers.find(kernel.headers);
-    if(entry == index.entries.end())
-        throw Problem(root + "/" + kIndexFile + " has no entry " + kernel.entry + " of " +
-                      kernel.name);
-    check_file(root, kernel.source_path(), kernel.source);
-    check_file(root, kernel.entry_path(), entry->second);
-    for(const auto& [file, digest] : index.link_scripts)
-        check_file(root, file, digest);
-    // A set without a directory and a file has no line.
-    if(headers != index.headers.end())
-        for(const auto& [file, digest] : headers->second.files)
-            check_file(root, file, digest);
 }
 
 } // namespace qola_runtime

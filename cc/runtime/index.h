@@ -43,10 +43,6 @@ Index index_of(std::string_view text, const std::string& path);
 /// Reads the index below a root. With a digest, it has to have that. Throws Problem.
 Index read_index(const std::string& root, const std::string& digest = {});
 
-/// Checks that source, entry and headers of a kernel are those of the index. Throws Problem that
-/// names the file, what is expected and what was found.
-void check_sources(const std::string& root, const Index& index, const Kernel& kernel);
-
 } // namespace qola_runtime
 
 #endif // QOLA_RUNTIME_INDEX_H

@@ -3,7 +3,7 @@
 #include "compile.h"
 #include "files.h"
 #include "lock.h"
-#include "ownership.h"
+#include "sources.h"
 #include "text.h"
 
 #include <atomic>
@@ -94,14 +94,20 @@ locked(const std::string& root, const CompiledKernel& kernel, int wait, const st
         }
 }
 
-/// Compiles in a directory and returns the entry. Meanwhile another version of the sources may have
-/// been installed: what was compiled from that is not what its key says.
-std::string
-compiled_entry(const Compile& compile_it, const std::string& key, const std::string& directory)
+/// Checks that nothing but what the index lists lies in the directory of the sources, that nobody else
+/// may write there, and that the kernel of the index is the one that is asked for. Throws Problem.
+void check_sources(const Module& module,
+                   const Index& index,
+                   const Kernel& listed,
+                   const Kernel& asked)
 {
-    const std::string library = compile(compile_it, directory);
-    check_sources(compile_it.root, compile_it.index, compile_it.kernel);
-    return entry_of(library, key);
+    const auto faults = faults_of_directory(module.root, index, module.trust);
+    if(!faults.empty())
+        throw Problem(faults.front());
+    if(const std::string found = code_of(index, listed); found != asked.code)
+        throw Problem(module.root + "/" + kIndexFile + ": what it is made of has the digest " +
+                      found + ", expected " + asked.code +
+                      "; install the library's sources again");
 }
 
 Library not_kept(std::string bytes, const std::string& identity, const std::string& why)
@@ -185,7 +191,7 @@ Library Obtainer::compiled(const Kernel& kernel, const Module& module, bool anew
         for(const Kernel& listed : index->kernels)
             if(listed.name == kernel.name && listed.arch == kernel.arch)
             {
-                check_sources(module.root, *index, listed);
+                check_sources(module, *index, listed, kernel);
                 return into_cache({own,
                                    {*compiler,
                                     module.root,
@@ -212,8 +218,6 @@ Library Obtainer::compiled(const Kernel& kernel, const Module& module, bool anew
 Library Obtainer::into_cache(const Work& work, bool anew)
 {
     const std::string& root = settings_.cache;
-    if(root.empty())
-        return in_private(work, "none of QOLA_CACHE, QOLA_CACHE_HOME, XDG_CACHE_HOME and HOME is set");
     const std::string entry = root + "/" + entry_path(work.kernel);
     std::unique_ptr<FileLock> lock;
     try
@@ -240,7 +244,7 @@ Library Obtainer::into_cache(const Work& work, bool anew)
     try
     {
         const TemporaryDirectory directory(make_work_directory(entry));
-        bytes = compiled_entry(work.compile, work.kernel.key, directory.path);
+        bytes = entry_of(compile(work.compile, directory.path), work.kernel.key);
         publish(bytes, directory.path + "/entry.so", entry, modes_below(root).file);
         // As the next process will find it.
         Looked looked = look_up(root, work.kernel);
@@ -275,7 +279,8 @@ Library Obtainer::in_private(const Work& work, const std::string& why)
                       ", and in the cache it cannot be either: " + why);
     }
     const TemporaryDirectory directory(path);
-    return not_kept(compiled_entry(work.compile, work.kernel.key, path), work.kernel.identity, why);
+    std::string bytes = entry_of(compile(work.compile, path), work.kernel.key);
+    return not_kept(std::move(bytes), work.kernel.identity, why);
 }
 
 std::shared_ptr<const Index> Obtainer::index_of(const Module& module)

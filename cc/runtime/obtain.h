@@ -4,6 +4,7 @@
 
 #include "compiler.h"
 #include "index.h"
+#include "ownership.h"
 #include "store.h"
 
 #include <functional>
@@ -20,6 +21,7 @@ struct Module
     std::string identity; ///< the compiler of the library
     std::string root;     ///< of the module's sources; empty where they are not installed
     std::string index;    ///< digest that kernels.index has to have; empty for any
+    Trust trust;          ///< whose sources are compiled
 };
 
 /// Finds kernels and compiles those that are nowhere.

@@ -31,12 +31,24 @@ bool trusts(const Trust& trust, uid_t user)
     return user == 0 || user == trust.user || user == trust.other;
 }
 
+/// Who made a link may lead it elsewhere, once what it leads to was looked at.
+std::string distrust_link(const std::string& path, const Trust& trust)
+{
+    struct stat status;
+    if(lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode) ||
+       trusts(trust, status.st_uid) || is_owner_of_all(status.st_uid))
+        return {};
+    return path + " is another user's symbolic link " + facts(status) + "; choose another place";
+}
+
 std::string distrust_ancestors(std::string path, const Trust& trust)
 {
     while(path != "/" && path != ".")
     {
         path = directory_of(path);
         struct stat status;
+        if(const std::string why = distrust_link(path, trust); !why.empty())
+            return why;
         if(stat(path.c_str(), &status) != 0)
             continue;
         if(!trusts(trust, status.st_uid) && !is_owner_of_all(status.st_uid))
@@ -91,6 +103,17 @@ std::string distrust_above(const std::string& path, const Trust& trust)
         return why;
     const std::string real = real_path(given);
     return real.empty() || real == given ? std::string{} : distrust_ancestors(real, trust);
+}
+
+std::string distrust_of_directory(const std::string& path, const Trust& trust)
+{
+    struct stat status;
+    if(stat(path.c_str(), &status) != 0)
+        return {};
+    for(const std::string& why : {distrust_link(path, trust), distrust(path, status, trust)})
+        if(!why.empty())
+            return why;
+    return distrust_above(path, trust);
 }
 
 std::string make_private_directory(const std::string& parent)

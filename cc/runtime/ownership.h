@@ -36,6 +36,11 @@ std::string distrust(const std::string& path, const Trust& trust = trust_in_user
 /// is asked of both ways.
 std::string distrust_above(const std::string& path, const Trust& trust = trust_in_user());
 
+/// Why nothing below a directory may be used, it itself and what is above included; empty where it
+/// may, or is not there. One that is a symbolic link is the user's own choice: what counts is where it
+/// leads, and who made the link.
+std::string distrust_of_directory(const std::string& path, const Trust& trust = trust_in_user());
+
 /// Makes a directory for one's own files in another one, or in /tmp where that is not to be
 /// trusted. Throws Problem.
 std::string make_private_directory(const std::string& parent);

@@ -124,12 +124,13 @@ class Runtime
             slot.recorded = true;
             if(!settings_.errors.empty())
                 throw Problem(join(settings_.errors, "\nqola: "));
-            const Library library = obtainer_.obtain(
-                {kernel.name, kernel.arch, kernel.code}, {module.identity, root_, module.index});
-            slot.functions = load(library, kernel.name);
+            const Library found = obtainer_.obtain(
+                {kernel.name, kernel.arch, kernel.code},
+                {module.identity, root_, module.index, trust_in_owner_of(library())});
+            slot.functions = load(found, kernel.name);
             loaded[row].store(slot.functions, std::memory_order_release);
             if(settings_.verbose)
-                say(std::string(kernel.name) + " for " + kernel.arch + ": " + library.origin +
+                say(std::string(kernel.name) + " for " + kernel.arch + ": " + found.origin +
                     ", " + time_since(start));
         }
         catch(const LockBusy& busy)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include <pwd.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -85,8 +86,17 @@ void read_mode(Reader& reader, Settings& settings)
                       "QOLA_LAZY=auto|never is qola's own name for it");
 }
 
-/// Where qola keeps things, of which docs/guide/setup.md#where-things-are-kept has the rule; empty
-/// where no variable names a place.
+/// The home in passwd; as a shell has it, the root directory for who is not there.
+std::string login_home()
+{
+    char buffer[16384];
+    struct passwd entry, *found = nullptr;
+    if(getpwuid_r(getuid(), &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr)
+        return found->pw_dir;
+    return {};
+}
+
+/// Where qola keeps things, of which docs/guide/setup.md#where-things-are-kept has the rule.
 std::string cache_home(const Reader& reader)
 {
     const std::pair<const char*, const char*> places[] = {
@@ -94,7 +104,7 @@ std::string cache_home(const Reader& reader)
     for(const auto& [name, below] : places)
         if(const std::string path = reader.text(name); starts_with(path, "/"))
             return path + below;
-    return {};
+    return login_home() + "/.cache/qola";
 }
 
 void read_places(Reader& reader, Settings& settings)
@@ -104,12 +114,8 @@ void read_places(Reader& reader, Settings& settings)
         settings.cache = settings.caches.front();
     else
     {
-        if(const std::string home = cache_home(reader); !home.empty())
-        {
-            settings.cache = home + "/kernels";
-            settings.caches.push_back(settings.cache);
-        }
-        settings.caches.push_back("/var/cache/qola/kernels");
+        settings.cache  = cache_home(reader) + "/kernels";
+        settings.caches = {settings.cache, "/var/cache/qola/kernels"};
     }
     settings.packs  = split(reader.text("QOLA_PACKS"), ":");
     settings.root   = reader.text("QOLA_ROOT", {"CK_JIT_ROOT", "NVTE_CK_JIT_DIR"});

@@ -12,7 +12,7 @@ namespace qola_runtime {
 struct Settings
 {
     bool compile = true;                ///< QOLA_LAZY, NVTE_CK_JIT: whether a miss is compiled
-    std::string cache;                  ///< root that is written to; empty where there is none
+    std::string cache;                  ///< root that is written to
     std::vector<std::string> caches;    ///< QOLA_CACHE: roots that are read, `cache` among them
     std::vector<std::string> packs;     ///< QOLA_PACKS: files and directories
     std::string root;                   ///< QOLA_ROOT: has a directory of sources for each module

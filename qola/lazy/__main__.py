@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
-from qola.files import sha256_of
+from qola.files import sha256_of, write_if_changed, writing
 from qola.lazy.index import FILE, Headers, Index, Kernel, render_index, render_table
 from qola.plan.model import Plan
 from qola.rule_main import run_main
@@ -42,7 +42,8 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
     """Return the index of a module's kernels, by what rules/private/link/lazy_sources.bzl writes.
 
     Raises:
-        PlanError: a header of the plan is not an input, or the compiler has not said who it is.
+        PlanError: a header of the plan is not an input, the plan names what it does not have, or
+            the compiler has not said who it is.
         OSError: a file cannot be read.
     """
     module = plan.module(settings["module"])
@@ -63,6 +64,21 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
             | {f"{_ABI_DIR}/{abi.name}": sha256_of(abi)},
         )
     packages = {kernel.package for kernel in kernels}
+    entries = {source.name: source.sha256 for source in module.entry_sources}
+    for kernel in kernels:
+        if (
+            kernel.headers not in sets
+            or kernel.entry not in entries
+            or kernel.package not in plan.packages
+        ):
+            raise PlanError(
+                Finding(
+                    f"kernel instance {kernel.name} of the plan",
+                    f"headers {kernel.headers}, entry {kernel.entry}, package {kernel.package}",
+                    "such as the plan has",
+                    "bazel fetch --force plans anew",
+                )
+            )
     return Index(
         module=module.name,
         root=f"../{settings['place']}",
@@ -76,7 +92,7 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
         headers=sets,
         link_flags=tuple(settings["link_flags"]),
         link_script=sha256_of(Path(settings["link_script"])),
-        entries={source.name: source.sha256 for source in module.entry_sources},
+        entries=entries,
         kernels=tuple(
             Kernel(k.name, arch, k.package, k.headers, k.entry, k.sha256)
             for k in kernels
@@ -88,11 +104,11 @@ def make_index(settings: Mapping[str, Any], plan: Plan) -> Index:
 def _digest(tree: Path, file: str) -> str:
     try:
         return sha256_of(tree / file)
-    except FileNotFoundError:
+    except OSError as error:
         raise PlanError(
             Finding(
                 file,
-                "a header of the plan that the kernel repository does not have",
+                f"a header of the plan that the kernel repository does not have: {error.strerror}",
                 "the headers that kernel instances include",
                 "bazel fetch --force plans anew",
             )
@@ -138,18 +154,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _index(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
     made = make_index(settings, Plan.from_json(Path(settings["plan"]).read_text("utf-8")))
-    args.index.write_text(render_index(made), encoding="utf-8")
-    args.table.write_text(render_table(made), encoding="utf-8")
+    write_if_changed(args.index, render_index(made))
+    write_if_changed(args.table, render_table(made))
 
 
 def _root(args: argparse.Namespace, settings: Mapping[str, Any]) -> None:
     text = args.index.read_text(encoding="utf-8")
     args.output.mkdir(parents=True, exist_ok=True)
-    (args.output / FILE).write_text(text, encoding="utf-8")
+    write_if_changed(args.output / FILE, text)
     for path, source in layout(settings, text):
         target = args.output / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        with writing(target):
+            shutil.copyfile(source, target)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,12 @@ Not in a sandbox, which has neither; what cannot be had here either is skipped w
 
 from __future__ import annotations
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.runtime.lazy import FILL, FILLED, SCALE, SCALED, Answer, Toy
-
-
-def give_away(path: Path) -> None:
-    """Make a file another user's."""
-    try:
-        os.chown(path, 4321, 4321)
-    except OSError as error:
-        pytest.skip(f"files cannot be given away here: {error}")
+from tests.setup.cache_rule import give_away
 
 
 def test_others_entry(warm: Toy) -> None:
@@ -39,10 +30,34 @@ def test_wrong_owner_of_the_root(warm: Toy) -> None:
 
 def test_cache_below_another_users_directory(warm: Toy) -> None:
     """Prevents: a cache that the owner of a directory above it can exchange for another."""
-    give_away(warm.path)
-    answer = warm.gets(SCALE)
-    assert f"{warm.path} is another user's (mode 0755, owner 4321)" in answer.errors
+    cache = warm.path / "above/cache"
+    cache.parent.mkdir()
+    warm.cache.rename(cache)
+    give_away(cache.parent)
+    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
+    assert f"{cache.parent} is another user's (mode 0755, owner 4321)" in answer.errors
     assert "not kept" in answer.errors
+
+
+def test_link_of_another_user(warm: Toy) -> None:
+    """Prevents: a cache by way of a link that its owner can lead elsewhere at any time."""
+    warm.cache.rename(warm.path / "real")
+    warm.cache.symlink_to(warm.path / "real")
+    warm.gets(SCALE, QOLA_LAZY="never")
+    give_away(warm.cache)
+    answer = warm.lacks(SCALE, QOLA_LAZY="never")
+    assert f"{warm.cache} is another user's symbolic link (mode 0777, owner " in answer.errors
+
+
+@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_of_another_user(toy: Toy, place: str) -> None:
+    """Prevents: sources, or the flags in an index, that another user can change."""
+    path = (toy.root / place).resolve()
+    give_away(path)
+    assert f"{path} is another user's (mode" in toy.lacks(SCALE).errors
+    assert toy.compiles() == 0
+    assert f"{path} is another user's (mode" in toy.ends(1, "verify").stdout
+    assert f"{path} is another user's (mode" in toy.ends(1, "build", SCALE).stderr
 
 
 def mounted(toy: Toy, options: str) -> Answer:

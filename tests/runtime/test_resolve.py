@@ -8,10 +8,12 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from qola.lazy.index import ABI, render_table
+from qola.files import sha256_of_text
+from qola.lazy.index import ABI, Headers, render_index, render_table
 from tests.runtime.lazy import (
     BROKEN,
     FILL,
@@ -68,7 +70,7 @@ def test_environment_of_the_compiler(toy: Toy) -> None:
     preload, temporary, directory = told.read_text().strip().split("|")
     assert preload == ""
     assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
-    assert directory == str(toy.root)
+    assert directory == f"{temporary}/sources"
 
 
 def test_environment_that_decides_code(toy: Toy) -> None:
@@ -178,15 +180,18 @@ def test_entry_that_is_no_file_of_the_user_s_own(warm: Toy) -> None:
 @pytest.mark.parametrize("place", ["root", "kernel", "above"])
 def test_writable_directory(warm: Toy, place: str) -> None:
     """Prevents: a kernel from a directory where anybody can put files."""
-    paths = {"root": warm.cache, "kernel": warm.cache / SCALE, "above": warm.path}
+    cache = warm.path / "above/cache"
+    cache.parent.mkdir()
+    warm.cache.rename(cache)
+    paths = {"root": cache, "kernel": cache / SCALE, "above": cache.parent}
     paths[place].chmod(0o777)
-    answer = warm.gets(SCALE)
+    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
     assert warm.compiles() == 1
     assert f"{paths[place]} is writable by" in answer.errors
     assert f"w {paths[place]}" in answer.errors
     assert "kernels compiled now are not kept" in answer.errors
-    warm.lacks(SCALE, QOLA_LAZY="never")
-    assert warm.leftovers() == []
+    warm.lacks(SCALE, QOLA_LAZY="never", QOLA_CACHE=str(cache))
+    assert [*cache.glob("*/*.tmp.*"), *warm.leftovers()] == []
 
 
 def test_writable_temporary_directory(toy: Toy) -> None:
@@ -220,8 +225,11 @@ def test_no_place_at_all(toy: Toy) -> None:
     toy.lacks(SCALE, QOLA_CACHE="/proc/qola", TMPDIR="/proc/qola")
 
 
-def test_file_size_limit(toy: Toy) -> None:
-    """Prevents: a limit that a compile runs into and that ends the process."""
+@pytest.mark.parametrize("header", ["", "// a line\n" * 1000])
+def test_file_size_limit(toy: Toy, header: str) -> None:
+    """Prevents: a limit that a compile or its sources run into and that ends the process."""
+    toy.headers[SCALE] += header
+    toy.write()
     limited = ["prlimit", "--fsize=8192", *toy.command(str(toy.row(SCALE)))]
     answer = finish(toy.launch(limited))
     assert answer.values == [UNAVAILABLE]
@@ -262,12 +270,92 @@ def test_tampered_source(toy: Toy, file: str) -> None:
 @pytest.mark.parametrize("cache", ["", "/proc/qola"])
 def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
     """Prevents: a kernel of the next version's sources under the key of this one's."""
-    header = toy.root / f"include/{SCALE}/{SCALE}.h"
-    compiler = toy.compiler(f"echo '#define VALUE 70' > {header}")
-    answer = toy.lacks(SCALE, QOLA_COMPILER=compiler, QOLA_CACHE=cache or str(toy.cache))
-    assert f"{header} is not the file of the index" in answer.errors
+    changed = (toy.root / f"include/{SCALE}/{SCALE}.h", toy.root / f"src/toys/{SCALE}.h")
+    words = "; ".join(f"echo '#define VALUE 70' > {header}" for header in changed)
+    settings = {"QOLA_COMPILER": toy.compiler(words), "QOLA_CACHE": cache or str(toy.cache)}
+    toy.gets(SCALE, **settings)
     assert toy.compiles() == 1
-    assert (toy.entries(), toy.leftovers()) == ([], [])
+    assert toy.leftovers() == []
+    # From now on they are another's.
+    toy.lacks(FILL, **settings)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"src/toys/{SCALE}.h",  # beside the source: where quotes look first
+        f"include/{SCALE}/hip/hip_runtime_api.h",  # before the compiler's own
+        f"include/{SCALE}/qola_kernel.h",  # before another directory of the index
+        *(f"include/{SCALE}/new", "module.modulemap", "src/toys/x/y"),
+    ],
+)
+def test_unlisted_file(toy: Toy, file: str) -> None:
+    """Prevents: a kernel of a header that somebody added, under the key of the genuine one."""
+    planted = toy.root / file
+    found = planted if planted.parent.is_dir() else planted.parent
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text("#undef VALUE\n#define VALUE 70\n")
+    answer = toy.lacks(SCALE)
+    assert f"{found} is not among the files of {toy.root}/kernels.index" in answer.errors
+    assert toy.compiles() == 0
+    verified = toy.ends(1, "verify")
+    assert verified.stdout.startswith(f"{found} is not among the files of ")
+    assert len(verified.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_that_others_may_write(toy: Toy, place: str) -> None:
+    """Prevents: sources, or the flags in an index, of somebody who may write to the directory."""
+    path = (toy.root / place).resolve()
+    path.chmod(0o777)
+    assert f"{path} is writable by " in toy.lacks(SCALE).errors
+    assert toy.compiles() == 0
+    assert f"{path} is writable by " in toy.ends(1, "verify").stdout
+    assert f"{path} is writable by " in toy.ends(1, "build", SCALE).stderr
+
+
+def test_sources_of_a_group(toy: Toy) -> None:
+    """Prevents: a library that pip installed under umask 2, and whose sources are refused."""
+    for path in (toy.root, *toy.root.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o020)
+    toy.gets(SCALE)
+    toy.ends(0, "verify")
+
+
+def test_index_that_was_edited(toy: Toy) -> None:
+    """Prevents: a kernel of other flags that qola-kernels stores under the genuine key."""
+    index = toy.root / "kernels.index"
+    text = index.read_text()
+    header = "#define VALUE 70\n"
+    for old, new in (
+        ("flag\t-std=c++20\n", "flag\t-std=c++20\nflag\t-DMORE\n"),
+        ("link-flag\t-shared\n", "link-flag\t-shared\nlink-flag\t-s\n"),
+        (f"dir\t{SCALE}\tinclude/qola\n", f"dir\t{SCALE}\tinclude/{FILL}\n"),
+        (sha256_of_text(toy.headers[SCALE]), sha256_of_text(header)),
+    ):
+        assert old in text
+        index.write_text(text.replace(old, new))
+        if new == sha256_of_text(header):
+            (toy.root / f"include/{SCALE}/{SCALE}.h").write_text(header)
+        for command in (("build", SCALE), ("verify",)):
+            result = toy.ends(1, *command)
+            assert "made of has the digest " in result.stdout + result.stderr
+            assert f"expected {toy.codes()[SCALE]}" in result.stdout + result.stderr
+    assert toy.compiles() == 0
+
+
+def test_index_that_names_other_places(toy: Toy) -> None:
+    """Prevents: an index whose sources are read, or copied to, where they should not be."""
+    index = toy.index
+    (toy.root.parent / "outside.h").write_text("1")
+    for path in ("../outside.h", f"{toy.root.parent}/outside.h", "include/../../outside.h"):
+        files = dict(index.headers[SCALE].files) | {path: sha256_of_text("1")}
+        headers = Headers(index.headers[SCALE].dirs, files)
+        other = replace(index, headers={**index.headers, SCALE: headers})
+        (toy.root / "kernels.index").write_text(render_index(other))
+        result = toy.ends(1, "build", SCALE)
+        assert f"has the path {path}, which is not one below its directory" in result.stderr
+    assert toy.compiles() == 0
 
 
 def test_missing_sources(toy: Toy) -> None:

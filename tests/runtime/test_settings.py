@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.lazy import ARCH, BROKEN, FILL, SCALE, SCALED, UNAVAILABLE, Toy, finish
+from tests.runtime.lazy import (
+    ARCH,
+    BROKEN,
+    FILL,
+    SCALE,
+    SCALED,
+    UNAVAILABLE,
+    Toy,
+    finish,
+    preloaded,
+)
+from tests.setup.cache_rule import cache_rule
 
 
 @pytest.mark.parametrize(
@@ -161,18 +172,35 @@ def test_modes_of_a_shared_cache(toy: Toy) -> None:
     ]
 
 
-def test_default_cache(toy: Toy) -> None:
-    """Prevents: a cache that is somewhere else than documented."""
-    own, xdg = toy.path / "own", toy.path / "xdg"
-    places: list[tuple[Path, dict[str, str]]] = [
-        (own / "kernels", {"QOLA_CACHE_HOME": str(own), "XDG_CACHE_HOME": str(xdg)}),
-        (xdg / "qola/kernels", {"QOLA_CACHE_HOME": "relative", "XDG_CACHE_HOME": str(xdg)}),
-        (toy.path / ".cache/qola/kernels", {"XDG_CACHE_HOME": "relative"}),
-    ]
-    for place, settings in places:
-        assert not place.exists()
-        toy.ask(SCALE, QOLA_CACHE="", **settings)
-        assert len(list(place.glob("*/*.so"))) == 1
+def test_default_cache(toy: Toy, filled: Path) -> None:
+    """Prevents: a cache somewhere else than bazelw, rules and Python have it."""
+    passwd = toy.path / "passwd"
+    shim = preloaded(
+        toy,
+        f"""\
+#include <pwd.h>
+#include <stddef.h>
+int getpwuid_r(uid_t user, struct passwd* entry, char* text, size_t size, struct passwd** found)
+{{
+    (void)user;
+    (void)text;
+    (void)size;
+    entry->pw_dir = "{passwd}";
+    *found = entry;
+    return 0;
+}}
+""",
+    )
+    for environ, expected in cache_rule(toy.path, passwd):
+        place = expected / "kernels"
+        place.parent.mkdir(parents=True)
+        shutil.copytree(filled, place)
+        settings = {"HOME": "", "QOLA_CACHE": "", "LD_PRELOAD": shim} | environ
+        assert toy.ask(SCALE, QOLA_LAZY="never", **settings).values == [SCALED], environ
+        shutil.rmtree(place.parent)
+    # It is also what is written to.
+    toy.gets(SCALE, QOLA_CACHE="", HOME="", LD_PRELOAD=shim)
+    assert len(list((passwd / ".cache/qola/kernels").glob("*/*.so"))) == 1
 
 
 def test_other_compiler(toy: Toy) -> None:

@@ -144,7 +144,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-ENTRY = PlannedFile("fwd_gfx950", "", sha256_of_text("fwd.cpp"))
+ENTRY = PlannedFile("fwd_gfx950", "entries/fwd_gfx950.cpp", sha256_of_text("fwd.cpp"))
 PLAN = plans.plan(
     modules=(plans.module(kernels=(0,), entry_sources=(ENTRY,)),),
     kernels=(
