@@ -6,12 +6,35 @@ Every edge (manifest, AITER tree, code generation, toolchain, plan) collects all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning"]
+
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def unseen(text: str) -> str:
+    """Return the first character of a text that must not reach a terminal or a file, "" for none.
+
+    These are control characters, line separators, marks that turn the direction of writing, and
+    surrogates, which stand for bytes that are not UTF-8.
+    """
+    found = _UNSEEN.search(text)
+    return found[0] if found else ""
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return a text with its unseen characters as JSON and TOML escape them, but those of `keep`.
+
+    What a file or a tool says can so neither move the cursor nor fail to be printed.
+    """
+    return _UNSEEN.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
 
 @dataclass(frozen=True)
@@ -33,11 +56,12 @@ class Finding:
 
     def render(self) -> str:
         """Return the finding as one compact block of text without a trailing newline."""
-        lines = [f"{self.severity}: {self.place}"]
+        lines = [f"{self.severity}: {visible(self.place)}"]
         for label, text in (("found", self.found), ("expected", self.expected), ("fix", self.fix)):
             if text:
                 # Continuation lines (a generator's output, say) stay under their own text.
-                lines.append(f"  {label:<9} " + text.replace("\n", "\n" + " " * 12))
+                shown = visible(text, keep="\n\t").replace("\n", "\n" + " " * 12)
+                lines.append(f"  {label:<9} {shown}")
         return "\n".join(lines)
 
 
@@ -65,6 +89,7 @@ class ExitCode(IntEnum):
     NO_PREBUILT = 9, "no source has the prebuilt bundle"
     PREBUILT = 10, "a prebuilt bundle must not be used: wrong digest, signature or content"
     BROKEN = 11, "a check found something broken in the AITER tree"
+    UNREACHABLE = 12, "a place of prebuilt bundles could not be asked, and no other has the bundle"
     INTERRUPTED = 130, "interrupted"
     PIPE = 141, "whoever read the output closed it"
     TERMINATED = 143, "terminated"
@@ -99,7 +124,7 @@ class QolaError(Exception):
             if (n := sum(f.severity == word for f in self.findings))
         ]
         return "\n".join(
-            [f"{self.title} ({', '.join(counts)})", *map(Finding.render, self.findings)]
+            [f"{visible(self.title)} ({', '.join(counts)})", *map(Finding.render, self.findings)]
         )
 
 
@@ -150,6 +175,13 @@ class NoPrebuiltError(QolaError):
 
     exit_code = ExitCode.NO_PREBUILT
     default_title = "there is no such prebuilt bundle"
+
+
+class NoAnswerError(NoPrebuiltError):
+    """No source that could be asked has the prebuilt bundle, and one could not be asked."""
+
+    exit_code = ExitCode.UNREACHABLE
+    default_title = "no prebuilt bundle, and a place for them does not answer"
 
 
 class PrebuiltError(QolaError):

@@ -1,10 +1,32 @@
-"""Digests, in the one form qola writes them; files that change only with their content."""
+"""Digests, in the one form qola writes them; files that are whole, or as they were before."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from qola.errors import Finding, QolaError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FIXES = {
+    **dict.fromkeys(_FULL, "df -h and df -i of that directory tell what is used up; free some"),
+    **dict.fromkeys(
+        (errno.EROFS, errno.EACCES, errno.EPERM),
+        "make it writable for this user",
+    ),
+}
+_ELSEWHERE = (
+    "another directory: --output-dir for results, QOLA_CACHE_HOME for what qola keeps, TMPDIR for "
+    "what is temporary"
+)
 
 
 def sha256_of_text(text: str) -> str:
@@ -32,13 +54,108 @@ def lossy_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+class UnfitFileError(Exception):
+    """What is read is there, and is not a file to read, or too long."""
+
+
+def bounded_bytes(path: Path, limit: int) -> bytes:
+    """Return a file's content; never wait for a FIFO or a device, nor read it.
+
+    Args:
+        limit: the most bytes that it may have.
+
+    Raises:
+        OSError: it cannot be opened or read.
+        UnfitFileError: it is not a regular file, has more bytes, or has an impossible name.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a null byte, or a surrogate that stands for nothing
+        raise UnfitFileError(f"a name that no file can have: {error}") from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise UnfitFileError("a FIFO or a device, not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > limit:
+        raise UnfitFileError(too_long(limit))
+    return data
+
+
+def too_long(limit: int) -> str:
+    """Say that a file has more than so many bytes."""
+    return f"more than {limit // 1024} KiB"
+
+
+@contextmanager
+def writing(path: Path, aside: Path | None = None) -> Iterator[None]:
+    """Name a file in the OSError of a write to it: of a full disk, Python does not say which.
+
+    Args:
+        aside: what is renamed to it, which nobody finds afterwards.
+    """
+    try:
+        yield
+    except OSError as error:
+        # With two names it is the error of a copy or of renaming.
+        if error.filename2 is not None or _name(error.filename) in ("", str(aside)):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends well, and else is gone.
+
+    Missing directories are made.
+
+    Raises:
+        OSError: it cannot be written; the file that was there is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # As short as can be: names of kernels are nearly as long as a name may be.
+    aside = path.parent / f".qola-{secrets.token_hex(8)}"
+    try:
+        with writing(path, aside):
+            with aside.open("xb") as file:
+                yield file
+            os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+
+
 def write_if_changed(path: Path, content: str | bytes) -> str:
     """Write a file, unless it holds just that: an unchanged plan changes no time stamp.
 
     Missing directories are made, text is written in UTF-8. Return the content's sha256.
+
+    Raises:
+        OSError: it cannot be written; the file that was there is as it was.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if not path.is_file() or path.read_bytes() != data:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with whole(path) as file:
+            file.write(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def disk_error(error: OSError) -> QolaError:
+    """Return the error to tell a user where a file or directory cannot be written or read."""
+    place = _name(error.filename2 or error.filename) or "standard output or a file"
+    full = error.errno in _FULL
+    expected = "room for what is written" if full else "a file or directory that qola can use"
+    fix = _FIXES.get(error.errno or 0, "see what is there")
+    words = error.strerror or str(error) or type(error).__name__
+    return QolaError(Finding(place, words, expected, f"{fix}; or {_ELSEWHERE}"))
+
+
+def _name(path: object) -> str:
+    """Return the name in an OSError, "" for none; it is what the failing function was given."""
+    return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+
+_ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f\ud800-\udfff]')
 
 
 def string(text: str) -> str:
-    """Return a string literal."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return a string literal, whatever the text; other characters stand for their UTF-8."""
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if character in '\\"':
+        return "\\" + character
+    try:
+        data = character.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = character.encode("utf-8", "surrogatepass")
+    # Bazel reads bytes, and of Python's escapes by number only the octal ones.
+    return "".join(f"\\{byte:03o}" for byte in data)
 
 
 def string_list(items: Iterable[str], indent: int) -> str:

@@ -7,8 +7,11 @@ import posixpath
 from collections.abc import Iterator
 
 from qola.aiter.expressions import parse
+from qola.errors import unseen
 
 DEFAULT = "3rdparty/composable_kernel"
+_MAX_PATH = 200
+"""The most characters of it; AITER's has 26."""
 _NAMES = ("CK_DIR", "CK_3RDPARTY_DIR")
 
 
@@ -41,4 +44,6 @@ def _paths(node: ast.stmt) -> Iterator[str]:
 
 
 def _is_inside(path: str) -> bool:
+    if len(path) > _MAX_PATH or unseen(path):
+        return False
     return posixpath.normpath(path) == path and not path.startswith(("..", "/"))

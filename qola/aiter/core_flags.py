@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from qola.aiter.expressions import Names, RefusedError, evaluate, parse
+from qola.aiter.expressions import Names, RefusedError, evaluate, parse, source_of
 
 
 @cache
@@ -73,12 +73,12 @@ def _definition(statement: ast.stmt) -> tuple[str, str]:
 def _guards(test: ast.expr, name: str) -> bool:
     """Whether a condition is that the module's own flags do not have the macro."""
     form = rf"not any\(\(?'{name}' in (\w+) for \1 in \w+\)?\)"
-    return re.fullmatch(form, ast.unparse(test)) is not None
+    return re.fullmatch(form, source_of(test)) is not None
 
 
 def _default(expression: ast.expr, name: str) -> str:
     """Return the value of ``int(os.environ.get(NAME, DEFAULT))`` where no variable is set."""
-    text = ast.unparse(expression)
+    text = source_of(expression)
     if f"'{name}'" not in text:
         return ""
     try:

@@ -74,6 +74,12 @@ class Names:
     torch: TorchFacts | None = None
 
 
+MAX_LENGTH = 2000
+"""The most characters of an expression: ten times AITER's longest."""
+
+MAX_DEPTH = 40
+"""How deep an expression's syntax tree may be: four times AITER's deepest."""
+
 _PARSING = threading.Lock()
 
 
@@ -84,10 +90,21 @@ def parse(text: str, mode: Literal["exec", "eval"] = "exec") -> Any:
     in "SystemError: AST constructor recursion depth mismatch".
 
     Raises:
-        SyntaxError, ValueError: `text` is no Python.
+        SyntaxError, ValueError: `text` is no Python, or nested too deeply.
     """
-    with _PARSING:
-        return ast.parse(text, mode=mode)
+    try:
+        with _PARSING:
+            return ast.parse(text, mode=mode)
+    except (RecursionError, MemoryError):  # what CPython says of deep nesting
+        raise SyntaxError("nested too deeply") from None
+
+
+def source_of(node: ast.AST) -> str:
+    """Return the source text of a node, "" where it is nested too deeply."""
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
+        return ""
 
 
 def evaluate(text: str, names: Names) -> Value:
@@ -101,15 +118,27 @@ def evaluate(text: str, names: Names) -> Value:
     Raises:
         RefusedError: anything else, naming the part.
     """
+    if len(text) > MAX_LENGTH:
+        raise RefusedError(f"an expression of {len(text)} characters", f"{MAX_LENGTH} at most")
     try:
         tree = parse(text.strip() or "''", "eval")
     except (SyntaxError, ValueError) as error:
         raise RefusedError(f"no Python expression: {error}") from None
+    if _is_deeper(tree, MAX_DEPTH):
+        raise RefusedError("an expression that is nested too deeply", f"{MAX_DEPTH} at most")
     return _Evaluator(names).value(tree.body)
 
 
+def _is_deeper(tree: ast.AST, limit: int) -> bool:
+    """Whether a tree has more levels; asked level by level, as recursion could not."""
+    level = [tree]
+    for _ in range(limit):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return bool(level)
+
+
 def _source(node: ast.AST) -> str:
-    return f"`{ast.unparse(node)}`"
+    return f"`{source_of(node)}`"
 
 
 def _dotted(node: ast.AST) -> str:

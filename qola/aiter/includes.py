@@ -6,6 +6,7 @@ closure serves host and device passes and every macro setting.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,8 @@ def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
     """Return the first file called `name` below `dirs`, if it is within the tree."""
     for folder in dirs:
         path = posixpath.normpath(posixpath.join(folder, name))
-        if not path.startswith(("../", "/")) and (tree_root / path).is_file():
+        # os.path, not pathlib: a name that is too long does not exist, instead of raising.
+        if not path.startswith(("../", "/")) and os.path.isfile(tree_root / path):
             return path
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import shlex
@@ -9,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.expressions import Names, RefusedError, Value, evaluate
-from qola.errors import AiterError, Finding
+from qola.aiter.expressions import MAX_LENGTH, Names, RefusedError, Value, evaluate
+from qola.errors import AiterError, Finding, unseen
 
 CONFIG_FILE = "aiter/jit/optCompilerConfig.json"
 
@@ -220,11 +221,15 @@ class ModuleReader:
             self._report(key, f"{raw!r}", "a string, a number, a boolean or null")
             return None
         try:
-            return evaluate(raw, self._names)
+            value = evaluate(raw, self._names)
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str) and (character := unseen(text)):
+                    raise RefusedError(f"a value with the character U+{ord(character):04X}")
+            return value
         except RefusedError as refused:
             self._report(
                 key,
-                f"{raw!r}: {refused.what}",
+                f"{raw[:MAX_LENGTH]!r}: {refused.what}",
                 "an expression of names, f-strings and os.environ.get",
                 refused.fix,
             )
@@ -266,18 +271,24 @@ class ModuleReader:
     def _paths(self, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
         paths = tuple(map(_relative, values))
         for path in paths:
-            if ARCH_TOKEN not in path and not (self._root / path).exists():
+            if is_outside(path) or not (ARCH_TOKEN in path or self._exists(path)):
                 self._report(key, f"{path} is not in the tree", "a file or directory of the tree")
         return paths
 
+    def _exists(self, path: str) -> bool:
+        # os.path, not pathlib: a name that is too long does not exist, instead of raising.
+        place = self._root / path
+        return os.path.isfile(place) or os.path.isdir(place)
+
     def _generator(self, command: str, optional: bool) -> GeneratorCall:
         try:
-            script, *args = shlex.split(command)
+            script, *args = shlex.split(command) or [""]
         except ValueError as error:
             self._report("blob_gen_cmd", f"{command!r}: {error}", "a script and its arguments")
             return GeneratorCall("", ())
         path = _relative(script)
-        missing = ARCH_TOKEN not in path and not (self._root / path).is_file()
+        exists = ARCH_TOKEN in path or os.path.isfile(self._root / path)
+        missing = is_outside(path) or not exists
         if missing and not (optional and self._is_absent(path)):
             fix = ""
             if self._is_absent(path):
@@ -287,6 +298,11 @@ class ModuleReader:
             )
         # AITER calls str.format with the output directory: "{}" stays as the place to put it.
         return GeneratorCall(path, tuple(args))
+
+
+def is_outside(path: str) -> bool:
+    """Whether a tree-relative path leads out of the tree by its words; links are the tree's own."""
+    return posixpath.isabs(path) or ".." in path.split("/")
 
 
 def _relative(path: str) -> str:

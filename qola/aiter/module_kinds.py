@@ -108,7 +108,7 @@ def sources(tree: AiterTree, config: ModuleConfig, dropped: Collection[str]) -> 
         path = tree.root / src
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in files:
-            if file.suffix in SOURCE_SUFFIXES and file.name not in dropped:
+            if file.suffix in SOURCE_SUFFIXES and file.name not in dropped and file.is_file():
                 yield file.relative_to(tree.root).as_posix()
 
 

@@ -32,8 +32,8 @@ from qola.aiter.module_config import (
     ModuleReader,
     expression,
 )
-from qola.errors import AiterError, Finding
-from qola.files import lossy_text
+from qola.errors import AiterError, Finding, unseen
+from qola.files import UnfitFileError, bounded_bytes, lossy_text
 
 __all__ = [
     "ARCH_TOKEN",
@@ -50,6 +50,9 @@ __all__ = [
 Generation = Literal["wheel", "cpp_itfs", "asm_codegen"]
 
 CORE_FILE = "aiter/jit/core.py"
+
+_MAX_BYTES = 4 << 20
+"""The most bytes of a file of AITER's configuration: a hundred times those of 0.1.7."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +212,8 @@ def read_tree(root: Path) -> AiterTree:
 
 def _read_text(root: Path, path: str) -> str:
     try:
-        return (root / path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return bounded_bytes(root / path, _MAX_BYTES).decode("utf-8")
+    except (OSError, UnfitFileError, UnicodeDecodeError) as error:
         raise AiterError(
             Finding(place=path, found=f"cannot be read: {error}", expected="a text file")
         ) from None
@@ -219,7 +222,7 @@ def _read_text(root: Path, path: str) -> str:
 def _read_config(root: Path) -> dict[str, dict[str, Any]]:
     try:
         data = json.loads(_read_text(root, CONFIG_FILE))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AiterError(
             Finding(place=CONFIG_FILE, found=f"no JSON: {error}", expected="a JSON object")
         ) from None
@@ -260,10 +263,8 @@ def _core(root: Path) -> str:
 
 
 def _version(root: Path) -> str:
-    try:
-        text = (root / "aiter/_version.py").read_text(encoding="utf-8")
-    except OSError:
-        return ""
+    file = "aiter/_version.py"
+    text = _read_text(root, file) if (root / file).is_file() else ""
     match = re.search(r"""^(?:__version__|version)\s*(?:=[^=]*)?=\s*['"]([^'"]+)['"]""", text, re.M)
     return match.group(1) if match else ""
 
@@ -279,6 +280,8 @@ def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
         tree = parse(_core(root))
     except (SyntaxError, ValueError):
         return {}, {}
+    directory = root / "aiter/configs/model_configs"
+    models = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
     tables: dict[str, str] = {}
     merged: dict[str, str] = {}
     for owner in ast.walk(tree):
@@ -289,11 +292,7 @@ def _config_tables(root: Path) -> tuple[dict[str, str], dict[str, str]]:
         else:
             continue
         for stem in _table_stems(owner):
-            extra = [
-                path.name
-                for path in sorted((root / "aiter/configs/model_configs").glob(f"*{stem}*"))
-                if "untuned" not in path.name
-            ]
+            extra = [name for name in models if stem in name and "untuned" not in name]
             for name in names:
                 if extra:
                     merged[name] = f"AITER merges {stem}.csv with {', '.join(extra)} at run time"
@@ -335,4 +334,8 @@ def licenses(tree: AiterTree) -> tuple[str, ...]:
 
 def _files(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
     found = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
-    return tuple(sorted(path.relative_to(root).as_posix() for path in found))
+    names = sorted(path.relative_to(root).as_posix() for path in found)
+    if odd := [name for name in names if unseen(name)]:
+        expected = "names of files in UTF-8, without control characters"
+        raise AiterError([Finding(name, "a file of this name", expected) for name in odd])
+    return tuple(names)

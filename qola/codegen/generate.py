@@ -29,6 +29,7 @@ from qola.codegen.types import (
     to_fields,
 )
 from qola.errors import CodegenError, Finding
+from qola.files import write_if_changed
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
@@ -289,7 +290,7 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
         cwd.mkdir()
         (root / "out").mkdir()
         request["answer"], request["scratch"] = str(root / "answer.json"), str(root / "out")
-        (root / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        write_if_changed(root / "request.json", json.dumps(request))
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
         answer: dict[str, Any] = json.loads((root / "answer.json").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))

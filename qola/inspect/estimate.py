@@ -214,7 +214,8 @@ def _row(group: Sequence[Compile]) -> Row:
 
 
 def _hdim(kernel: PlannedKernel) -> int:
-    return max((int(v) for k, v in kernel.fields.items() if k.startswith("hdim_") and v), default=0)
+    fields = kernel.fields.items()
+    return max((v for k, v in fields if k.startswith("hdim_") and isinstance(v, int)), default=0)
 
 
 def _kin(costs: Costs, direction: str) -> tuple[str, str]:

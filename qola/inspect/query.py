@@ -170,8 +170,8 @@ def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
 
 def _natural(text: object) -> list[tuple[int, str]]:
     """Return a sort key that puts 64 before 128."""
-    parts = re.findall(r"\d+|\D+", str(text))
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    parts = re.findall(r"[0-9]{1,18}|[^0-9]+", str(text))
+    return [(int(part), "") if "0" <= part[0] <= "9" else (-1, part) for part in parts]
 
 
 @dataclass(frozen=True)

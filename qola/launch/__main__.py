@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from qola.files import write_if_changed
 from qola.launch.program import program
 from qola.launch.proof import prove
 from qola.plan.model import Plan
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _source(args: argparse.Namespace) -> None:
     plan = Plan.from_json(args.plan.read_text(encoding="utf-8"))
-    args.output.write_text(program(plan.module(args.module)), encoding="utf-8")
+    write_if_changed(args.output, program(plan.module(args.module)))
 
 
 def _run(args: argparse.Namespace) -> int:

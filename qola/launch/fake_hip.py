@@ -52,6 +52,7 @@ class FakeHip:
     arch: str  # Arch of the device
     library_dirs: tuple[Path, ...] = ()  # Further directories to look for shared libraries in
     cu_count: int | None = None  # Compute units, None for those of the arch's largest GPU
+    timeout: float | None = None  # Seconds after which a program is killed, None for never
 
     def environment(self, log: Path) -> dict[str, str]:
         """Environment in which programs find the fake in place of HIP's own runtime."""
@@ -66,17 +67,11 @@ class FakeHip:
         return result
 
     def run(
-        self,
-        command: Sequence[str | Path],
-        log: Path,
-        *,
-        timeout: float | None = None,
-        **env: str,
+        self, command: Sequence[str | Path], log: Path, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, whatever its exit code; launches go to the log.
 
-        Args:
-            timeout: seconds after which it is killed, None for none; -9 is then its exit code.
+        That of a program which was killed is -9.
         """
         words = [str(argument) for argument in command]
         with (
@@ -89,12 +84,12 @@ class FakeHip:
                     env=self.environment(log) | env,
                     stdout=out,
                     stderr=err,
-                    timeout=timeout,
+                    timeout=self.timeout,
                     check=False,
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = -9
-                err.write(f"\nno end after {timeout:g} s\n")
+                err.write(f"\nno end after {self.timeout:g} s\n")
             for file in (out, err):
                 file.flush()
                 file.seek(0)

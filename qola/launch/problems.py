@@ -72,7 +72,8 @@ def problems(plan: Plan, module: PlannedModule, direction: str) -> tuple[Problem
     entry = ENTRIES[direction]
     own = [k.fields for k in plan.kernels_of(module) if k.role == _MAIN_ROLE[direction]]
     found = dict.fromkeys([*_of_kernels(entry, own)] or _grid(entry))
-    if direction == ATTENTION[module.name].direction and module.code_objects:
+    main = ATTENTION[module.name].direction if module.name in ATTENTION else ""
+    if direction == main and module.code_objects:
         found |= dict.fromkeys(replace(problem, assembly=True) for problem in [*found])
         found |= dict.fromkeys(replace(problem, assembly=True) for problem in _grid(entry))
     return tuple(found)
@@ -92,6 +93,8 @@ def _of_kernels(entry: str, kernels: Iterable[Mapping[str, FieldValue]]) -> Iter
         if not {"dtype", "hdim_q", "mode"} <= set(kernel):
             return
         q, v = kernel["hdim_q"], kernel.get("hdim_v")
+        if isinstance(q, str) or isinstance(v, str):
+            return
         yield Problem(
             entry,
             str(kernel["dtype"]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.files import write_if_changed
 from qola.launch.fake_hip import FakeHip, Launch, read_log
 from qola.launch.problems import Problem, problems
 from qola.plan.model import Plan, PlannedModule
@@ -95,7 +96,7 @@ def prove(
     """
     found: list[Proof] = []
     for arch in archs:
-        hip = FakeHip(runtime, arch, tuple(library_dirs))
+        hip = FakeHip(runtime, arch, tuple(library_dirs), timeout=_SECONDS)
         proofs = [p for d in ENTRIES for p in _of_entry(plan, module, d, arch, program, hip)]
         # A library for an arch that it has nothing for is as dead there as one that fails.
         main = ENTRIES[ATTENTION[module.name].direction]
@@ -134,9 +135,9 @@ def _answers(program: Path, asked: Sequence[Problem], hip: FakeHip) -> Iterator[
         for _ in range(_CRASHES):
             if not asked:
                 return
-            table.write_text("".join(f"{problem.line()}\n" for problem in asked), encoding="utf-8")
+            write_if_changed(table, "".join(f"{problem.line()}\n" for problem in asked))
             log.unlink(missing_ok=True)
-            ended = hip.run([program, table], log, timeout=_SECONDS)
+            ended = hip.run([program, table], log)
             # Each problem has a stream of its own, numbered from 1.
             of: dict[int, list[Launch]] = {}
             for launch in read_log(log):

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from qola.errors import Finding, ManifestError, PlanError
 from qola.manifest.fields import KNOWN_ARCHS, NATIVE
 from qola.manifest.types import Manifest, ModuleSpec
+from qola.manifest.values import nearest
+
+MAX_ARCHS = 8
+"""A library can be restricted to each subset of its archs, and these are then 255."""
 
 
 def split(values: Iterable[str]) -> tuple[str, ...]:
@@ -50,7 +54,12 @@ def resolve(
     unknown = [arch for arch in archs if arch not in KNOWN_ARCHS]
     if unknown:
         expected = f"archs by their LLVM names: {', '.join(KNOWN_ARCHS)}"
-        raise PlanError(Finding(place, ", ".join(unknown), expected))
+        meant = [near for arch in unknown if (near := nearest(arch, (*KNOWN_ARCHS, NATIVE)))]
+        fix = f"did you mean {', '.join(meant)}?" if meant else ""
+        raise PlanError(Finding(place, ", ".join(unknown), expected, fix))
+    if len(archs) > MAX_ARCHS:
+        expected = f"{MAX_ARCHS} archs at most: each set of them has a dispatch of its own"
+        raise PlanError(Finding(place, f"{len(archs)} archs", expected, "several manifests"))
     return archs
 
 

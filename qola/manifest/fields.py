@@ -42,6 +42,15 @@ KNOWN_ARCHS = (
 MAX_HDIM = 512
 """No flash-attention kernel of CK goes beyond a head dimension of 256; twice that is a slip."""
 
+MAX_INTEGER = 2**31 - 1
+"""What an int of C++ holds, which CK's generators write integers into."""
+
+MAX_TEXT = 4096
+"""The most characters of a string: more than a path can have."""
+
+MAX_ITEMS = 4096
+"""The most items of a list, and tables of an array; AITER has 60 modules."""
+
 
 _DTYPE_ALIASES = (
     *(("float16", "fp16"), ("half", "fp16"), ("f16", "fp16")),
@@ -177,7 +186,7 @@ QOLA = Table(
             Kind.TEXT_LIST,
             'ROCm versions it is meant for; "7" covers every 7.x, "7.2" every 7.2.x',
             "any",
-            pattern=r"\d+(\.\d+){0,3}",
+            pattern=r"[0-9]+(\.[0-9]+){0,3}",
             pattern_doc='numbers and dots, such as "7" or "7.2"',
             repair=(r"^[v<>=~^\s]+|(\.[x*])+$", ""),
             example='["7.2"]',

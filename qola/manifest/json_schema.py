@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.manifest.field_types import Field, Kind, Table
-from qola.manifest.fields import MAX_HDIM, TABLES
+from qola.manifest.fields import MAX_HDIM, MAX_INTEGER, TABLES
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"
@@ -100,7 +100,7 @@ def _text(field: Field) -> Schema:
 
 
 def _integer(field: Field) -> Schema:
-    return {"type": "integer"} if field.minimum is None else _at_least(field.minimum)
+    return {**_at_least(field.minimum or 0), "maximum": MAX_INTEGER}
 
 
 def _at_least(minimum: int) -> Schema:

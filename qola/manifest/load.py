@@ -11,7 +11,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from qola.errors import Finding, ManifestError
+from qola.errors import Finding, ManifestError, visible
+from qola.files import UnfitFileError, bounded_bytes, too_long
 from qola.manifest.check import check_against
 from qola.manifest.parse import build_manifest
 from qola.manifest.toml_lines import TomlSyntaxError, parse
@@ -27,6 +28,11 @@ __all__ = [
     "loads",
 ]
 
+MAX_BYTES = 128 * 1024
+"""The most bytes that a manifest may have: a hundred times those that ship."""
+
+_EXPECTED = "a readable manifest in TOML (docs/reference/manifest.md)"
+
 
 def load(path: Path, *, display: str | None = None) -> Manifest:
     """Read a manifest from a file.
@@ -38,17 +44,18 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
         ManifestError: the file cannot be read, is not UTF-8, or what `loads` refuses.
     """
     name = display or path.as_posix()
-    expected = "a readable manifest in TOML (docs/reference/manifest.md)"
     try:
-        data = path.read_bytes()
+        data = bounded_bytes(path, MAX_BYTES)
     except OSError as error:
-        raise ManifestError(Finding(name, error.strerror or str(error), expected)) from None
+        raise ManifestError(Finding(name, error.strerror or str(error), _EXPECTED)) from None
+    except UnfitFileError as error:
+        raise ManifestError(Finding(name, str(error), _EXPECTED)) from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         found = f"byte 0x{data[error.start]:02x}, which is not UTF-8"
-        finding = Finding(f"{name}:{line}", found, expected, "save the file in UTF-8")
+        finding = Finding(f"{name}:{line}", found, _EXPECTED, "save the file in UTF-8")
         raise ManifestError(finding) from None
     return loads(text, file=name)
 
@@ -59,6 +66,8 @@ def loads(text: str, *, file: str) -> Manifest:
     Raises:
         ManifestError: `text` is not TOML or not a manifest; it holds every finding there is.
     """
+    if len(text) > MAX_BYTES:
+        raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
     try:
         document, lines = parse(text)
     except TomlSyntaxError as error:
@@ -71,7 +80,8 @@ def _syntax_finding(error: TomlSyntaxError, file: str) -> Finding:
     place = f"{file}:{error.line}:{error.column}"
     if len(error.source) > 200:
         return Finding(place, error.reason, "TOML (https://toml.io)")
-    found = f"{error.reason}\n{error.source}\n{' ' * (error.column - 1)}^"
+    before = visible(error.source[: error.column - 1], keep="\t")
+    found = f"{error.reason}\n{error.source}\n{' ' * len(before)}^"
     return Finding(place, found, "TOML (https://toml.io)", _syntax_fix(error))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from qola.manifest.fields import (
     BY_NAME,
     FMHA_MODES,
     FWD_VARIANTS,
+    MAX_ITEMS,
     MODULES,
     NATIVE,
     OVERRIDE_KEYS,
@@ -35,6 +37,9 @@ from qola.manifest.values import check, either, expectation, namespace_problem, 
 
 Values = dict[str, Any]
 BOTH = (False, True)
+MAX_ERRORS = 100
+"""Where reading stops: who has made so many errors has made one many times."""
+
 VARIANTS_OF = {"libmha_fwd": FWD_VARIANTS, "libmha_bwd": BWD_VARIANTS}
 """The module each variant table filters."""
 
@@ -65,6 +70,7 @@ class _Reader:
         self.file = file
         self.lines = lines
         self._findings: list[tuple[int, Finding]] = []
+        self._errors = 0
 
     def report(
         self, path: Path, found: str, expected: str, fix: str = "", severity: Severity = "error"
@@ -72,6 +78,10 @@ class _Reader:
         place = place_of(self.file, self.lines, path)
         finding = Finding(place, found, expected, fix, severity)
         self._findings.append((self.lines.of(path), finding))
+        self._errors += severity == "error"
+        if self._errors == MAX_ERRORS:
+            title = f"{self.file} is not a valid manifest; reading stopped here"
+            raise ManifestError(self.sorted_findings(), title)
 
     def sorted_findings(self) -> tuple[Finding, ...]:
         return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
@@ -100,6 +110,9 @@ class _Reader:
                 found = f"[{table.name}], one table" if table.repeated else f"[[{table.name}]]"
             self.report((table.name,), found, f"{table.header}", f"write {table.header}")
             return [] if table.repeated else [{}]
+        if len(raw) > MAX_ITEMS:
+            self.report((table.name,), f"{len(raw)} tables", f"{MAX_ITEMS} at most")
+            return []
         if not table.repeated:
             return [self.values(table, raw, (table.name,))]
         return [self.values(table, item, (table.name, n)) for n, item in enumerate(raw)]
@@ -143,8 +156,10 @@ class _Reader:
         self.report(path, f"unknown key {shown(key)}", either(table.by_key), fix)
 
     def _repetitions(self, value: tuple[str, ...], path: Path) -> None:
-        for text in sorted({text for text in value if value.count(text) > 1}):
-            self.report(path, f"{shown(text)} more than once", "each once", severity="warning")
+        repeated = sorted(text for text, count in Counter(value).items() if count > 1)
+        if repeated:
+            found = f"{', '.join(map(shown, repeated[:9]))} more than once"
+            self.report(path, found, "each once", severity="warning")
 
     def _doubtful_pair(self, raw: object, path: Path) -> None:
         """Warn where two head dimensions look like a [q, v] pair: nobody lists sizes downwards."""

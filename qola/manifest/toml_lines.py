@@ -17,11 +17,27 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MAX_DEPTH = 8
+"""The most parts of a dotted key, and brackets within brackets; fields have two."""
+
+MAX_WORD = 128
+"""The most characters of a key or a number; one of 64 bits has 66, as binary digits."""
+
 # Strings (multi-line ones first; up to two quotes may precede their closing three), comments,
 # brackets, newlines. All that decides whether a newline ends a statement.
 _TOKEN = re.compile(
     r"""\"{3}(?s:\\.|[^\\])*?\"{3,5} | '{3}(?s:.)*?'{3,5} | "(?:\\.|[^"\\\n])*" | '[^'\n]*'
     | \#[^\n]* | [][{}\n]""",
+    re.VERBOSE,
+)
+
+# A text that is not known to be TOML: what a key or a value may be part of, so that each character
+# is looked at a few times only. A quote that nobody closes takes the rest of its line or text.
+_PART = r"""(?:[\w+-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
+_EXCESS = re.compile(
+    rf"""\"{{3}}(?s:\\.|[^\\])*?(?:\"{{3,5}}|\\?\Z) | '{{3}}(?s:.)*?(?:'{{3,5}}|\Z)
+    | (?P<keys>(?:{_PART}[ \t]*\.[ \t]*){{{MAX_DEPTH}}}) | (?P<word>[\w+-]{{{MAX_WORD}}}) | [\w+-]+
+    | "(?:\\.|[^"\\\n])*"? | '[^'\n]*'? | \#[^\n]* | (?P<open>[\[{{]) | (?P<close>[\]}}])""",
     re.VERBOSE,
 )
 
@@ -59,13 +75,32 @@ class Lines:
 def parse(text: str) -> tuple[dict[str, Any], Lines]:
     """Parse TOML and locate its keys; raise TomlSyntaxError where it is none."""
     text = text.replace("\r\n", "\n")
+    _refuse_excess(text)
     try:
         document = tomllib.loads(text)
-    except RecursionError:
-        raise TomlSyntaxError(1, 1, text.split("\n", 1)[0], "arrays nested too deeply") from None
-    except ValueError as error:  # TOMLDecodeError, or int() refusing thousands of digits
+    except ValueError as error:  # TOMLDecodeError, or a date that no calendar has
         raise _syntax_error(text, str(error)) from None
     return document, _locate(text)
+
+
+def _refuse_excess(text: str) -> None:
+    """Refuse what the parser, and what reads its values, takes forever for, or more stack than is.
+
+    The parser's time grows with the square of a key's parts, and its stack with brackets.
+    """
+    depth = 0
+    for token in _EXCESS.finditer(text):
+        kind = token.lastgroup
+        depth += {"open": 1, "close": -1}.get(kind or "", 0)
+        if kind == "keys" or depth > MAX_DEPTH:
+            reason = f"more than {MAX_DEPTH} keys or brackets within each other"
+        elif kind == "word":
+            reason = f"a key or a number of {MAX_WORD} characters or more"
+        else:
+            continue
+        line, begin = text.count("\n", 0, token.start()) + 1, text.rfind("\n", 0, token.start()) + 1
+        source = text[begin:].split("\n", 1)[0]
+        raise TomlSyntaxError(line, token.start() - begin + 1, source, reason)
 
 
 def _syntax_error(text: str, message: str) -> TomlSyntaxError:
@@ -88,6 +123,8 @@ def _locate(text: str) -> Lines:
     last_index: dict[Path, int] = {}  # of each array of tables met so far
     table: Path = ()
     for line, source in _statements(text):
+        if not source.strip() or source.lstrip().startswith("#"):
+            continue
         statement = tomllib.loads(source)
         if source.lstrip().startswith("["):
             table = _enter(statement, last_index)

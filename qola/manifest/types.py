@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
-from qola.errors import Finding
+from qola.errors import Finding, visible
 from qola.manifest.fields import BY_NAME
 from qola.manifest.toml_lines import Lines, Path
 
 BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
+MAX_SHOWN = 80
+"""The most characters of a key in a finding's place."""
 
 
 def _plain(value: Any) -> Any:
@@ -185,4 +187,5 @@ def place_of(file: str, lines: Lines, path: Path) -> str:
         return where
     name, *rest = (key for key in path if isinstance(key, str))
     table = BY_NAME.get(name)
-    return " ".join([where, ".".join([table.header if table else name, *rest])])
+    words = [table.header if table else name, *rest]
+    return " ".join([where, ".".join(visible(word)[:MAX_SHOWN] for word in words)])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from qola.errors import unseen, visible
 from qola.manifest.field_types import Field, Kind
-from qola.manifest.fields import MAX_HDIM
+from qola.manifest.fields import MAX_HDIM, MAX_INTEGER, MAX_ITEMS, MAX_TEXT
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ def shown(value: object, limit: int = 72) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):  # dates and times
         text = str(value)
+    text = visible(text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -54,8 +56,8 @@ def expectation(field: Field) -> str:
         return f"{text}: {field.pattern_doc}"
     if field.kind is Kind.HDIM_SET:
         return f"{text}, each from {field.minimum} to {MAX_HDIM}"
-    if field.minimum is not None:
-        return f"{text}, {field.minimum} or more"
+    if field.kind is Kind.INTEGER:
+        return f"{text} from {field.minimum} to {MAX_INTEGER}"
     return text
 
 
@@ -75,10 +77,10 @@ def _check_text(field: Field, raw: object) -> tuple[Any, list[Problem]]:
 
 def _check_integer(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     if isinstance(raw, bool) or not isinstance(raw, int):
-        digits = isinstance(raw, str) and raw.strip().isdecimal()
-        return None, [_wrong_type(raw, f"{field.key} = {int(str(raw))}" if digits else "")]
-    if field.minimum is not None and raw < field.minimum:
-        return None, [Problem(str(raw))]
+        digits = isinstance(raw, str) and re.fullmatch(r"0*([0-9]{1,9})", raw.strip())
+        return None, [_wrong_type(raw, f"{field.key} = {digits[1]}" if digits else "")]
+    if not (field.minimum or 0) <= raw <= MAX_INTEGER:
+        return None, [Problem(shown(raw))]
     return raw, []
 
 
@@ -86,8 +88,8 @@ def _check_text_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     if not isinstance(raw, list):
         fix = f"{field.key} = [{shown(raw)}]" if isinstance(raw, str) else ""
         return None, [_wrong_type(raw, fix)]
-    if not raw and not field.may_be_empty:
-        return None, [_empty_list(field)]
+    if problem := _count_problem(field, raw):
+        return None, [problem]
     problems: list[Problem] = []
     for item in raw:
         if isinstance(item, str):
@@ -110,8 +112,8 @@ def _check_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
 
 def _check_bool_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     items = raw if isinstance(raw, list) else [raw]
-    if not items:
-        return None, [_empty_list(field)]
+    if problem := _count_problem(field, items):
+        return None, [problem]
     problems = [
         _wrong_type(item, _meant_bool(field, item)) for item in items if not isinstance(item, bool)
     ]
@@ -127,8 +129,8 @@ def _meant_bool(field: Field, item: object) -> str:
 
 def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     items = raw if isinstance(raw, list) else [raw]
-    if not items:
-        return None, [_empty_list(field)]
+    if problem := _count_problem(field, items):
+        return None, [problem]
     pairs: set[tuple[int, int]] = set()
     problems = []
     for item in items:
@@ -144,25 +146,29 @@ def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
 
 
 def _check_expr(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return raw, [] if isinstance(raw, str) else [_wrong_type(raw, "")]
+    return _check_text(field, raw) if isinstance(raw, str) else (None, [_wrong_type(raw, "")])
 
 
 def _check_expr_bool(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return raw, [] if isinstance(raw, bool | str) else [_wrong_type(raw, "")]
+    return (raw, []) if isinstance(raw, bool) else _check_expr(field, raw)
 
 
 def _check_expr_or_list(field: Field, raw: object) -> tuple[Any, list[Problem]]:
-    return (raw, []) if isinstance(raw, str) else _check_text_list(field, raw)
+    return _check_text(field, raw) if isinstance(raw, str) else _check_text_list(field, raw)
 
 
 def _check_expr_lists(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     if not isinstance(raw, dict):
         return None, [_wrong_type(raw, "")]
-    problems = [
-        _wrong_type(item, "", f"under {shown(key)}: ")
-        for key, item in raw.items()
-        if not isinstance(item, list) or not all(isinstance(text, str) for text in item)
-    ]
+    if problem := _count_problem(field, raw):
+        return None, [problem]
+    problems: list[Problem] = []
+    for key, item in raw.items():
+        problems += _text_problems(field, key)
+        if isinstance(item, list) and all(isinstance(text, str) for text in item):
+            problems += _check_text_list(field, item)[1]
+        else:
+            problems.append(_wrong_type(item, "", f"under {shown(key)}: "))
     if problems:
         return None, problems
     return tuple(sorted((key, tuple(item)) for key, item in raw.items())), problems
@@ -189,6 +195,8 @@ def _text_problems(field: Field, text: str) -> Iterator[Problem]:
     if not text:
         if not field.may_be_empty:
             yield Problem("an empty string", fix="" if field.required else "leave the key out")
+    elif len(text) > MAX_TEXT:
+        yield Problem(f"{shown(text)} of {len(text)} characters", fix=f"{MAX_TEXT} at most")
     elif field.allowed:
         if text not in field.allowed:
             meant = nearest(text, field.allowed, field.aliases)
@@ -197,9 +205,16 @@ def _text_problems(field: Field, text: str) -> Iterator[Problem]:
         mended = re.sub(*field.repair, text).strip("_") if field.repair[0] else ""
         works = re.fullmatch(field.pattern, mended)
         yield Problem(shown(text), fix=f"for example {shown(mended)}" if works else "")
+    elif character := unseen(text):
+        yield Problem(shown(text), fix=f"a value without the character U+{ord(character):04X}")
 
 
-def _empty_list(field: Field) -> Problem:
+def _count_problem(field: Field, items: Collection[object]) -> Problem | None:
+    """Say what is wrong with the number of a list's items."""
+    if len(items) > MAX_ITEMS:
+        return Problem(f"{len(items)} items", fix=f"{MAX_ITEMS} at most")
+    if items or field.may_be_empty:
+        return None
     return Problem("an empty list", fix=f"leave {field.key} out ({field.omitted})")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from qola.aiter.module_config import is_outside
 from qola.aiter.tree import CONFIG_FILE, TREE_TOKEN, AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest.load import Manifest, ModuleSpec
@@ -32,7 +34,11 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
             added[ADDED[key]] = tuple(str(item) for item in value if item)
     more_flags = (*added["flags_cc"], *added["flags_hip"])
     config = _evaluated(tree, manifest, spec, replacing, more_flags)
-    missing = [d for d in added["include_dirs"] if not (tree.root / d).is_dir()]
+    missing = [
+        directory
+        for directory in added["include_dirs"]
+        if is_outside(directory) or not os.path.isdir(tree.root / directory)
+    ]
     if missing:
         raise ManifestError(
             Finding(

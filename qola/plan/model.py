@@ -7,14 +7,16 @@ keys, and docs/reference/plan.md says what each of them holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from qola.codegen.types import CodeObject, Direction, FieldValue
-from qola.errors import Finding
+from qola.errors import Finding, PlanError, unseen
 from qola.fetch.pins import PatchPin
+from qola.manifest.archs import MAX_ARCHS
+from qola.plan.json_types import WrongValueError, reader
 from qola.version import __version__
 
 SCHEMA_VERSION = 3
@@ -179,14 +181,28 @@ class Plan:
         """Read plan.json; keys that this qola does not know are passed over.
 
         Raises:
-            ValueError: another schema version.
+            PlanError: another schema version, a value that is none of its type, or a name or a
+                path that would lead readers elsewhere.
         """
-        data = json.loads(text)
-        if data.get("schema") != SCHEMA_VERSION:
-            raise ValueError(
-                f"plan.json has schema {data.get('schema')!r}; this qola reads {SCHEMA_VERSION}"
-            )
-        plan: Plan = _reader(Plan)(data)
+        try:
+            data = json.loads(text)
+            schema = data.get("schema") if isinstance(data, dict) else None
+            if schema != SCHEMA_VERSION:
+                found = f"plan.json has schema {schema!r}"
+                raise WrongValueError(f"{found}; this qola reads {SCHEMA_VERSION}")
+            plan: Plan = reader(Plan)(data)
+            check_plan(plan)
+        except (ValueError, RecursionError) as error:
+            # Python's own words for it differ between versions.
+            deep = isinstance(error, RecursionError)
+            raise PlanError(
+                Finding(
+                    "plan.json",
+                    "values too deep within each other" if deep else str(error),
+                    "a plan that this qola has written",
+                    "bazel fetch --force plans anew",
+                )
+            ) from None
         return plan
 
     def to_json(self, **more: Any) -> str:
@@ -203,34 +219,85 @@ class Plan:
 
     def module(self, name: str) -> PlannedModule:
         """Return the module of that name."""
-        return next(module for module in self.modules if module.name == name)
+        return _named(self.modules, name)
 
     def header_set(self, name: str) -> HeaderSet:
         """Return the header set of that name."""
-        return next(headers for headers in self.header_sets if headers.name == name)
+        return _named(self.header_sets, name)
 
     def kernels_of(self, module: PlannedModule) -> list[PlannedKernel]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
 
 
-@cache
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return the function that makes of JSON's values those of a type of the plan.
+_T = TypeVar("_T", PlannedModule, HeaderSet)
 
-    Made once for each type: a plan has 20,000 kernel instances.
+
+def _named(items: Iterable[_T], name: str) -> _T:
+    """Return the one of that name.
+
+    Raises:
+        PlanError: there is none.
     """
-    parts = get_args(hint)
-    if isinstance(hint, type) and is_dataclass(hint):
-        readers = {name: _reader(part) for name, part in get_type_hints(hint).items()}
-        return lambda data: hint(**{name: read(data[name]) for name, read in readers.items()})
-    if get_origin(hint) is tuple:
-        read = _reader(parts[0])
-        return lambda items: tuple(map(read, items))
-    if get_origin(hint) is Mapping and isinstance(parts[1], type):
-        read = _reader(parts[1])
-        return lambda items: {key: read(item) for key, item in items.items()}
-    return lambda value: value
+    for item in items:
+        if item.name == name:
+            return item
+    raise PlanError(Finding("plan.json", f"nothing of the name {name}", "what the plan speaks of"))
+
+
+_PARTS = re.compile(r"(?:(?!\.\.?(?:/|$))[^/]{1,255}(?:/|$))+(?<!/)")
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse names and paths that lead out of the directories that readers write to and read in.
+
+    Raises:
+        WrongValueError: there is one, or an index without its kernel instance.
+    """
+    files = [*plan.inputs, *plan.configs, *plan.licenses, *plan.packages]
+    names = [plan.namespace] if plan.namespace else []
+    texts = [plan.name, *plan.archs, *plan.packages]
+    for package in plan.packages.values():
+        files += [part for file in package.overlay for part in (file.name, file.file)]
+        texts += (*package.copts, package.headers)
+    for headers in plan.header_sets:
+        files += headers.files
+        texts += (headers.name, *headers.include_dirs)
+    for kernel in plan.kernels:
+        files += (kernel.name, kernel.package, kernel.module)
+        texts += kernel.archs
+        files += filter(None, (kernel.entry, kernel.family))
+    for family in plan.families:
+        files += (family.name, family.package, family.file)
+    for module in plan.modules:
+        files += (module.name, module.library, module.entry_source.file, module.public_header.file)
+        names += [entry.name for entry in module.entries]
+        names += module.macros
+        texts += (*module.macros.values(), *module.copts)
+        plain = (*module.asm_tables, *module.stubs, *module.entry_sources)
+        files += [item.file for item in plain]
+        files += [item.file for item in module.sources]
+        files += [item.file for item in module.code_objects]
+        files += [item.name for item in module.entry_sources]
+        if not all(0 <= index < len(plan.kernels) for index in module.kernels):
+            raise WrongValueError(f"an index in {module.name} without its kernel instance")
+        if not all(found.arch in plan.archs for found in module.code_objects):
+            raise WrongValueError(f"a code object of {module.name} for an arch beside the plan's")
+    for python in plan.python_modules:
+        files += (python.name, python.library, *(source.file for source in python.sources))
+        names += [python.symbol]
+        texts += (*python.copts, *python.include_dirs)
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise WrongValueError(f"{name[:200]}, no name of C++")
+    for text in texts:
+        if unseen(text):
+            raise WrongValueError(f"{text[:200]}, which has control characters")
+    for file in files:
+        if not _PARTS.fullmatch(file) or unseen(file):
+            raise WrongValueError(f"{file[:200]}, no name or path below a directory")
+    if len(plan.archs) > MAX_ARCHS:
+        raise WrongValueError(f"{len(plan.archs)} archs, more than {MAX_ARCHS}")
 
 
 def _value(value: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from qola.codegen.types import arch_sets
+from qola.errors import visible
 from qola.layout import lazy_place
 from qola.plan.model import (
     HeaderSet,
@@ -33,7 +34,7 @@ _TREE_LABEL = "@{repository}//:AITER.json"
 def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
     loads = ", ".join(_string(symbol) for symbol in sorted(set(symbols)))
     header = (
-        f"# Written by qola {__version__} from {source}.\n"
+        f"# Written by qola {__version__} from {visible(source)}.\n"
         "# Make it again: bazel fetch --force; do not edit."
     )
     return "\n\n".join([header, f'load("@qola//rules:defs.bzl", {loads})', *calls]) + "\n"
@@ -272,7 +273,7 @@ def export_list(namespace: str) -> str:
 def config_header(plan: Plan, *, source: str) -> str:
     """Text of qola_config.h: the namespace, macros and signatures of one manifest's libraries."""
     lines = [
-        f"// Written by qola {__version__} from {source}.",
+        f"// Written by qola {__version__} from {visible(source)}.",
         "// A source that includes this header speaks to the libraries of this manifest.",
         "#pragma once",
         "",

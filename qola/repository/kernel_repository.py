@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qola.codegen.ck.families import headers_text
-from qola.errors import Finding, PlanError
+from qola.errors import Finding, PlanError, visible
 from qola.files import sha256_of_text, write_if_changed
 from qola.plan.model import Plan
 from qola.repository.build_files import kernel_build_file
@@ -29,7 +29,8 @@ def kernel_repository(args: argparse.Namespace) -> None:
         write_if_changed(directory / "BUILD.bazel", text)
         _write_sources(package, directory)
     write_if_changed(
-        args.output / "BUILD.bazel", f"# Written by the qola repository rule from {names}.\n"
+        args.output / "BUILD.bazel",
+        f"# Written by the qola repository rule from {visible(names)}.\n",
     )
 
 
@@ -45,20 +46,21 @@ def _copy(copies: Iterable[Copy], directory: Path) -> list[str]:
     """Copy generated files; return their texts.
 
     Raises:
-        PlanError: a file is not the one that was planned.
+        PlanError: a file is not there, or not the one that was planned.
     """
     texts = []
     for copy in copies:
-        text = copy.source.read_text(encoding="utf-8")
+        try:
+            text = copy.source.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise _unfit(copy, str(error)) from None
         if sha256_of_text(text) != copy.sha256:
-            raise PlanError(
-                Finding(
-                    str(copy.source),
-                    "another text than the plan's digest says",
-                    copy.sha256,
-                    "bazel fetch --force plans anew",
-                )
-            )
+            raise _unfit(copy, "another text than the plan's digest says")
         write_if_changed(directory / copy.path, text)
         texts.append(text)
     return texts
+
+
+def _unfit(copy: Copy, found: str) -> PlanError:
+    finding = Finding(str(copy.source), found, copy.sha256, "bazel fetch --force plans anew")
+    return PlanError(finding)

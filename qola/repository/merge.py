@@ -54,12 +54,22 @@ def merge(plans: Plans) -> tuple[MergedPackage, ...]:
     """Return the packages of several plans, sorted by name.
 
     Raises:
-        PlanError: two plans have different sources, headers or flags under one name.
+        PlanError: two plans have different sources, headers or flags under one name, or one names
+            what it does not have.
     """
     _check_agreement(plans.values())
     found: dict[str, dict[str, tuple[Path, PlannedKernel]]] = {}
     for root, plan in plans.items():
         for kernel in plan.kernels:
+            if kernel.package not in plan.packages:
+                raise PlanError(
+                    Finding(
+                        f"kernel instance {kernel.name}",
+                        f"no package {kernel.package} in the plan of {plan.name}",
+                        "a package of the plan",
+                        "bazel fetch --force plans anew",
+                    )
+                )
             found.setdefault(kernel.package, {}).setdefault(kernel.name, (root, kernel))
     return tuple(
         _package(

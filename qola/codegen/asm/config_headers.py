@@ -11,6 +11,7 @@ from qola.aiter.tree import AiterTree
 from qola.codegen.asm.config_tables import ConfigRow, ConfigTable
 from qola.codegen.asm.script import run_script
 from qola.errors import CodegenError, Finding
+from qola.files import write_if_changed
 
 SCRIPT = "codegen.py"
 """Name of the script, below the tree's directory of code objects."""
@@ -54,8 +55,7 @@ def config_header(
                 (table.arch, table.text(rows)),
             ):
                 copy = root / arch / below
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_text(text, encoding="utf-8")
+                write_if_changed(copy, text)
         archs = sorted({row.arch for row in kept})
         files = run_script(root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
     if list(files) != [header_name(module)]:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from qola.codegen.asm import frames
+from qola.codegen.bytecode import ignore_bytecode
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -47,6 +48,7 @@ def main(argv: list[str]) -> None:
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
     os.environ["AITER_GPU_ARCHS"] = ";".join(archs)
+    ignore_bytecode()
     frames.install()
     sort_globs()
     sys.argv = argv[1:]

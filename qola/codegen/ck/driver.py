@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
 from qola.codegen.ck.families import Family, family_name, find_families
 from qola.codegen.ck.hazards import DispatchRow, find_hazards
@@ -33,7 +34,7 @@ from qola.codegen.ck.reachable import is_chain, unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.files import write_if_changed
+from qola.files import disk_error, write_if_changed
 
 
 def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
@@ -264,13 +265,18 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def main(path: str) -> int:
     """Read the request at `path` and write the answer; returns the exit code."""
+    ignore_bytecode()
     gc.disable()  # a short life, and half a million small objects that all stay
     request = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
-        answer = run(request)
-    except RefusedError as error:
-        answer = {"error": {"found": error.found, "expected": error.expected, "fix": error.fix}}
-    Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+        try:
+            answer = run(request)
+        except RefusedError as error:
+            answer = {"error": {"found": error.found, "expected": error.expected, "fix": error.fix}}
+        write_if_changed(Path(request["answer"]), json.dumps(answer))
+    except OSError as error:
+        print(disk_error(error))
+        return 1
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from qola.aiter.core_flags import core_defines
 from qola.aiter.expressions import Names, RefusedError, TorchFacts, evaluate, parse
 
 NAMES = Names(
@@ -122,3 +124,40 @@ def test_threads_may_parse_at_once() -> None:
             assert {len(tree.body) for tree in trees} == {200}
     finally:
         gc.callbacks.remove(pause)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 250 + "1" + ")" * 250,
+        "-" * 1900 + "1",
+        "not " * 400 + "1",
+        "CK_DIR" + ".a" * 900,
+        "f()" + "()" * 900,
+        "1 if " * 300 + "1" + " else 1" * 300,
+        "x" + ".split('a')[0]" * 60,
+        "lambda: " * 200 + "1",
+        "[" * 150 + "]" * 150,
+        "'" + "x" * 2000 + "'",
+        "0x" + "f" * 5000,
+        "f'{0x" + "f" * 1900 + "}'" + " " * 5000,
+        "+" * 100_000 + "1",
+        "'\x00'",
+    ],
+    ids=range(14),
+)
+def test_long_and_deep_expressions_are_refused(text: str) -> None:
+    """Prevents: an expression of a tree that overflows the stack, or is worked on for long."""
+    start = time.process_time()
+    with pytest.raises(RefusedError) as error:
+        evaluate(text, NAMES)
+    assert time.process_time() - start < 1
+    assert len(error.value.what) < 2500
+
+
+@pytest.mark.parametrize("part", ["-" * 60_000 + "1", "a" + ".a" * 60_000, "(" * 900 + ")" * 900])
+def test_a_file_nested_too_deeply_is_no_python(part: str) -> None:
+    """Prevents: a core.py that ends a plan in RecursionError or MemoryError."""
+    with contextlib.suppress(SyntaxError):
+        parse(f"x = {part}\n")
+    assert core_defines(f"def f():\n  e = {part}\n  if {part}:\n    c.append(f'-DE={{e}}')\n") == ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qola.aiter.core_flags import core_defines
-from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, read_tree
+from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, TorchFacts, configs, read_tree
 from qola.errors import AiterError
 
 GENERATE = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
@@ -220,6 +221,73 @@ def test_all_findings_of_an_entry_at_once(tmp_path: Path) -> None:
         "absent.py is not in the tree",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc", "../x", "csrc/../../x", "f'{AITER_META_DIR}/../x'", "x" * 300, "y/" * 900, "fifo"],
+)
+def test_paths_of_an_entry_lie_in_the_tree(tmp_path: Path, path: str) -> None:
+    """Prevents: headers, sources or a generator of the machine in a library of the tree."""
+    root = make_tree(tmp_path / "tree", fwd_entry())
+    (tmp_path / "x").mkdir()
+    os.mkfifo(root / "fifo")
+    tree = read_tree(root)
+    for key in ("extra_include", "srcs", "blob_gen_cmd"):
+        with pytest.raises(AiterError, match=f"{key}(.|\n)*is not in the tree"):
+            tree.module("libmha_fwd", overrides=[(key, (path,))])
+
+
+@pytest.mark.parametrize(
+    "text", ["'a\\nb'", "'\\x1b[2J'", "'\\ud800'", "'a\\u202eb'.split('a')[1]"]
+)
+def test_values_have_no_control_characters(tmp_path: Path, text: str) -> None:
+    """Prevents: a flag that ends a line of the lazy library's index, or of a BUILD file."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry(flags_extra_hip=[text])))
+    with pytest.raises(AiterError, match=r"flags_extra_hip(.|\n)*the character U\+"):
+        tree.module("libmha_fwd")
+
+
+@pytest.mark.parametrize("file", ["aiter/jit/optCompilerConfig.json", "aiter/_version.py"])
+def test_files_of_a_tree_are_files(tmp_path: Path, file: str) -> None:
+    """Prevents: a plan that waits for a FIFO, or reads a device."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / file).unlink(missing_ok=True)
+    os.mkfifo(root / file)
+    if file.endswith(".json"):
+        with pytest.raises(AiterError, match="not a regular file"):
+            read_tree(root)
+    else:
+        assert read_tree(root).version == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "{}" + " " * (5 << 20), '{"a": ' * 5000, "1" * 5000]
+)
+def test_a_configuration_that_is_too_much_is_refused(tmp_path: Path, text: str) -> None:
+    """Prevents: RecursionError, or all memory, for a file of a tree."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / "aiter/jit/optCompilerConfig.json").write_text(text)
+    with pytest.raises(AiterError):
+        read_tree(root)
+
+
+def test_names_of_tables_are_not_patterns(tmp_path: Path) -> None:
+    """Prevents: a name in core.py that searches directories beside the tree's, or a traceback."""
+    core = "X = get_config_file('X', 'd', '**/../x**')\nY = get_config_file('Y', 'd', '*')\n"
+    root = make_tree(tmp_path, fwd_entry(), core=core)
+    (root / "aiter/configs/model_configs").mkdir(parents=True)
+    (root / "aiter/configs/model_configs/tuned.csv").touch()
+    assert read_tree(root).module("libmha_fwd").srcs
+
+
+def test_files_with_odd_names_are_refused(tmp_path: Path) -> None:
+    """Prevents: a name that no plan can hold, found out when plan.json is written."""
+    root = make_tree(tmp_path, fwd_entry())
+    (root / "aiter/configs").mkdir(parents=True)
+    Path(os.fsdecode(os.fsencode(root) + b"/aiter/configs/a\xff.csv")).touch()
+    with pytest.raises(AiterError, match=r"a\\udcff\.csv"):
+        configs(read_tree(root))
 
 
 def test_unknown_module(tmp_path: Path) -> None:

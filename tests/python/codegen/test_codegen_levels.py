@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import py_compile
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
+from qola.codegen.process import run_module
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError
 from qola.manifest.load import loads
@@ -62,6 +65,32 @@ def run(
     variants = loads(manifest, file="m.toml").fwd_variants if manifest else ()
     selection = Selection(variants=variants, **more)
     return generate(tree, tree.module("libmha_fwd"), selection, archs, out, explain=True)
+
+
+def plant_byte_code(source: Path) -> None:
+    """Put byte code beside a source that is not of it, and that Python takes unseen."""
+    text = source.read_text()
+    source.write_text("raise SystemExit('planted')\n")
+    py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    source.write_text(text)
+
+
+def test_byte_code_is_not_read(tmp_path: Path) -> None:
+    """Prevents: generators that do what no source of the tree says, and no digest of it has."""
+    tree = make_tree(tmp_path / "tree")
+    folder = tree.root / tree.fmha_dir
+    plant_byte_code(folder / "switches.py")
+    plain = [sys.executable, "-B", str(folder / "generate.py"), "--help"]
+    result = subprocess.run(plain, capture_output=True, text=True, check=False, env={})
+    assert result.stderr == "planted\n"
+    assert run(tree, tmp_path / "out").kernels
+    # The same of AITER's scripts, and of what they start.
+    child = [sys.executable, "-c", f"import sys; sys.path += [{str(folder)!r}]; import switches"]
+    (folder / "asm.py").write_text(
+        f"import subprocess, switches\nsubprocess.run({child}, check=True)\n"
+    )
+    arguments = ["--archs=gfx950", str(folder / "asm.py")]
+    run_module("qola.codegen.asm.run_script", arguments, cwd=tmp_path, place="here")
 
 
 def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:

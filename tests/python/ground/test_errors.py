@@ -13,6 +13,8 @@ from qola.errors import (
     Finding,
     ManifestError,
     PlanError,
+    unseen,
+    visible,
 )
 
 ERROR = Finding("m.toml:3 [build].mode", '"cpp"', "pybind or cpp_itfs", 'mode = "cpp_itfs"')
@@ -64,7 +66,7 @@ def test_error_without_a_reason_is_refused() -> None:
 
 def test_exit_codes_stay() -> None:
     """Prevents: scripts that take a bad manifest for a missing ROCm after an update."""
-    assert [int(code) for code in ExitCode] == [*range(12), 130, 141, 143]
+    assert [int(code) for code in ExitCode] == [*range(13), 130, 141, 143]
     assert all(code.meaning for code in ExitCode)
     assert [cls.exit_code for cls in (ManifestError, AiterError, PlanError)] == [2, 3, 6]
 
@@ -74,3 +76,17 @@ def test_error_survives_a_process_boundary() -> None:
     error = pickle.loads(pickle.dumps(CodegenError([ERROR, WARNING], "title")))
     assert type(error) is CodegenError
     assert (error.findings, error.title) == ((ERROR, WARNING), "title")
+
+
+def test_messages_have_no_control_characters() -> None:
+    """Prevents: a file name or a tool's output that clears the screen, or forges a further line."""
+    odd = "a\x1b[2J\x07\x7f\x9b\r\u2028\u202e\ud800\udcff"
+    finding = Finding(f"{odd}\nerror: forged", f"{odd}\n\tkept", odd, odd)
+    text = str(ManifestError(finding, f"{odd}\nerror: forged"))
+    text.encode("utf-8")
+    assert unseen(text.replace("\n", "").replace("\t", "")) == ""
+    assert [line for line in text.split("\n") if line.startswith("error: ")] == [
+        f"error: {visible(odd)}\\u000aerror: forged"
+    ]
+    assert "\\u001b[2J\\u0007\\u007f\\u009b\\u000d\\u2028\\u202e\\ud800\\udcff" in text
+    assert "\n            \tkept" in text

@@ -110,9 +110,9 @@ def test_a_crash_after_the_last_answer_counts(tmp_path: Path) -> None:
 
 def test_a_process_without_an_end_is_killed(tmp_path: Path) -> None:
     """Prevents: a nightly that waits for an entry point for good."""
-    hip = FakeHip(tmp_path / "libamdhip64.so.7", "gfx950")
+    hip = FakeHip(tmp_path / "libamdhip64.so.7", "gfx950", timeout=0.5)
     command = ["/bin/sh", "-c", "echo begun; while :; do :; done"]
-    ended = hip.run(command, tmp_path / "log", timeout=0.5)
+    ended = hip.run(command, tmp_path / "log")
     assert (ended.returncode, ended.stdout) == (-9, "begun\n")
     assert "no end after 0.5 s" in ended.stderr
 

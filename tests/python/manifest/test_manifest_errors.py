@@ -119,7 +119,7 @@ UNDER_BUILD = "architectures belongs under [build]"
         (MODULES, "qqqqq = 1", 'unknown key "qqqqq"', "add_srcs", ""),
         (MODULES, 'mode = "cpp_itf"', '"cpp_itf"', "pybind or", 'mean "cpp_itfs"?'),
         (MODULES, 'receipt = "700"', '"700", a string', "an integer", "receipt = 700"),
-        (MODULES, "receipt = -1", "-1", "0 or more", ""),
+        (MODULES, "receipt = -1", "-1", "from 0 to 2147483647", ""),
         (MODULES, "receipt = 1.5", "1.5, a float", "an integer", ""),
         (MODULES, "receipt = true", "true, a boolean", "an integer", ""),
         (MODULES, "receipt = 2020-01-01", "a date or time", "an integer", ""),
@@ -157,7 +157,7 @@ UNDER_BUILD = "architectures belongs under [build]"
         (FWD, "hdim = [true]", "in the list: true, a boolean", "pairs", ""),
         (FWD, 'hdim = "128"', '"128", a string', "an integer", ""),
         (FWD, 'mode = "varlen"', '"varlen"', "batch or group", '"group"?'),
-        (FWD, "receipt = -5", "-5", "0 or more", ""),
+        (FWD, "receipt = -5", "-5", "from 0 to", ""),
     ],
 )
 def test_each_wrong_line_is_named(

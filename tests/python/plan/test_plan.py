@@ -13,7 +13,7 @@ import pytest
 
 from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject
-from qola.errors import Finding
+from qola.errors import Finding, PlanError
 from qola.fetch.pins import PatchPin
 from qola.layout import library_file
 from qola.manifest.load import loads
@@ -134,10 +134,46 @@ def test_more_keys_can_be_added() -> None:
 @pytest.mark.parametrize("schema", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "1"])
 def test_another_schema_is_refused(schema: object) -> None:
     """Prevents: a plan of another qola misread without a word."""
-    with pytest.raises(
-        ValueError, match=re.escape(f"{schema!r}; this qola reads {SCHEMA_VERSION}")
-    ):
+    with pytest.raises(PlanError, match=re.escape(f"{schema!r}; this qola reads {SCHEMA_VERSION}")):
         Plan.from_json(json.dumps({"schema": schema}))
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(PLAN.to_json()), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Expecting value"),
+        ("[" * 100_000, "too deep within each other"),
+        (f'{{"schema": {"9" * 5000}}}', "limit"),
+        ("[]", "schema None"),
+        (changed(name=3), ".name: 3, expected str"),
+        (changed(archs="gfx950"), ".archs: 'gfx950', expected a list"),
+        (changed(kernels=[{}]), ".kernels: no name"),
+        (changed(packages={"../../x": json.loads(PLAN.to_json())["packages"]["fwd"]}), "../../x"),
+        (changed(inputs=["/etc/passwd"]), "/etc/passwd, no name or path below"),
+        (changed(inputs=["a\nb"]), "no name or path below"),
+        (changed(inputs=["\ud800"]), "expected str"),
+        (changed(namespace="a::b"), "a::b, no name of C++"),
+        (changed(archs=["gfx950", "a\nb"]), "control characters"),
+        (changed(archs=[f"gfx{n}" for n in range(930, 960)]), "30 archs"),
+        (changed(kernels=[]), "without its kernel instance"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(text: str, said: str) -> None:
+    """Prevents: a traceback, or files written beside the repository, by a plan.json of others."""
+    with pytest.raises(PlanError) as caught:
+        Plan.from_json(text)
+    assert said in str(caught.value)
+
+
+def test_what_a_plan_does_not_have_is_an_error() -> None:
+    """Prevents: StopIteration for a module or headers that only one part of a plan names."""
+    for ask in (PLAN.module, PLAN.header_set):
+        with pytest.raises(PlanError, match="nothing of the name absent"):
+            ask("absent")
 
 
 def test_names_of_libraries() -> None:

@@ -227,6 +227,7 @@ def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> No
 
 
 PINS = (PatchPin("1.patch", "aa"), PatchPin("2.patch", "bb"))
+LONG = "x" * 300
 REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]] = [
     # replaced, by, changes of the request, error, place, found, fix
     (
@@ -236,7 +237,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "native: the GPUs of this machine",
         "gfx1999",
-        "",
+        "did you mean gfx950?",
     ),
     (
         'architectures = ["gfx950"]',
@@ -245,7 +246,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "GPU_ARCHS",
         "gfx951",
-        "",
+        "did you mean gfx950?",
     ),
     (
         "[qola]",
@@ -305,7 +306,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "the archs asked for instead of the manifest's",
         "gfx999",
-        "",
+        "did you mean gfx950?",
     ),
     (
         "",
@@ -397,6 +398,15 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         ManifestError,
         "m.toml:7 [[modules]].add_includes",
         "csrc/include, nowhere: no such directory in the tree",
+        "",
+    ),
+    (
+        "receipt = 700",
+        f'add_includes = ["/usr/include", "aiter_meta/../..", "{LONG}"]',
+        {},
+        ManifestError,
+        "m.toml:7 [[modules]].add_includes",
+        f"/usr/include, aiter_meta/../.., {LONG}: no such directory in the tree",
         "",
     ),
     (

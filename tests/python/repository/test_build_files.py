@@ -302,3 +302,14 @@ def test_the_configuration_header_has_macros_that_headers_ask_for() -> None:
 def test_the_configuration_header_without_a_namespace() -> None:
     """Prevents: an empty QOLA_NAMESPACE, and so qola:::: where the manifest names none."""
     assert config_lines("")[1] == "#define QOLA_MHA_FWD_PARAMETERS 12"
+
+
+def test_a_manifest_name_is_no_line_of_a_file() -> None:
+    """Prevents: a manifest whose path writes a call into a BUILD file, or C++ into a header."""
+    source = 'm.toml\nload("//evil:evil.bzl", "x")\r\n'
+    for text in (
+        emit.manifest_build_file(PLAN, source=source, aiter="aiter"),
+        emit.config_header(PLAN, source=source),
+    ):
+        (line,) = (line for line in text.splitlines() if "evil" in line)
+        assert line.startswith(("#", "//"))

@@ -1,0 +1,67 @@
+"""Hostile lists of kernels and hostile packs: what `qola pack` and a bundle's checks read."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+from qola import starlark
+from qola.build.pack import read_list
+from qola.bundle.pack_files import MAGIC, kernels_of_pack
+from tests.fuzz.fuzzing import fuzz, mutate
+from tests.fuzz.starlark_reader import values_of
+
+NAME = "fmha_fwd_d128_bf16_batch_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async"
+
+
+def list_of(rng: random.Random) -> str:
+    """Return a list with names, archs and comments, changed more often than not."""
+    lines = [
+        f"{NAME}_{n}{rng.choice(('', ' gfx950', ' gfx942 # both'))}"
+        for n in range(rng.randint(0, 5))
+    ]
+    text = "\n".join(lines)
+    return text if rng.random() < 0.1 else mutate(rng, text)
+
+
+def take_list(text: str) -> None:
+    """Read a list, and write it as `qola pack` writes it into a BUILD file."""
+    kernels = read_list(text, "kernels.txt")
+    written = starlark.rule("kernel_pack", name="pack", kernels=kernels or None)
+    assert values_of(written) == {"pack", *kernels}
+
+
+def test_lists() -> None:
+    """Prevents: a line of a list that is more than a string in the BUILD file, or a traceback."""
+    fuzz(list_of, take_list)
+
+
+def pack_of(rng: random.Random) -> bytes:
+    """Return a pack whose numbers are mostly wrong."""
+
+    def number(right: int, bits: int) -> int:
+        wrong = (0, 1, right - 1, right + 1, 2**bits - 1, 2 ** (bits - 1), 10**9)
+        return right if rng.random() < 0.7 else rng.choice(wrong) % 2**bits
+
+    count = rng.randint(0, 5)
+    names = "".join(f"k{n}\tgfx950\tx{rng.choice(chr(10) * 9 + chr(0))}" for n in range(count))
+    begin = 16 + 48 * count + len(names)
+    rows = b"".join(
+        struct.pack("<32sQQ", b"", number(begin + 10 * n, 64), number(10, 64)) for n in range(count)
+    )
+    head = struct.pack("<8sII", MAGIC, number(count, 32), number(len(names), 32))
+    data = head + rows + names.encode() + b"library..." * count
+    return data[: rng.randint(0, len(data))] if rng.random() < 0.2 else data
+
+
+def test_packs(tmp_path: Path) -> None:
+    """Prevents: memory or a place asked for that a pack only claims to have."""
+    file = tmp_path / "a.qpack"
+
+    def take(data: bytes) -> None:
+        file.write_bytes(data)
+        found = list(kernels_of_pack(file, "a.qpack"))
+        assert sum(len(library) for _, library in found) <= len(data)
+
+    fuzz(pack_of, take)

@@ -1,0 +1,29 @@
+"""Reading files of others: nothing is waited for, and no more is read than may be there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qola.files import UnfitFileError, bounded_bytes
+
+
+def test_only_files_of_a_size_are_read(tmp_path: Path) -> None:
+    """Prevents: a FIFO waited for, a device read without end, or a file larger than memory."""
+    file, fifo = tmp_path / "file", tmp_path / "fifo"
+    file.write_bytes(b"x" * 2048)
+    os.mkfifo(fifo)
+    assert bounded_bytes(file, 2048) == b"x" * 2048
+    for path, limit, said in (
+        (file, 2047, "more than 1 KiB"),
+        (fifo, 9, "not a regular file"),
+        (Path("/dev/zero"), 9, "not a regular file"),
+        (Path("a\0b"), 9, "no file can have"),
+        (Path("\ud800"), 9, "no file can have"),
+    ):
+        with pytest.raises(UnfitFileError, match=said):
+            bounded_bytes(path, limit)
+    with pytest.raises(IsADirectoryError):
+        bounded_bytes(tmp_path, 9)
