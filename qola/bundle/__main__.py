@@ -12,6 +12,7 @@ from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.errors import QolaError
+from qola.files import disk_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,9 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_wheel(args.directory, args.output, args.external_library)
         else:
             build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
-    except QolaError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    except (QolaError, OSError) as error:
+        told = error if isinstance(error, QolaError) else disk_error(error)
+        print(told, file=sys.stderr)
+        return told.exit_code
     return 0
 
 

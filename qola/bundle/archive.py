@@ -5,6 +5,8 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+from qola.files import writing
+
 
 def pack(directory: Path, output: Path, prefix: str) -> None:
     """Write `output`, an uncompressed tar file of `directory`, all of it below one named `prefix`.
@@ -12,9 +14,12 @@ def pack(directory: Path, output: Path, prefix: str) -> None:
     Sorted, owned by 0:0 without names, time 0; directories, libraries and programs (bin/) 0755,
     other files 0644; symlinks are followed.
     Not compressed: deflate's bytes differ from one zlib to the next.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
-    with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:
+    with writing(output), tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(_entry(prefix, directory=True))
         for path in paths:
             name = f"{prefix}/{path.relative_to(directory).as_posix()}"

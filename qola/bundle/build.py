@@ -16,7 +16,7 @@ from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.errors import BundleError, Finding
-from qola.files import sha256_of
+from qola.files import sha256_of, write_if_changed, writing
 from qola.layout import RECORD, SBOM
 from qola.plan.model import Plan
 
@@ -147,8 +147,8 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.write(text, path, ("qola",))
     document = sbom.document(record, files.written(), texts, name=inputs.name, created=created)
     # Not a file of the SBOM: `qola build` installs the rest with a record of its own run.
-    (output / RECORD).write_text(to_json(record), encoding="utf-8")
-    (output / SBOM).write_text(sbom.to_json(document), encoding="utf-8")
+    write_if_changed(output / RECORD, to_json(record))
+    write_if_changed(output / SBOM, sbom.to_json(document))
 
 
 class _Files:
@@ -161,11 +161,12 @@ class _Files:
     def copy(self, source: str, path: str, components: tuple[str, ...]) -> Path:
         """Copy a file's content; its mode and times are the building machine's."""
         target = self._target(path, components)
-        shutil.copyfile(source, target)
+        with writing(target):
+            shutil.copyfile(source, target)
         return target
 
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:
-        self._target(path, components).write_text(text, encoding="utf-8")
+        write_if_changed(self._target(path, components), text)
 
     def facts(self, path: str) -> FileFacts:
         target = self._output / path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,23 +22,27 @@ def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
         name: what an error calls the file.
 
     Raises:
-        BundleError: the pack ends before what its table names.
+        BundleError: the pack ends before what its table names, or names parts of it twice.
     """
     with file.open("rb") as pack:
+        # Python takes the memory for a read before it reads: ask for no more than is there.
+        left = end = os.fstat(pack.fileno()).st_size
         header = pack.read(_HEADER.size)
         if len(header) < _HEADER.size:
             raise _short(name)
         _, count, labels = _HEADER.unpack(header)
+        if _HEADER.size + count * _ROW.size + labels > end:
+            raise _short(name)
         rows = pack.read(count * _ROW.size)
         names = pack.read(labels).decode("utf-8", "replace").splitlines()
-        if len(rows) < count * _ROW.size or len(names) != count:
+        if len(names) != count:
             raise _short(name)
         for label, (_, offset, size) in zip(names, _ROW.iter_unpack(rows), strict=True):
-            pack.seek(offset)
-            library = pack.read(size)
-            if len(library) < size:
+            left -= size
+            if offset + size > end or left < 0:
                 raise _short(name)
-            yield " ".join(label.split("\t")[:2]), library
+            pack.seek(offset)
+            yield " ".join(label.split("\t")[:2]), pack.read(size)
 
 
 def _short(name: str) -> BundleError:

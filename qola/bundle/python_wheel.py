@@ -14,6 +14,7 @@ from qola.bundle.archive import is_executable
 from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
+from qola.files import writing
 from qola.version import __version__
 
 _INIT = '''\
@@ -94,7 +95,7 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
         ),
         f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
     }
-    with WheelFile(str(output), "w", ZIP_STORED) as wheel:
+    with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
         for name, path in _files(directory):
             wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
         for name, text in texts.items():

@@ -1,36 +1,101 @@
-"""Finds the AITER tree that the command line works on."""
+"""Finds the AITER tree that the command line works on, and fetches it where nobody has."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from qola.cache import cache_directory, locked
+from qola.checkout.prepare import WheelSource, prepare_tree
 from qola.errors import AiterError, Finding
+from qola.fetch.pins import RECORD
+from qola.fetch.wheel import read_pin
+from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
 """The file that stands for the default tree among the runfiles of //:qola."""
 
+TREES = "trees"
+"""Directory below the cache with the trees that were fetched without Bazel."""
 
-def find_tree(explicit: Path | None, environ: Mapping[str, str]) -> Path:
-    """Return the tree to use: the one that is named, else the one Bazel fetched for //:qola.
+
+def find_tree(
+    explicit: Path | None,
+    environ: Mapping[str, str],
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Return the tree to use: the one that is named, Bazel's for //:qola, else one in the cache.
 
     Raises:
-        AiterError: none is named and Bazel gave none.
+        AiterError: as `pinned_tree`.
     """
     if explicit is not None:
         return explicit
-    default = runfile_tree(environ)
-    if default is None:
+    return runfile_tree(environ) or pinned_tree(environ, progress)
+
+
+def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
+    """Return the tree of the pinned wheel, fetched the first time and kept in the cache.
+
+    Its name has the wheel's digest, which was checked; it is there as a whole, or not at all.
+
+    Raises:
+        AiterError: the wheel cannot be fetched, is not the pinned one, or others may have written
+            what is in the cache: the generators in it are programs.
+    """
+    tree = kept_tree(environ)
+    trees = tree.parent
+    trees.parent.mkdir(parents=True, exist_ok=True)
+    trees.mkdir(mode=0o700, exist_ok=True)
+    _refuse_others(trees)
+    if (tree / RECORD).is_file():
+        # When it was last used: `qola cache --prune` goes by that.
+        os.utime(tree)
+        return tree
+    with locked(trees, "fetch of AITER", progress):
+        try:
+            return prepare_tree(_pinned_wheel(), tree, (), progress)
+        except AiterError as error:
+            named = Finding(
+                "AITER's pinned wheel",
+                "no tree in the cache, and it could not be fetched",
+                "an index that has it, once; or a tree of your own",
+                "--aiter-root DIR names an AITER checkout with its submodules, or an unpacked "
+                "wheel",
+            )
+            raise AiterError((*error.findings, named), error.title) from None
+
+
+def kept_tree(environ: Mapping[str, str]) -> Path:
+    """Return where the tree of the pinned wheel is kept, whether it is there or not."""
+    source = _pinned_wheel()
+    name = f"{source.package}-{source.version}-{source.sha256[:16]}"
+    return cache_directory(environ) / TREES / name
+
+
+def _pinned_wheel() -> WheelSource:
+    pin, _ = read_pin(ruleset_root())
+    return WheelSource(**pin)
+
+
+def _refuse_others(trees: Path) -> None:
+    """Refuse a directory whose trees somebody else may have put there or changed."""
+    about = trees.lstat()
+    mode = stat.S_IMODE(about.st_mode)
+    own = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
+    if not own or mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise AiterError(
             Finding(
-                "the command line",
-                "no AITER source tree",
-                "an AITER checkout with its submodules, or an unpacked amd-aiter wheel",
-                "--aiter-root DIR names it; ./bazelw run //:qola -- ... has a default one",
+                str(trees),
+                f"mode {mode:o}, of the user with the number {about.st_uid}",
+                f"a directory that only you (number {os.geteuid()}) write to: qola runs programs "
+                "that lie in it",
+                f"rm -r {trees}, or QOLA_CACHE_HOME=<a directory of your own>",
             )
         )
-    return default
 
 
 def runfile_tree(environ: Mapping[str, str]) -> Path | None:

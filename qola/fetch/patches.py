@@ -22,6 +22,7 @@ from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks
 from qola.fetch.overlay import File, Overlay
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, recorded_patches
+from qola.files import disk_error, write_if_changed
 from qola.rule_main import run_main
 
 __all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_patches"]
@@ -82,14 +83,7 @@ def apply_patches(
             _apply_patch(tree, patch, place, note)
         return tree.write()
     except OSError as error:
-        raise AiterError(
-            Finding(
-                str(error.filename or root),
-                error.strerror or str(error),
-                "a tree whose files can be read and written",
-            ),
-            _TITLE,
-        ) from None
+        raise AiterError(disk_error(error).findings, "the AITER tree cannot be patched") from None
 
 
 def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Finding | None]]:
@@ -292,7 +286,7 @@ def _patch(args: argparse.Namespace) -> None:
         "patches": [vars(pin) for pin in pin_patches(patches)],
         "touched": apply_patches(args.root, patches, display=args.display, note=_say),
     }
-    args.output.write_text(json.dumps(result), encoding="utf-8")
+    write_if_changed(args.output, json.dumps(result))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
         AiterError: no such directory, or no patch in it.
     """
     found = f"{directory}: no such directory"
-    if directory.is_dir():
+    if os.path.isdir(directory):  # where pathlib raises for a name that is too long
         files = [path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()]
         if files:
             return tuple(sorted(files, key=lambda path: path.name))
@@ -81,12 +82,13 @@ def pinned_id(tree: Path) -> str:
     A local directory that `qola checkout` prepared has one.
     """
     record = _record(tree)
-    return record.get("commit") or record.get("version") or ""
+    known = record.get("commit") or record.get("version")
+    return known if isinstance(known, str) else ""
 
 
 def _record(tree: Path) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads((tree / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = json.loads((tree / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return record
+    return record if isinstance(record, dict) else {}

@@ -3,23 +3,68 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from qola.errors import AiterError, Finding
+from qola.errors import AiterError, Finding, ToolchainError
 from qola.files import sha256_of
 from qola.rule_main import run_main
+from qola.ruleset import ruleset_root
+
+_REMOTE = "https://github.com/ROCm/aiter"
 
 
-def pip_download(package: str, version: str, directory: Path) -> Path:
+def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
+    """Return the wheel that qola pins (package, sha256, version), and the commit it is made from.
+
+    The commit is no part of which wheel it is: it serves where the wheel is gone.
+
+    Raises:
+        OSError: the file that pins it cannot be read.
+    """
+    text = (ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
+    pin: dict[str, Any] = json.loads(text)
+    return pin, pin.pop("commit")
+
+
+def _by_git(package: str, version: str) -> str:
+    """Say how to have the sources of the pinned wheel without it; "" for another one."""
+    try:
+        pin, commit = read_pin(ruleset_root())
+    except (OSError, ToolchainError):
+        return ""
+    if (pin["package"], pin["version"]) != (package, version):
+        return ""
+    return (
+        f'\nwhere the wheel is gone, its sources by git: qola.git(name = "aiter", '
+        f'remote = "{_REMOTE}", commit = "{commit}") in MODULE.bazel, or --aiter-commit {commit}'
+    )
+
+
+_TELL_SECONDS = 3.0
+
+
+def pip_download(
+    package: str,
+    version: str,
+    directory: Path,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Download exactly one wheel into an empty directory.
 
     No --require-hashes: pip's own refusal names neither the pin's place nor the
     way to change it; verify() does.
+
+    Args:
+        progress: told every few seconds how much is there.
 
     Raises:
         AiterError: pip failed, with pip's words.
@@ -27,18 +72,51 @@ def pip_download(package: str, version: str, directory: Path) -> Path:
     requirement = f"{package}=={version}"
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     command += ["--quiet", "--pre", "--no-deps", "--only-binary=:all:", "-d", str(directory)]
-    run = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="pip.", dir=directory) as temporary:
+        # Where pip keeps a file until it is whole: what grows there is what has come.
+        env = {**os.environ, "TMPDIR": temporary}
+        with subprocess.Popen(
+            [*command, requirement],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            while True:
+                try:
+                    _, said = process.communicate(timeout=_TELL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    progress(f"fetching {requirement}: {_size(directory) / 1e6:.0f} MB so far")
+                except BaseException:
+                    process.kill()
+                    raise
     wheels = sorted(directory.glob("*.whl"))
-    if run.returncode != 0 or len(wheels) != 1:
+    if process.returncode != 0 or len(wheels) != 1:
+        no_pip = "No module named pip" in said
         raise AiterError(
             Finding(
                 requirement,
-                f"pip exit code {run.returncode}: {run.stderr.strip() or 'no wheel'}",
+                f"pip exit code {process.returncode}: {said.strip() or 'no wheel'}",
                 "one wheel, from the index of this machine's pip configuration",
-                "python3 -m pip config debug shows which index pip asks",
+                (
+                    f"{sys.executable} -m ensurepip"
+                    if no_pip
+                    else "python3 -m pip config debug shows which index pip asks"
+                )
+                + _by_git(package, version),
             )
         )
     return wheels[0]
+
+
+def _size(directory: Path) -> int:
+    """Return the size of all files below a directory, of which some may go meanwhile."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def verify(wheel: Path, sha256: str, place: str) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
+import os
 import shutil
-import tarfile
 import tempfile
 import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from qola.bundle.archive import pack
-from qola.errors import Finding, PrebuiltError
-from qola.files import sha256_of
+from qola.errors import BundleError, Finding, PrebuiltError
+from qola.files import sha256_of, writing
 from qola.prebuilt.record import Archive
+from qola.prebuilt.tar_members import Member, NotATarError, members, skip_padding
 
 TOP = "."
 """The directory in an archive that all files of a bundle are below."""
@@ -24,16 +24,29 @@ _LEVEL = 6
 _HEADERS = 64 << 20
 """Most bytes of a tar file besides its files' own: two or three blocks of 512 for each."""
 
-_NOT_WHOLE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+_NOT_WHOLE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def pack_bundle(bundle: Path, output: Path) -> Archive:
-    """Write the archive of a bundle's directory to a file."""
+    """Write the archive of a bundle's directory to a file.
+
+    Raises:
+        BundleError: `unpack` would refuse it, for its names or their number.
+        OSError: it cannot be written.
+    """
     with tempfile.NamedTemporaryFile(dir=output.parent, prefix=".qola-") as file:
         plain = Path(file.name)
         pack(bundle, plain, TOP)
+        try:
+            for member in members(file):
+                file.seek(member.size + -member.size % 512, os.SEEK_CUR)
+        except NotATarError as error:
+            found, expected = error.args
+            raise BundleError(Finding(str(bundle), found, expected)) from None
+        file.seek(0)
         # Neither a name nor a time: the same bytes, as far as zlib's version is the same.
         with (
+            writing(output),
             output.open("wb") as packed,
             gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as stream,
         ):
@@ -51,69 +64,67 @@ def unpack(archive: Path, directory: Path, limit: int, place: str) -> dict[str, 
     Raises:
         PrebuiltError: it is not such an archive, or has a member that is neither a file nor a
             directory of its own, or more than `limit` bytes.
+        OSError: the files cannot be written.
     """
     found: dict[str, Path] = {}
-    size = 0
+    left = limit
     try:
-        with (
-            gzip.open(archive) as stream,
-            tarfile.open(fileobj=_Bounded(stream, limit + _HEADERS, place), mode="r|") as members,
-        ):
-            for member in members:
-                name = _checked(member, found, place)
-                if name is None:
+        with gzip.open(archive) as packed:
+            stream = _Bounded(packed, limit + _HEADERS)
+            for member in members(stream):
+                if member.is_directory:
                     continue
-                size += member.size
-                if size > limit:
-                    raise _refused(place, f"more than {limit} bytes of files", f"{limit} bytes")
-                path = directory / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                source = members.extractfile(member)
-                assert source is not None, "a regular file has content"
-                with source, path.open("xb") as file:
-                    shutil.copyfileobj(source, file, 1 << 20)
-                path.chmod(0o755 if member.mode & 0o100 else 0o644)
-                found[name] = path
-    except (*_NOT_WHOLE, FileExistsError, NotADirectoryError) as error:
+                left -= member.size
+                if left < 0:
+                    raise NotATarError(f"more than {limit} bytes of files", f"{limit} bytes")
+                if member.name in found:
+                    raise NotATarError(f"{member.name!r} twice", "each file once")
+                found[member.name] = path = directory / member.name
+                _write(stream, member, path)
+    except NotATarError as error:
+        raise _refused(place, *error.args) from None
+    except _NOT_WHOLE as error:
         raise _refused(place, f"{type(error).__name__}: {error}", "a whole .tar.gz") from None
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        raise _refused(place, str(error), "names that a file can have") from None
     return found
 
 
-class _Bounded(io.RawIOBase):
+def _write(stream: _Bounded, member: Member, path: Path) -> None:
+    """Write a file of an archive, as whoever unpacks it may write it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("xb")
+    except (FileExistsError, NotADirectoryError):
+        raise NotATarError(f"{member.name!r} twice", "a file or a directory") from None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise NotATarError(f"the path {member.name!r}", "names that a file can have") from None
+    left = member.size
+    with writing(path), file:
+        while left:
+            part = stream.read(min(left, 1 << 20))
+            if not part:
+                raise NotATarError("it breaks off", "a whole tar file")
+            left -= len(part)
+            file.write(part)
+    path.chmod(0o755 if member.is_executable else 0o644)
+    skip_padding(stream, member.size)
+
+
+class _Bounded:
     """Reads no more than a tar file of its files' size can have: a header may claim any size."""
 
-    def __init__(self, stream: gzip.GzipFile, limit: int, place: str) -> None:
+    def __init__(self, stream: gzip.GzipFile, limit: int) -> None:
         self._stream = stream
         self._left = limit
-        self._place = place
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int, /) -> bytes:
         """Return the next bytes, at most `size`."""
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise _refused(self._place, "more than its record says", "files, and little besides")
+            raise NotATarError("more than its record says", "files, and little besides")
         return data
-
-
-def _checked(member: tarfile.TarInfo, found: dict[str, Path], place: str) -> str | None:
-    """Return the path of a file below the directory, None for a directory."""
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or "\\" in member.name or "\0" in member.name:
-        raise _refused(place, f"the path {member.name!r}", "paths that stay below one directory")
-    if member.isdir():
-        return None
-    if not member.isreg():
-        kind = "link" if member.issym() or member.islnk() else "special file"
-        raise _refused(place, f"{member.name!r}, a {kind}", "files and directories only")
-    name = path.as_posix()
-    if name in found or name == ".":
-        raise _refused(place, f"{member.name!r} twice", "each file once")
-    return name
 
 
 def _refused(place: str, found: str, expected: str) -> PrebuiltError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.build import workspace
-from qola.build.bazel import child_environment
+from qola.build.bazel import child_environment, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
@@ -107,7 +107,7 @@ def _ask_bazel(
     setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
-    command = [*setup.bazel, "query", "--output=location", *variables, label]
+    command = [*setup.bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
     with workspace_locked(setup.directory, progress):
         setup.write()
         progress("looking for the ROCm of this machine")
@@ -153,14 +153,16 @@ def find(
     Raises:
         PrebuiltError: a source has one that must not be used.
     """
+    # What may be deleted, and what is better not forgotten.
     cache = cache_directory(environ) / "prebuilt" / key.digest
+    newest = cache_directory(environ) / "prebuilt-newest" / key.digest
     transport = transport_of(environ, progress)
     sources = [parse_source(s.text, s.folder, transport, s.place) for s in named]
     text = options.public_key or chosen.manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, options.directory) if text else None
     offline = options.offline
     with locked(cache, "fetch of this bundle", progress):
-        found = store.find(key, sources, cache, public_key, offline=offline, note=progress)
+        found = store.find(key, sources, cache, newest, public_key, offline=offline, note=progress)
         if isinstance(found, Found) or not any(name.te_layout for name in named):
             return found
         (source,) = sources
@@ -201,7 +203,7 @@ def fetch(
         found = find(chosen, wanted, kind, named, options, environ, progress)
         if not isinstance(found, Found):
             more = "" if kind == forms else f"full libraries, {wanted.text}: "
-            asked += [Outcome(one.source, f"{more}{one.words}") for one in found]
+            asked += [replace(one, words=f"{more}{one.words}") for one in found]
             continue
         result = install_found(found, chosen, wanted, kind.lazy, output)
         if result is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import ipaddress
+import re
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +28,16 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _RETRY = urllib3.Retry(4, backoff_factor=1, backoff_max=60, retry_after_max=60)
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)
+_PART = 1 << 18
+_SLOWEST = 1000
+"""Bytes a second, on average, below which a server is given up after _PATIENCE seconds."""
+
+_PATIENCE = 60.0
+_SECRET = ("Authorization",)
 _INTERVAL = 5.0
 """Seconds between lines about one file."""
 
-# Of redirects alone: urllib3 takes the token off where one leaves the host, the port or the scheme.
-_REDIRECTS = urllib3.Retry(None, 0, 0, 5, 0, 0, raise_on_redirect=False)
+_REDIRECTS = 5
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -105,55 +111,85 @@ class HttpSource(Source):
             response = None
             try:
                 with self._request(method, url, file) as response:
-                    self._check_hops(url, response)
                     if method == "GET" and response.status == 200:
                         self._receive(url, response, file, limit)
                 if response.status not in _AGAIN:
                     return response
                 reason = _words(response)
-            except HTTPError as error:
-                cause = error.reason if isinstance(error, MaxRetryError) else error
-                # Of a broken connection, the rest repeats it as Python writes it.
-                reason = str(cause.args[0] if cause and cause.args else cause)
+            except _BadAnswerError as error:
+                reason = str(error)
             try:
                 # Told no error: it would sort out those it takes for the caller's own.
                 retry = retry.increment(method, url, response=response)
             except MaxRetryError:
                 raise UnreachableError(f"{reason} ({len(retry.history) + 1} attempts)") from None
             note(f"{url}: {reason}; trying again")
-            retry.sleep(response)
+            try:
+                retry.sleep(response)
+            except (HTTPError, ValueError, ArithmeticError):
+                # A wait that cannot be read is none that is asked for.
+                retry.sleep()
 
     def _request(self, method: str, url: str, file: BinaryIO) -> urllib3.BaseHTTPResponse:
-        body: dict[str, Any] = {}
+        body: dict[str, Any] = {"headers": self._headers}
         if method == "PUT":
             length = {"Content-Length": str(file.seek(0, io.SEEK_END))}
             file.seek(0)
             # No upload goes to another host than the one that was named.
-            body = {"body": file, "redirect": False, "headers": {**self._pool.headers, **length}}
-        try:
-            return self._pool.request(method, url, preload_content=False, **body)
-        except ValueError as error:
-            raise UnreachableError(f"a redirect that leads nowhere: {error}") from None
+            body = {"body": file, "headers": {**self._headers, **length}}
+        place = url
+        for _ in range(_REDIRECTS + 1):
+            # Each hop is a request of its own: urllib3 would first read what comes with a redirect.
+            with _answer():
+                response = self._pool.request(
+                    method, place, redirect=False, retries=False, preload_content=False, **body
+                )
+            location = response.get_redirect_location() if method == "GET" else None
+            if not location:
+                return response
+            response.close()
+            place, before = self._redirected(url, place, location), place
+            if _origin(place) != _origin(before):
+                body = {"headers": {k: v for k, v in self._headers.items() if k not in _SECRET}}
+        raise UnreachableError(f"{_words(response)}: more than {_REDIRECTS} redirects")
 
-    def _check_hops(self, url: str, response: urllib3.BaseHTTPResponse) -> None:
-        """Refuse an answer that came by way of plain http, whatever it says."""
-        hops = response.retries.history if response.retries else ()
-        for place in (urllib.parse.urljoin(h.url or "", h.redirect_location or "") for h in hops):
-            if self._url.scheme == "https" and parse_url(place).scheme != "https":
-                raise PrebuiltError(Finding(url, f"a redirect to {place}", "one to https, or none"))
+    def _redirected(self, url: str, place: str, location: str) -> str:
+        """Return where a redirect leads."""
+        try:
+            target = urllib.parse.urljoin(place, location)
+            scheme = parse_url(target).scheme
+            known = scheme in ("http", "https") and parse_url(target).host
+        except ValueError:
+            known = None
+        if not known:
+            raise UnreachableError(f"a redirect that leads nowhere: {_shown(location)}")
+        if self._url.scheme == "https" and scheme != "https":
+            raise PrebuiltError(Finding(url, f"a redirect to {target}", "one to https, or none"))
+        return target
 
     def _receive(
         self, url: str, response: urllib3.BaseHTTPResponse, file: BinaryIO, limit: int
     ) -> None:
         file.seek(0)
         file.truncate()
-        told = time.monotonic()
-        for chunk in response.stream(1 << 18, decode_content=False):
+        started = told = time.monotonic()
+        length = response.headers.get("Content-Length", "0")
+        if not re.fullmatch("[0-9]{1,18}", length):
+            raise _BadAnswerError(f"Content-Length {_shown(length)}")
+        while True:
+            with _answer():
+                # read() takes a chunk of a negative size for all that there will ever be.
+                chunk = response.read1(_PART, decode_content=False)
+            if not chunk:
+                return
             if file.tell() + len(chunk) > limit:
                 raise too_large(url, limit)
             file.write(chunk)
-            if time.monotonic() - told >= _INTERVAL:
-                told = time.monotonic()
+            now = time.monotonic()
+            if now - started > max(_PATIENCE, file.tell() / _SLOWEST):
+                raise UnreachableError(f"{file.tell()} bytes in {now - started:.0f} s")
+            if now - told >= _INTERVAL:
+                told = now
                 self._transport.note(f"{url}: {file.tell() / 1e6:.1f} MB")
 
     @cached_property
@@ -161,21 +197,22 @@ class HttpSource(Source):
         """Connects to the server: directly, or by way of the environment's proxy."""
         host, proxies = self._url.host or "", self._transport.proxies
         proxy = proxies.get(self._url.scheme or "")
-        how: dict[str, Any] = {"retries": _REDIRECTS, "timeout": self._transport.timeout}
+        how: dict[str, Any] = {"timeout": self._transport.timeout}
         if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
-            return urllib3.PoolManager(headers=self._headers(), **how)
+            return urllib3.PoolManager(**how)
         try:
             url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
             # Each byte as it is, whatever the encoding: make_headers writes latin-1.
             auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
             how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
             place = url._replace(auth=None).url
-            return urllib3.ProxyManager(place, headers=self._headers(), **how)
+            return urllib3.ProxyManager(place, **how)
         except ValueError:
             # Not the URL itself, which may have a password.
             words = "the proxy of the environment is of no use; expected"
             raise UnreachableError(f"{words} [http://][USER:PASSWORD@]HOST[:PORT]") from None
 
+    @cached_property
     def _headers(self) -> dict[str, str]:
         # Compressed on the way, lengths would be those of something else.
         headers = {"Accept-Encoding": "identity", "User-Agent": f"qola/{__version__}"}
@@ -189,5 +226,36 @@ class HttpSource(Source):
         return headers
 
 
+class _BadAnswerError(Exception):
+    """A server's answer cannot be made out, or breaks off; another attempt may have a better."""
+
+
+@contextmanager
+def _answer() -> Iterator[None]:
+    """Take whatever urllib3 and Python make of an answer that they do not understand for one."""
+    try:
+        yield
+    except (UnreachableError, MemoryError):
+        raise
+    except Exception as error:
+        cause = error.reason if isinstance(error, MaxRetryError) else error
+        # Of a broken connection, the rest repeats it as Python writes it.
+        text = str(cause.args[0] if cause and cause.args else cause)
+        text = text if isinstance(error, HTTPError) else repr(error)
+        raise _BadAnswerError(_shown(text)) from None
+
+
+def _origin(url: str) -> tuple[str | None, str | None, int | None]:
+    """Return what a token is told to: the scheme, the host and the port of a URL."""
+    parts = parse_url(url)
+    ports = {"http": 80, "https": 443}
+    return parts.scheme, parts.host, parts.port or ports.get(parts.scheme or "")
+
+
 def _words(response: urllib3.BaseHTTPResponse) -> str:
-    return f"{response.status} {response.reason}"
+    return _shown(f"{response.status} {response.reason}")
+
+
+def _shown(text: str) -> str:
+    """Return a server's words for a terminal: some of them, without control characters."""
+    return repr(text)[1:-1][:200]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qola.build import workspace
 from qola.build.forms import Forms
 from qola.build.setup import Chosen
+from qola.cache import cache_directory
+from qola.checkout.digest import tree_digest
 from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.errors import Finding, ToolchainError
 from qola.fetch.pins import patch_files, pin_patches
@@ -57,27 +60,19 @@ def ruleset_files(root: Path) -> dict[str, Path]:
     return {n: p for n, p in sorted(named.items()) if not n.startswith(_WITHOUT_EFFECT)}
 
 
-def tree_digest(root: Path) -> str:
-    """Return the digest of an AITER tree: names and contents, without git's files and modes.
-
-    Links are followed, out of the tree too, as a build follows them.
-    """
-    return _digest_of_files({p.relative_to(root).as_posix(): p for p in _files_below(root)})
-
-
 def _files_below(directory: Path) -> Iterable[Path]:
     seen = {os.path.realpath(directory)}
     for place, directories, files in os.walk(directory, followlinks=True):
         followed: list[str] = []
         links: list[str] = []
-        for name in sorted(set(directories) - {*_LEFT_OUT, ".git"}):
+        for name in sorted(set(directories) - set(_LEFT_OUT)):
             real = os.path.realpath(os.path.join(place, name))
             # A second way to a directory is read as what the link says: it may lead in a circle.
             (links if real in seen else followed).append(name)
             seen.add(real)
         directories[:] = followed
         for name in (*files, *links):
-            if name != ".git" and not name.endswith(".pyc"):
+            if not name.endswith(".pyc"):
                 yield Path(place, name)
 
 
@@ -140,19 +135,19 @@ def rocm_identity(
         if arg.startswith(_REPO_ENV):
             asked = arg.removeprefix(_REPO_ENV)
     if asked in ("", "pinned"):
-        return pinned_rocm(root)
-    return detected_rocm(ask(), root)
+        return pinned_rocm(root, environ)
+    return detected_rocm(ask(), root, environ)
 
 
-def detected_rocm(file: Path, root: Path) -> dict[str, str]:
+def detected_rocm(file: Path, root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return which ROCm a rocm.json means (rules/rocm/rocm_repository.bzl writes it).
 
     Raises:
         ToolchainError: there is none where this machine's own is to be used.
     """
     found = json.loads(file.read_text(encoding="utf-8"))
-    if found["origin"] == "pinned":
-        return pinned_rocm(root)
+    if found["origin"] in ("pinned", "offered"):
+        return pinned_rocm(root, environ)
     if not found["identity"]:
         raise ToolchainError(
             Finding(
@@ -166,9 +161,18 @@ def detected_rocm(file: Path, root: Path) -> dict[str, str]:
     return {key: found[key] for key in keys}
 
 
-def pinned_rocm(root: Path) -> dict[str, str]:
-    """Return the ROCm that qola pins: by the digests of its packages."""
-    sdk = json.loads((root / _LOCK[1]).read_text(encoding="utf-8"))
-    identity = sha256_of_text("\n".join(sha256_of(root / name) for name in _LOCK))
+def pinned_rocm(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the ROCm that qola pins: by the digests of its packages.
+
+    Where bazelw found them nowhere, and resolved others, it is those that compile.
+    """
+    lock, facts = (root / name for name in _LOCK)
+    time = re.search(r"^# snapshot: (\S+)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    name = f"third_party-rocm-{time[1] if time else 'none'}"
+    offered = cache_directory(environ) / "offered" / name
+    if (offered / lock.name).is_file():
+        lock, facts = offered / lock.name, offered / facts.name
+    sdk = json.loads(facts.read_text(encoding="utf-8"))
+    identity = sha256_of_text(f"{sha256_of(lock)}\n{sha256_of(facts)}")
     versions = {key: sdk[key] for key in ("rocm_version", "hip_version", "clang_version")}
     return {"origin": "pinned", **versions, "identity": identity}

@@ -14,6 +14,7 @@ from qola.errors import Finding, PrebuiltError
 from qola.layout import RECORD, library_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.key import Key
+from qola.prebuilt.record import MAX_SIZE
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
 
@@ -59,14 +60,19 @@ def install_found(
 def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
     """Return a bundle's manifest.json; raises PrebuiltError where there is none."""
     try:
+        if files[RECORD].stat().st_size > MAX_SIZE:
+            raise ValueError(f"more than {MAX_SIZE} bytes")
         record = json.loads(files[RECORD].read_text(encoding="utf-8"))
         record["modules"] = [
             {**module, "name": str(module["name"])} for module in record["modules"]
         ]
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        # It is written again, which is not said of all that can be read.
+        json.dumps(record)
+    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        words = repr(f"{type(error).__name__} {error}")[1:-1][:200]
         raise PrebuiltError(
             Finding(
-                place, f"no {RECORD} of a bundle in it: {error}", "a bundle (docs/guide/bundle.md)"
+                place, f"no {RECORD} of a bundle in it: {words}", "a bundle (docs/guide/bundle.md)"
             )
         ) from None
     return cast("Mapping[str, Any]", record)
@@ -78,7 +84,8 @@ def libraries_of(
     """Return the path of each module's library in a bundle; raises PrebuiltError without one."""
     known = {module["name"]: str(module.get("library", "")) for module in bundled["modules"]}
     libraries = {name: known.get(name, "") for name in modules}
-    if missing := [module for module, name in libraries.items() if name not in files]:
+    good = {name for name in files if name.endswith(".so")}
+    if missing := [module for module, name in libraries.items() if name not in good]:
         lacking = f"no library of {', '.join(missing)}"
         raise PrebuiltError(Finding(place, lacking, "the modules of the manifest"))
     return libraries

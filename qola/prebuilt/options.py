@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import urllib.parse
 import urllib.request
@@ -12,7 +13,7 @@ from pathlib import Path
 from qola.errors import Finding, QolaError
 from qola.manifest.types import Manifest
 from qola.prebuilt.http import HttpSource, Transport
-from qola.prebuilt.sources import DirectorySource, Source
+from qola.prebuilt.sources import DirectorySource, NoSource, Source
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"
@@ -97,19 +98,25 @@ def _words(value: str) -> list[str]:
 
 
 def parse_source(text: str, folder: Path, transport: Transport, place: str) -> Source:
-    """Return the source that a text means; outside of `TOKEN_PLACES` the token is not sent."""
-    parts = urllib.parse.urlsplit(text)
-    expected = "an http, https or file URL without user, query and fragment, or a directory"
-    fix = f"{TOKEN_VARIABLE} is sent to a server that wants to know who asks"
-    if "://" not in text:
-        return DirectorySource(folder / Path(text).expanduser())
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        # A password would show in messages.
-        shown = urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        raise QolaError(Finding(place, f"{shown}, with more than a path", expected, fix))
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
-    if parts.scheme in ("http", "https") and parts.hostname:
-        why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
-        return HttpSource(text, transport, "" if place in TOKEN_PLACES else why)
-    raise QolaError(Finding(place, text, expected))
+    """Return the source that a text means; outside of `TOKEN_PLACES` the token is not sent.
+
+    Where it means none, asking it says why: other sources may have what is looked for.
+    """
+    try:
+        if "://" not in text:
+            return DirectorySource(folder / Path(text).expanduser())
+        parts = urllib.parse.urlsplit(text)
+        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError("it has more than a path")
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
+        if parts.scheme in ("http", "https") and parts.hostname:
+            why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
+            return HttpSource(text, transport, "" if place in TOKEN_PLACES else why)
+        raise ValueError("it is of another kind")
+    except (ValueError, RuntimeError) as error:
+        # A password would show in messages: it may have any character.
+        shown = re.split("[?#]", re.sub("//.*@", "//", text, flags=re.DOTALL))[0]
+        expected = "an http, https or file URL without user, query and fragment, or a directory"
+        words = "it cannot be read" if "@" in text or text in str(error) else str(error)
+        return NoSource(shown, f"{place} has to name {expected}; {words}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,12 +10,12 @@ from pathlib import Path
 import minisign
 
 from qola.aiter.attention import ATTENTION
-from qola.build.bazel import BuildOptions
+from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
-from qola.errors import BundleError, Finding, PrebuiltError, QolaError
-from qola.files import sha256_of
+from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
+from qola.files import disk_error, sha256_of
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.key import Key, differences
@@ -28,7 +29,9 @@ from qola.prebuilt.record import (
     record_name,
     record_of,
 )
-from qola.prebuilt.sources import Source, UnreachableError
+from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
+
+_NOT_PUBLISHED = "the bundle is not published"
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,14 @@ def build_archive(
     output: Path,
     progress: Progress,
 ) -> Archive:
-    """Build a bundle with Bazel and pack it into `output`.
+    """Build a bundle with Bazel, without settings that no key has, and pack it into `output`.
 
     Raises:
         BundleError: a module or the bundle could not be built.
         QolaError: nothing could be built.
     """
     setup = set_up(chosen, environ)
+    setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
     more = (f"--output_groups=+{PLAN}", *options.more)
     options = replace(options, more=more)
     with workspace_locked(setup.directory, progress):
@@ -85,11 +89,15 @@ def publish(
 
     Raises:
         PrebuiltError: another bundle with the same key is there.
-        QolaError: the target does not take the files.
+        NoAnswerError: the target does not take the files.
+        BundleError: there is no room for them.
     """
-    record = record_of(key, packed)
     name = record_name(key.text)
     there = published(key, target, overwrite=overwrite)
+    serial = int(time.time()) if there or overwrite else 0
+    if there and there.archive == packed:
+        serial = there.serial
+    record = record_of(key, packed, serial)
     try:
         if there and there.archive.tar_sha256 != packed.tar_sha256:
             raise _other_bundle(target.place(name), there, packed)
@@ -105,8 +113,10 @@ def publish(
         if not whole:
             # Last: whoever finds it finds the others.
             target.write(name, data)
-    except (UnreachableError, OSError) as error:
+    except UnreachableError as error:
         raise _not_published(target, error) from None
+    except OSError as error:
+        raise BundleError(disk_error(error).findings, _NOT_PUBLISHED) from None
     return Published(there if there and whole else record, written=unsigned or not whole)
 
 
@@ -115,29 +125,29 @@ def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
 
     Raises:
         PrebuiltError: what is there is of another bundle.
-        QolaError: the target does not answer.
+        NoAnswerError: the target does not answer.
     """
     name = record_name(key.text)
     try:
         data = target.read(name, MAX_SIZE)
+    except NoDirectoryError:
+        return None  # It is made by the first file.
     except UnreachableError as error:
-        if target.is_local:
-            return None  # The directory is made by the first file.
         raise _not_published(target, error) from None
     if data is None or overwrite:
         return None
     return parse(data, key, target.place(name))
 
 
-def _not_published(target: Source, error: Exception) -> QolaError:
-    return QolaError(
+def _not_published(target: Source, error: UnreachableError) -> NoAnswerError:
+    return NoAnswerError(
         Finding(
             str(target),
             str(error),
             "a directory, or an HTTP server that takes PUT",
             "QOLA_PREBUILT_TOKEN is sent over https as a bearer token (docs/guide/prebuilt.md)",
         ),
-        "the bundle is not published",
+        _NOT_PUBLISHED,
     )
 
 
@@ -152,7 +162,7 @@ def check_same(before: Key, after: Key) -> None:
                 "the same inputs before and after the build",
                 "qola publish again",
             ),
-            "the bundle is not published",
+            _NOT_PUBLISHED,
         )
 
 

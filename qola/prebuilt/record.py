@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,14 @@ from qola.prebuilt.key import SCHEMA, Key, differences
 
 MAX_SIZE = 4 << 20
 """Largest record that is read, in bytes."""
+
+MAX_ARCHIVE = 16 << 30
+"""Largest archive, and most bytes in one."""
+
+_LAST_SERIAL = 1 << 40
+
+_SHOWN = 1000
+"""Most characters of a record that a message repeats."""
 
 
 def archive_name(key: str) -> str:
@@ -42,17 +51,24 @@ class Archive:
 
 @dataclass(frozen=True)
 class Record:
-    """A prebuilt bundle's key, the digest of the key's inputs, and its file."""
+    """A prebuilt bundle's key, the digest of the key's inputs, and its file.
+
+    Attributes:
+        serial: of two records of one key, the newer has the larger: 0, and where it took the place
+            of another (qola publish --overwrite), when: in seconds since 1970, UTC.
+    """
 
     key: str
     digest: str
     inputs: Mapping[str, Any]
     archive: Archive
+    serial: int = 0
 
     def to_json(self) -> str:
-        """Return the text of the record's file: the same for the same bundle."""
+        """Return the text of the record's file: the same for the same bundle and serial."""
         content = {
             "schema": SCHEMA,
+            "serial": self.serial,
             "key": self.key,
             "digest": self.digest,
             "inputs": self.inputs,
@@ -61,52 +77,69 @@ class Record:
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def record_of(key: Key, archive: Archive) -> Record:
+def record_of(key: Key, archive: Archive, serial: int = 0) -> Record:
     """Return the record of a bundle."""
-    return Record(key.text, key.digest, key.inputs, archive)
+    return Record(key.text, key.digest, key.inputs, archive, serial)
 
 
 def parse(data: bytes, key: Key, place: str) -> Record:
     """Read a record; raises PrebuiltError where it is not one, or not the one of a key."""
     try:
-        content = json.loads(data)
-        archive = content["archive"]
-        found = Archive(
-            int(archive["size"]),
-            str(archive["sha256"]),
-            str(archive["tar_sha256"]),
-            int(archive["unpacked_size"]),
+        content = json.loads(data.decode("utf-8"))
+        # The inputs come first: a file of another schema has others, and they say so.
+        wrong = _wrong(content["inputs"], content["key"], content["digest"], key)
+        found = content["archive"]
+        archive = Archive(
+            _number(found["size"], MAX_ARCHIVE),
+            _digest(found["sha256"]),
+            _digest(found["tar_sha256"]),
+            _number(found["unpacked_size"], MAX_ARCHIVE),
         )
-        inputs = dict(content["inputs"])
-        record = Record(str(content["key"]), str(content["digest"]), inputs, found)
-        name, schema = archive["name"], content["schema"]
-    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
+        serial = _number(content.get("serial", 0), _LAST_SERIAL)
+        name, schema = found["name"], content["schema"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        words = _shown(f"{type(error).__name__} {error}")
         raise PrebuiltError(
-            Finding(place, f"no record: {type(error).__name__} {error}", "what qola publish writes")
+            Finding(place, f"no record: {words}", "what qola publish writes")
         ) from None
-    # The digest comes first: a file of another schema has another, and says so by its inputs.
-    wrong = _wrong(record, key)
     if not wrong and (schema != SCHEMA or name != archive_name(key.text)):
         wrong = f"schema {schema!r}, archive {name!r}"
     if wrong:
         raise PrebuiltError(
             Finding(
                 place,
-                wrong,
+                _shown(wrong),
                 f"the record of {key.text}, digest {key.digest}",
                 "do not use it: whoever publishes it has to do so anew "
                 "(qola publish --overwrite); --no-prebuilt builds",
             )
         )
-    return record
+    return record_of(key, archive, serial)
 
 
-def _wrong(record: Record, key: Key) -> str:
+def _wrong(inputs: object, name: object, digest: object, key: Key) -> str:
     """Return what a record says that the key does not, "" for nothing."""
-    if (record.key, record.digest) != (key.text, key.digest):
-        differing = ", ".join(differences(record.inputs, key.inputs)) or "nothing in its inputs"
-        return f"the record of {record.key}, digest {record.digest}; {differing} differs"
-    found = sha256_of_json(record.inputs)
-    if found != record.digest:
-        return f"digest {record.digest}, where that of its inputs is {found}"
-    return ""
+    if not isinstance(inputs, dict):
+        raise ValueError("inputs that are not an object")
+    if (name, digest) != (key.text, key.digest):
+        differing = ", ".join(differences(inputs, key.inputs)) or "nothing in its inputs"
+        return f"the record of {name}, digest {digest}; {differing} differs"
+    found = sha256_of_json(inputs)
+    return "" if found == digest else f"digest {digest}, where that of its inputs is {found}"
+
+
+def _shown(text: str) -> str:
+    """Return somebody else's words: some of them, and none that a terminal obeys."""
+    return repr(text)[1:-1][:_SHOWN]
+
+
+def _number(value: object, largest: int) -> int:
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"{value!r}, where a number from 0 to {largest} is to be")
+    return value
+
+
+def _digest(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise ValueError(f"{value!r}, where a sha256 is to be")
+    return value

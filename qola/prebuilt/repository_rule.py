@@ -62,7 +62,9 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
         _write_misses(args.output, args.repository, names)
         return
     chosen = _chosen(args, manifest, modules, aiter)
-    key = identity.key_of(chosen, identity.detected_rocm(args.rocm, ruleset_root()), Forms())
+    key = identity.key_of(
+        chosen, identity.detected_rocm(args.rocm, ruleset_root(), environ), Forms()
+    )
     found = _find(args, chosen, key, environ)
     if not isinstance(found, Found):
         outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
@@ -73,7 +75,7 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     files = unpack(found.archive, directory, found.unpacked_size, found.source)
     record = bundle_record(files, found.source)
     libraries = libraries_of(record, names, files, found.source)
-    (args.output / "BUILD.bazel").write_text(hit_file(key.text, libraries), encoding="utf-8")
+    write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
     _say(f"qola: prebuilt {key.text} from {found.source}")
 
 
@@ -156,7 +158,7 @@ def miss_file(repository: str, names: Sequence[str]) -> str:
 
 
 def _write_misses(output: Path, repository: str, names: Sequence[str]) -> None:
-    (output / "BUILD.bazel").write_text(miss_file(repository, names), encoding="utf-8")
+    write_if_changed(output / "BUILD.bazel", miss_file(repository, names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import minisign
 
 from qola.errors import Finding, PrebuiltError, QolaError
+from qola.files import write_if_changed, writing
 
 SUFFIX = ".minisig"
 
@@ -98,6 +99,9 @@ def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
     """Write a new pair of keys, PREFIX.key (for its owner alone) and PREFIX.pub.
 
     A password encrypts the secret one; files that are there already raise QolaError.
+
+    Raises:
+        OSError: they cannot be written; then there is none.
     """
     secret, public = (prefix.with_name(f"{prefix.name}{end}") for end in (".key", ".pub"))
     for path in (secret, public):
@@ -109,7 +113,16 @@ def write_pair(prefix: Path, password: str) -> minisign.PublicKey:
     pair = minisign.KeyPair.generate()
     if password:
         pair.secret_key.encrypt(password)
-    with open(os.open(secret, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(bytes(pair.secret_key) + b"\n")
-    public.write_bytes(bytes(pair.public_key) + b"\n")
+    # The secret one last, for nobody else's eyes from the start; of half a pair nothing is left.
+    try:
+        write_if_changed(public, bytes(pair.public_key) + b"\n")
+        with (
+            writing(secret),
+            open(os.open(secret, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file,
+        ):
+            file.write(bytes(pair.secret_key) + b"\n")
+    except OSError:
+        for path in (secret, public):
+            path.unlink(missing_ok=True)
+        raise
     return pair.public_key

@@ -5,16 +5,23 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import tempfile
+import stat
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from qola.errors import Finding, PrebuiltError
+from qola.files import whole, writing
 
 
 class UnreachableError(Exception):
     """A source does not answer, or not with a file; its text says why."""
+
+
+class NoDirectoryError(UnreachableError):
+    """A directory is not there (yet)."""
 
 
 class Source(ABC):
@@ -45,7 +52,7 @@ class Source(ABC):
 
     def download(self, name: str, path: Path, limit: int) -> bool:
         """Put a file at a path; return whether there is one."""
-        with path.open("wb") as file:
+        with writing(path), path.open("wb") as file:
             return self.copy(name, file, limit)
 
 
@@ -58,6 +65,43 @@ def too_large(place: str, limit: int) -> PrebuiltError:
     """Return the error for a file of more bytes than it may have."""
     fix = "do not use it: it is not the file that its record describes"
     return PrebuiltError(Finding(place, f"more than {limit} bytes", f"at most {limit} bytes", fix))
+
+
+class NoSource(Source):
+    """What somebody named as a source, and is none."""
+
+    is_local = False
+
+    def __init__(self, shown: str, why: str) -> None:
+        self._shown, self._why = shown, why
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def place(self, name: str) -> str:
+        """Return what was named."""
+        return self._shown
+
+    def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
+        """Say what is wrong with it."""
+        raise UnreachableError(self._why)
+
+    def write(self, name: str, source: Path | bytes) -> None:
+        """Say what is wrong with it."""
+        raise UnreachableError(self._why)
+
+
+@contextmanager
+def _asking(name: str) -> Iterator[None]:
+    """Take what the system says of somebody else's file for the answer of a source."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise NoDirectoryError("no such directory") from None
+    except OSError as error:
+        raise UnreachableError(f"{name}: {error.strerror}") from None
+    except ValueError as error:
+        raise UnreachableError(f"{name}: {error}") from None
 
 
 class DirectorySource(Source):
@@ -75,30 +119,32 @@ class DirectorySource(Source):
 
     def copy(self, name: str, file: BinaryIO, limit: int) -> bool:
         """Copy a file; others may have made it their own."""
-        if not self._directory.is_dir():
-            raise UnreachableError("no such directory")
         path = self._directory / name
-        if not path.is_file():
-            return False
-        if path.stat().st_size > limit:
-            raise too_large(str(path), limit)
-        try:
+        with _asking(name):
+            if not stat.S_ISDIR(self._directory.stat().st_mode):
+                raise UnreachableError("no directory")
+            try:
+                # Somebody else's FIFO or device would not end, or do something.
+                if not stat.S_ISREG(path.stat().st_mode):
+                    return False
+            except FileNotFoundError:
+                return False
             content = path.open("rb")
-        except OSError as error:
-            raise UnreachableError(f"{name}: {error.strerror}") from None
+        left = limit
         with content:
-            shutil.copyfileobj(content, file, 1 << 20)
-        return True
+            while True:
+                with _asking(name):
+                    part = content.read(1 << 20)
+                if not part:
+                    return True
+                left -= len(part)
+                if left < 0:
+                    raise too_large(str(path), limit)
+                file.write(part)
 
     def write(self, name: str, source: Path | bytes) -> None:
         """Put a file there: beside its place, then renamed."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{name}.", dir=self._directory)
-        try:
-            with opened(source) as content, os.fdopen(handle, "wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
+        with whole(self._directory / name) as file, opened(source) as content:
+            shutil.copyfileobj(content, file, 1 << 20)
             # As others may read what this process writes elsewhere.
-            os.chmod(aside, 0o644)
-            os.replace(aside, self._directory / name)
-        finally:
-            Path(aside).unlink(missing_ok=True)
+            os.fchmod(file.fileno(), 0o644)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import minisign
 
-from qola.errors import Finding, NoPrebuiltError, PrebuiltError
-from qola.files import sha256_of
+from qola.errors import Finding, NoAnswerError, NoPrebuiltError, PrebuiltError
+from qola.files import sha256_of, write_if_changed
 from qola.prebuilt import signature
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
@@ -32,16 +32,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a source has no bundle, in words."""
+    """Why a source has no bundle, in words; it may have one if it did not answer."""
 
     source: str
     words: str
+    answered: bool = True
 
 
 def find(
     key: Key,
     sources: Sequence[Source],
     cache: Path,
+    newest: Path,
     public_key: minisign.PublicKey | None,
     *,
     offline: bool,
@@ -51,10 +53,13 @@ def find(
 
     The caller locks the directory of what was downloaded for this key.
 
+    Args:
+        newest: the file that remembers the serial of the newest signed record of this key.
+
     Raises:
         PrebuiltError: a source has one whose digest or signature is wrong.
     """
-    found = _cached(key, cache, public_key, note)
+    found = _cached(key, cache, newest, public_key, note)
     if isinstance(found, Found):
         return found
     outcomes = []
@@ -63,13 +68,14 @@ def find(
             outcomes.append(Outcome(str(source), "not asked: offline"))
             continue
         try:
-            if record := _take(key, source, cache, public_key):
+            taken = _take(key, source, cache, newest, public_key)
+            if isinstance(taken, Record):
                 archive = cache / archive_name(key.text)
-                return Found(archive, record.archive.unpacked_size, str(source))
-            outcomes.append(Outcome(str(source), "not there"))
+                return Found(archive, taken.archive.unpacked_size, str(source))
+            outcomes.append(Outcome(str(source), taken))
         except UnreachableError as error:
             note(f"{source}: {error}")
-            outcomes.append(Outcome(str(source), str(error)))
+            outcomes.append(Outcome(str(source), str(error), answered=False))
     if offline and found is not None:
         # There is one, and it must not be used: that is not a miss.
         raise found
@@ -77,9 +83,10 @@ def find(
 
 
 def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
-    """Return the error for a key that no source has."""
+    """Return the error for a key that no source has, or none of those that answered."""
     asked = "\n".join(f"{o.source}: {o.words}" for o in outcomes)
-    return NoPrebuiltError(
+    kind = NoPrebuiltError if all(o.answered for o in outcomes) else NoAnswerError
+    return kind(
         Finding(
             key,
             asked or "no source to ask",
@@ -90,13 +97,13 @@ def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
 
 
 def _cached(
-    key: Key, cache: Path, public_key: minisign.PublicKey | None, note: Note
+    key: Key, cache: Path, newest: Path, public_key: minisign.PublicKey | None, note: Note
 ) -> Found | PrebuiltError | None:
     """Return what an earlier fetch left, or what is wrong with it; None for nothing."""
     archive, source = cache / archive_name(key.text), DirectorySource(cache)
     try:
         # Verified as if nobody had done so before.
-        read = _verified_record(key, source, public_key) if archive.is_file() else None
+        read = _verified_record(key, source, newest, public_key) if archive.is_file() else None
         if read is None:
             return None
         found = read[0].archive
@@ -109,18 +116,19 @@ def _cached(
 
 
 def _take(
-    key: Key, source: Source, cache: Path, public_key: minisign.PublicKey | None
-) -> Record | None:
-    """Put a source's archive and record into the cache, verified; None where it has none."""
-    read = _verified_record(key, source, public_key)
+    key: Key, source: Source, cache: Path, newest: Path, public_key: minisign.PublicKey | None
+) -> Record | str:
+    """Put a source's archive and record into the cache, verified; return why it has none."""
+    read = _verified_record(key, source, newest, public_key)
     if read is None:
-        return None
+        return "not there"
     record, data, signed = read
     name = archive_name(key.text)
     if not arrive(source, name, cache, record.archive.size, record.archive.sha256):
-        raise UnreachableError(f"a record, but no {name}")
+        return f"a record, but no {name}"
     here = DirectorySource(cache)
     if signed is not None:
+        write_if_changed(newest, f"{record.serial}\n")
         here.write(f"{record_name(key.text)}{signature.SUFFIX}", signed)
     here.write(record_name(key.text), data)
     return record
@@ -140,7 +148,7 @@ def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> b
 
 
 def _verified_record(
-    key: Key, source: Source, public_key: minisign.PublicKey | None
+    key: Key, source: Source, newest: Path, public_key: minisign.PublicKey | None
 ) -> tuple[Record, bytes, bytes | None] | None:
     """Return a source's record, its bytes and its signature; None where it has none."""
     name = record_name(key.text)
@@ -152,7 +160,29 @@ def _verified_record(
         signed = source.read(f"{name}{signature.SUFFIX}", _MAX_SMALL)
         comment = signature.trusted_comment(name)
         signature.verify(data, signed, public_key, source.place(name), comment)
-    return parse(data, key, source.place(name)), data, signed
+    record = parse(data, key, source.place(name))
+    if public_key is not None:
+        _refuse_older(record, newest, source.place(name))
+    return record, data, signed
+
+
+def _refuse_older(record: Record, newest: Path, place: str) -> None:
+    """Raise PrebuiltError for a signed record where this machine knows of a newer one."""
+    try:
+        known = int(newest.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return
+    if record.serial < known:
+        raise PrebuiltError(
+            Finding(
+                place,
+                f"a signed record with serial {record.serial}",
+                f"serial {known}, which was here before, or a newer one",
+                "do not use it: somebody may have put an old bundle back; if whoever publishes it "
+                f"says that it is right, delete {newest}",
+            ),
+            "the prebuilt bundle is older than the one before",
+        )
 
 
 def check_digest(path: Path, sha256: str, place: str) -> None:

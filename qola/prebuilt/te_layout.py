@@ -13,6 +13,7 @@ from qola.errors import AiterError, Finding
 from qola.fetch.git import run_git
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
+from qola.prebuilt.record import MAX_ARCHIVE
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 from qola.prebuilt.store import Found, Note, Outcome, arrive, check_digest
 
@@ -25,7 +26,6 @@ NOT_COVERED = (
 """The ways in which two bundles with the same key of TransformerEngine's may differ."""
 
 _CHECKSUM = ".sha256"
-_MAX_SIZE = 16 << 30
 _MAX_SMALL = 1 << 16
 _COMMIT = re.compile("[0-9a-f]{40}")
 
@@ -83,7 +83,7 @@ def find(
                 found = _asked(source, file, cache)
         except UnreachableError as error:
             note(f"{source}: {error}")
-            return [*outcomes, Outcome(str(source), str(error))]
+            return [*outcomes, Outcome(str(source), str(error), answered=False)]
         if isinstance(found, Found):
             note(f"warning: {found.source} is TransformerEngine's own prebuilt: its name does "
                  f"not cover {NOT_COVERED}")  # fmt: skip
@@ -98,7 +98,7 @@ def _kept(file: str, cache: Path) -> Found | str:
     if sha256 is None or not (cache / file).is_file():
         return "not asked: offline"
     check_digest(cache / file, _first_word(sha256), str(cache / file))
-    return Found(cache / file, _MAX_SIZE, str(cache / file), LAYOUT)
+    return Found(cache / file, MAX_ARCHIVE, str(cache / file), LAYOUT)
 
 
 def _asked(source: Source, file: str, cache: Path) -> Found | str:
@@ -108,16 +108,22 @@ def _asked(source: Source, file: str, cache: Path) -> Found | str:
         return f"no {_CHECKSUM} there"
     archive, digest = cache / file, _first_word(sha256)
     current = archive.is_file() and sha256_of(archive) == digest
-    if not current and not arrive(source, file, cache, _MAX_SIZE, digest):
+    if not current and not arrive(source, file, cache, MAX_ARCHIVE, digest):
         return "not there"
     DirectorySource(cache).write(f"{file}{_CHECKSUM}", sha256)
-    return Found(archive, _MAX_SIZE, source.place(file), LAYOUT)
+    return Found(archive, MAX_ARCHIVE, source.place(file), LAYOUT)
 
 
 def _first_word(data: bytes) -> str:
-    """Return the digest in a checksum file, whether or not a name follows."""
-    words = data.decode("utf-8", "replace").split()
-    return words[0].lower() if words else ""
+    """Return the digest in a checksum file, whether or not a name follows.
+
+    Raises:
+        UnreachableError: there is none: it is a page of a server's, say.
+    """
+    words = data[:100].decode("utf-8", "replace").split()
+    if not words or not re.fullmatch("[0-9a-fA-F]{64}", words[0]):
+        raise UnreachableError(f"no digest in its {_CHECKSUM}")
+    return words[0].lower()
 
 
 def without_top(files: Sequence[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from qola.fetch.patches import recorded_patches
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from tests.python.checkout.trees import FILES, GENERATOR, PATCH
+from tests.python.conftest import Disk
 from tests.python.folders import git, write
 
 
@@ -220,3 +221,17 @@ def test_a_directory_that_is_no_aiter(tmp_path: Path) -> None:
     with pytest.raises(AiterError, match=message):
         prepare_tree(LocalSource(tmp_path / "source"), tmp_path / "tree")
     assert beside(tmp_path / "tree") == ["source"]
+
+
+@pytest.mark.parametrize("options", ["nr_inodes=6", "nr_inodes=9", "size=8k"])
+def test_no_room_for_a_copy(local: LocalSource, patch: Path, disk: Disk, options: str) -> None:
+    """Prevents: half a tree taken for one; thousands of lines for one full disk."""
+    place = disk(options)
+    with pytest.raises(AiterError) as caught:
+        prepare_tree(local, place / "tree", [patch])
+    told = str(caught.value)
+    assert f"error: {place}/" in told
+    assert "No space left on device" in told
+    assert "df -i" in told
+    assert len(told) < 3000
+    assert not list(place.iterdir())

@@ -22,6 +22,7 @@ from qola.fetch.patches import (
     pin_patches,
     recorded_patches,
 )
+from qola.fetch.pins import pinned_id
 from tests.python.folders import git, read, write
 
 BODY = "".join(f"line {n}\n" for n in range(1, 21))
@@ -366,3 +367,11 @@ def test_a_patch_of_aiter_and_ck(tree: Path, prefix: str, tmp_path: Path) -> Non
     with pytest.raises(AiterError) as error:  # there, and not as the patch has it
         apply_patches(root, [patch(tmp_path, CK_AND_AITER, "0002.patch")])
     assert "k.hpp" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"commit": ["c"], "patches": 7}', "[" * 100_000, "\0"])
+def test_a_record_that_is_none(tmp_path: Path, text: str) -> None:
+    """Prevents: a traceback for a tree whose AITER.json is somebody else's."""
+    (tmp_path / "AITER.json").write_text(text)
+    assert pinned_id(tmp_path) == ""
+    assert recorded_patches(tmp_path) == ()

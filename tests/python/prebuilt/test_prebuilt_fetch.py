@@ -5,115 +5,33 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import random
 import shutil
+import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import urllib3
 
 from qola.build.forms import Forms
-from qola.build.setup import BuildRequest, choose_all
 from qola.cli import main
 from qola.errors import PrebuiltError, QolaError
 from qola.manifest.load import loads
-from qola.prebuilt import fetch, identity, signature
+from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import HttpSource, Transport
-from qola.prebuilt.key import Key
 from qola.prebuilt.options import PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
-from qola.prebuilt.sources import DirectorySource
+from qola.prebuilt.sources import UnreachableError
 from tests.python.folders import git, read, write
-from tests.servers.http_files import Fault, Files, serving
+from tests.python.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User, a_user
+from tests.servers.http_files import Fault, Files
 
-MANIFEST = """\
-[qola]
-namespace = "left"
-[build]
-architectures = ["gfx950"]
-mode = "cpp_itfs"
-[[modules]]
-name = "libmha_fwd"
-"""
 COMMIT = "--aiter-commit=" + "c" * 40
 TE_NAME = "rocm-7_aiter-" + "c" * 40
-LIBRARY_FILE = "lib/left_libmha_fwd.so"
-SIGNED = "--public-key=k.pub"
-RETRY = urllib3.Retry(4, backoff_factor=0.01, retry_after_max=1)
-# Of a size that does not shrink: it arrives in several parts.
-LIBRARY = b"\x7fELF" + random.Random(7).randbytes(20_000)
-
-
-def write_bundle(directory: Path, library: bytes = LIBRARY) -> Path:
-    """A directory with what a bundle has at least."""
-    modules = [{"name": "libmha_fwd", "library": LIBRARY_FILE}]
-    record = {"schema": 1, "name": "left", "namespace": "left", "archs": ["gfx950"]}
-    files = {LIBRARY_FILE: library, "include/qola_config.h": b"#pragma once\n"}
-    files["manifest.json"] = json.dumps({**record, "modules": modules}).encode()
-    return write(directory, files)
-
-
-@dataclass
-class User:
-    """Somebody with a manifest, whose bundle is in published/, a cache, and servers to ask."""
-
-    directory: Path
-    key: Key
-    stack: ExitStack
-    environ: dict[str, str]
-    capsys: pytest.CaptureFixture[str]
-
-    def __post_init__(self) -> None:
-        self.published, self.output = self.directory / "published", self.directory / "out"
-        self.record = record_name(self.key.text)
-        self.signature = f"{self.record}{signature.SUFFIX}"
-        self.archive = archive_name(self.key.text)
-
-    def run(self, command: str, *words: str, code: int = 0) -> tuple[str, str]:
-        """Run qola, check how it ends, and return what it says; words are options or sources."""
-        given = [word if word.startswith("-") else f"--prebuilt={word}" for word in words]
-        output = () if command == "publish" else ("-o", "out")
-        self.capsys.readouterr()
-        given = [command, "-m", "left.toml", *output, *given]
-        ended = main(given, self.environ, directory=self.directory)
-        out, err = self.capsys.readouterr()
-        assert ended == code, err
-        return out, err
-
-    def fetch(self, *words: str, code: int = 0) -> str:
-        """Run qola fetch."""
-        return self.run("fetch", *words, code=code)[1]
-
-    def build(self, *words: str, code: int = 0) -> str:
-        """Run qola build."""
-        return self.run("build", *words, code=code)[1]
-
-    def manifest(self, more: str) -> None:
-        """Add to the manifest."""
-        (self.directory / "left.toml").write_text(MANIFEST + more)
-
-    def serve(self, content: dict[str, bytes] | None = None) -> Files:
-        """Serve what is published, or other files."""
-        if content is None:
-            content = {path.name: path.read_bytes() for path in self.published.iterdir()}
-        files = Files({f"/{name}": data for name, data in content.items()})
-        return self.stack.enter_context(serving(files))
-
-    def put(self, bundle: str, *, key: Key | None = None, overwrite: bool = False) -> bool:
-        """Publish a bundle; returns whether anything was written."""
-        archive = self.directory / "archive.tar.gz"
-        packed = pack_bundle(self.directory / bundle, archive)
-        secret = signature.read_secret_key(self.directory / "k.key", "")
-        to = DirectorySource(self.published)
-        return publish(key or self.key, archive, packed, to, secret, overwrite=overwrite).written
 
 
 @pytest.fixture
@@ -121,21 +39,7 @@ def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
     """A user, and a bundle of what they want, signed by key k."""
-    # The library's own pauses, which other tests measure.
-    monkeypatch.setattr(fetch, "Transport", partial(Transport, retry=RETRY))
-    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "0" * 64)
-    (tmp_path / "left.toml").write_text(MANIFEST)
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    # Without a bundle a build gets as far as looking for Bazel.
-    environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
-    request = BuildRequest(manifest_path=tmp_path / "left.toml", archs=(), groups=())
-    key = fetch.key_of(choose_all(request, environ, print), Forms(), (), environ, print)
-    signature.write_pair(tmp_path / "k", "")
-    write_bundle(tmp_path / "bundle")
-    write_bundle(tmp_path / "other", b"other")
-    with ExitStack() as stack:
-        someone = User(tmp_path, key, stack, environ, capsys)
-        someone.put("bundle")
+    with a_user(tmp_path, monkeypatch, capsys) as someone:
         yield someone
 
 
@@ -199,7 +103,9 @@ def test_offline_without_a_download(user: User) -> None:
 def test_nobody_has_it(user: User) -> None:
     """Prevents: a miss without key and places that were asked; an output directory of it."""
     empty = user.serve({})
-    said = user.fetch(empty.url, "nowhere", code=9)
+    assert f"{empty.url}: not there" in user.fetch(empty.url, code=9)
+    # Somebody who does not answer may have it.
+    said = user.fetch(empty.url, "nowhere", code=12)
     for words in (user.key.text, f"{empty.url}: not there", "nowhere: no such directory"):
         assert words in said
     assert not user.output.exists()
@@ -338,7 +244,7 @@ def test_published_to_a_server(user: User) -> None:
 def test_where_to_publish_is_asked_before_the_build(user: User) -> None:
     """Prevents: hours of building for a server that is down, unwilling, or has another bundle."""
     user.environ["QOLA_PREBUILT_TOKEN"] = "secret"
-    assert "is not published" in user.run("publish", "--to=http://127.0.0.1:9", code=1)[1]
+    assert "is not published" in user.run("publish", "--to=http://127.0.0.1:9", code=12)[1]
     server = user.serve({user.record: b"{}"})
     user.run("publish", f"--to={server.url}", code=10)
     assert [r.headers.get("Authorization") for r in server.requests] == ["Bearer secret"]
@@ -489,12 +395,20 @@ def test_sources_that_no_shell_would_read(user: User, command: str) -> None:
     assert "fix       QOLA_PREBUILT_URL=" in said
 
 
-@pytest.mark.parametrize("text", ["ftp://x/y", "http://", "http://u:secret@x/", "https://x/?a=1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ftp://x/y", "http://", "http://u:secret@x/", "https://x/?a=1", "http://[x/"),
+        *("http://x:99999", "http://u:a?secret@x/", "http://u:a/secret@x/", "~nobody-at-all/x"),
+        *("http://u:[secret@x", "https://u:secret@[x/"),
+    ],
+)
 def test_no_source(text: str) -> None:
     """Prevents: a password in messages; URLs that mean something else with a name behind them."""
-    with pytest.raises(QolaError) as caught:
-        parse_source(text, Path("/"), Transport(print), "--prebuilt")
-    assert "secret" not in str(caught.value)
+    source = parse_source(text, Path("/"), Transport(print), "--prebuilt")
+    with pytest.raises(UnreachableError, match="--prebuilt has to name") as caught:
+        source.read("x", 1)
+    assert "secret" not in f"{source} {caught.value}"
 
 
 def te_files(name: str, *files: str) -> dict[str, bytes]:
@@ -619,3 +533,24 @@ def test_offline_a_signed_one_beside_an_unsigned_copy(user: User) -> None:
     user.fetch(SIGNED, "--offline", code=10)
     said = user.fetch("published", SIGNED, "--offline")
     assert "the copy in the cache is not used" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("build", ("publish", "--to=new")), ("query", ("publish", "--to=new", "--print-key"))],
+)
+def test_settings_that_no_key_has(user: User, command: str, words: tuple[str, ...]) -> None:
+    """Prevents: a signed bundle of what a user's or a machine's .bazelrc says."""
+    program = user.directory / "bazel"
+    text = "import sys; open('{0}/asked', 'w').write(' '.join(sys.argv[1:])); sys.exit(7)"
+    program.write_text(f"#!{sys.executable}\n{text.format(user.directory)}\n")
+    program.chmod(0o755)
+    user.environ["QOLA_BAZEL"] = str(program)
+    if command == "query":
+        user.environ["QOLA_ROCM"] = "/opt/rocm"
+    user.run(*words, code=5)
+    startup, _, _ = (user.directory / "asked").read_text().partition(f"{command} ")
+    assert "--nohome_rc" in startup
+    # In bazelw's tree the machine's does not show, and the tree's own names the registry.
+    in_tree = Path("/usr/share/qola/registry").exists()
+    assert ("--nosystem_rc" in startup) != in_tree

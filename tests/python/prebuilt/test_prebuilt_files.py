@@ -204,10 +204,10 @@ def packed(*names: str, kind: bytes = tarfile.REGTYPE, size: int = 3, comment: s
         (packed("lib/x", "./lib/x"), "twice"),
         (packed("x" * 300), "names that a file can have"),
         # Of some kilobytes, which would take all memory if it were larger still.
-        (packed("lib/x", comment="x" * (65 << 20)), "more than its record says"),
-        (b"no archive", "BadGzipFile|ReadError"),
-        (gzip.compress(b"no tar file" * 100), "ReadError"),
-        (packed("x")[:-30], "EOFError|ReadError"),
+        (packed("lib/x", comment="x" * (1 << 20)), "a header of"),
+        (b"no archive", "BadGzipFile"),
+        (gzip.compress(b"no tar file" * 100), "a header that cannot be read"),
+        (packed("x")[:-30], "EOFError"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -141,7 +141,9 @@ def test_aiter_by_what_it_is(tmp_path: Path) -> None:
     first = write(tmp_path / "a", {"csrc/x.h": "1", ".git/HEAD": "1"})
     own = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
     second = write(tmp_path / "deeper/b", own)
-    assert identity.tree_digest(first) == identity.tree_digest(second)
+    assert identity.source_identity(LocalSource(first)) == identity.source_identity(
+        LocalSource(second)
+    )
     elsewhere = write(tmp_path / "composable_kernel", {"ck.hpp": "1"})
     (elsewhere / "back").symlink_to(second)
     before = identity.source_identity(LocalSource(second))
@@ -226,3 +228,22 @@ def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
         identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
     (root / "third_party/rocm/packages.lock").write_text("2")
     assert identity.rocm_identity(root, {}, (), ask) != pinned
+
+
+def test_another_compiler_in_place_of_the_pinned_one(tmp_path: Path) -> None:
+    """Prevents: what another compiler made under the key of the pinned one, which is nowhere."""
+    sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
+    text = "# snapshot: 20261030T140801Z\nclang-22 1 00 forky 1 pool/x compiler\n"
+    root = tmp_path / "root"
+    write(root / "third_party/rocm", {"packages.lock": text, "sdk.json": json.dumps(sdk)})
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    pinned = identity.rocm_identity(root, environ, (), Mock())
+    other = {
+        "packages.lock": text.replace("22", "23"),
+        "sdk.json": json.dumps({**sdk, "clang_version": "23.1"}),
+    }
+    write(tmp_path / "cache/offered/third_party-rocm-20261030T140801Z", other)
+    found = identity.rocm_identity(root, environ, (), Mock())
+    assert found["clang_version"] == "23.1"
+    assert found["identity"] != pinned["identity"]
+    assert identity.rocm_identity(root, {**environ, "QOLA_CACHE_HOME": "/no"}, (), Mock()) == pinned
