@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def build_kernels(
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
-    progress: Progress = lambda _: None,
+    progress: Progress | None = None,
 ) -> BuildResult:
     """Build the modules of a manifest and install them.
 
@@ -73,10 +74,11 @@ def build_kernels(
             opaque, prebuilt bundles are not looked for.
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
             where manifest and environment say.
-        quiet: show only what Bazel warns of, and errors.
+        quiet: tell no progress; warnings go to standard error.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
-        progress: called with a line when a long step begins.
+        progress: called with a line when a long step begins, with how far it is, and with warnings;
+            by default they go to standard error.
 
     Returns:
         What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
@@ -88,6 +90,8 @@ def build_kernels(
         OSError: `output_dir` cannot be written to.
     """
     environ = os.environ if environ is None else environ
+    if progress is None:
+        progress = _say_nothing if quiet else _say
     wants_lazy = choose_lazy(lazy, environ, progress)
     request = BuildRequest(
         manifest_path=manifest_path,
@@ -123,6 +127,14 @@ def build_kernels(
     with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
         return _install(chosen, wants_lazy, built, output)
+
+
+def _say(text: str) -> None:
+    print(f"qola: {text}", file=sys.stderr)
+
+
+def _say_nothing(_text: str) -> None:
+    pass
 
 
 def checkout_aiter(

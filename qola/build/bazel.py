@@ -1,24 +1,36 @@
-"""Runs Bazel in a workspace: finds it, shows its progress, follows its events, stops it cleanly."""
+"""Runs Bazel in a workspace: finds it, says how far it is, follows its events, stops it cleanly."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.build.events import EventReader
+from qola.build.events import ANSI, EventReader
+from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
 
 #: Exit codes of Bazel's that speak of the machine: its environment, bazelw's set-up, its server.
 MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
 
+#: What only bazelw's private tree has: the settings of the system are qola's own there.
+_TREE = Path("/usr/share/qola/registry")
+
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.1
+_TELL_SECONDS = 10.0
+"""Between two lines on how far the build is."""
+
+LOG = "bazel.log"
+"""File of the workspace with Bazel's own output since the workspace was written."""
 
 #: Variables by which Bazel tells a program it runs (bazel run //:qola) about that program.
 _OF_BAZEL_RUN = ("BUILD_WORKING_DIRECTORY", "BUILD_WORKSPACE_DIRECTORY", "PYTHONSAFEPATH")
@@ -92,6 +104,15 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def own_settings_alone() -> list[str]:
+    """Return Bazel's startup options without which it reads settings that no key has.
+
+    They are those of the user and of the machine (docs/guide/prebuilt.md#the-key).
+    """
+    # First: where bazelw goes into its tree, it takes the word away.
+    return [*([] if _TREE.exists() else ["--nosystem_rc"]), "--nohome_rc"]
+
+
 def build(
     bazel: Sequence[str],
     workspace: Path,
@@ -99,45 +120,126 @@ def build(
     options: BuildOptions,
     environ: Mapping[str, str],
     note: Callable[[str], None] = lambda _: None,
+    kernels: Callable[[Path], frozenset[str]] = lambda _: frozenset(),
 ) -> EventReader:
-    """Run bazel build, whose own output goes to standard error; return what its events said.
+    """Run bazel build; return what its events said.
+
+    Bazel's own output goes to the workspace's LOG: what matters of it is told once, by `note` or by
+    an error. With options.subcommands it goes to standard error as it is.
+
+    Args:
+        note: told every few seconds how far the build is, and what rules warn of.
+        kernels: the names of the kernels that are built, as `planned_kernels` reads them.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
         KeyboardInterrupt: after Bazel was stopped; so with any other exception a signal raises.
     """
     events = _EventFile(workspace / "events.json")
-    command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events.path}"]
-    # In a session of its own, so that one Ctrl-C is one interrupt: the third kills Bazel's server.
-    process = subprocess.Popen(
-        [*command, "--", *targets],
-        cwd=workspace,
-        env=child_environment(environ),
-        stdin=subprocess.DEVNULL,
+    words = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={events.path}"]
+    words += ["--build_event_publish_all_actions", "--", *targets]
+    status = Status(events.reader, kernels, options.jobs or os.cpu_count() or 1)
+    with ExitStack() as stack:
         # Standard output is for the summary; Bazel writes nothing there that matters.
-        stdout=2,
-        start_new_session=True,
-    )
+        output, log = 2, None
+        if not options.subcommands:
+            log = _Log(workspace / LOG)
+            events.reader.told = str(log.path)
+            output = stack.enter_context(log.path.open("ab")).fileno()
+        # In a session of its own, so that one Ctrl-C is one interrupt: the third kills its server.
+        process = subprocess.Popen(
+            words,
+            cwd=workspace,
+            env=child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     try:
-        while process.poll() is None:
-            events.read_on()
-            time.sleep(_POLL_SECONDS)
-        events.read_on()
+        _follow(process, events, log, status, note)
     except BaseException:
         note("stopping Bazel")
         _stop(process)
         raise
+    if log:
+        for message in events.reader.messages():
+            if options.quiet:
+                print(message, file=sys.stderr)  # Where progress is not told.
+            else:
+                note(message)
     if events.reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
         raise ToolchainError(
-            Finding(
-                " ".join(bazel),
-                f"exit code {process.returncode}, before anything was built",
-                "a Bazel that can work on this machine",
-                "see what it says above; bazelw --doctor tells what is missing",
-            ),
+            _no_build(" ".join(bazel), process.returncode, log.text() if log else ""),
             "Bazel cannot build here",
         )
     return events.reader
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    events: _EventFile,
+    log: _Log | None,
+    status: Status,
+    note: Callable[[str], None],
+) -> None:
+    """Wait for Bazel, and say meanwhile what it does; with its output shown, it says it itself."""
+    said, at = "", time.monotonic()
+    while True:
+        running = process.poll() is None
+        events.read_on()
+        if log:
+            for line in log.of_bazelw():
+                note(line)
+            if time.monotonic() - at >= _TELL_SECONDS or not running:
+                at, text = time.monotonic(), status.text(events.seconds())
+                if text and text != said:
+                    note(text)
+                    said = text
+        if not running:
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+_OF_BAZELW = re.compile(
+    r"^bazelw: error: (?P<found>.*?)^bazelw: to fix: (?P<fix>.*?)\Z", re.MULTILINE | re.DOTALL
+)
+
+
+def _no_build(bazel: str, code: int, said: str) -> Finding:
+    """Return why Bazel built nothing, in its own words or in bazelw's."""
+    of_bazelw = _OF_BAZELW.search(said)
+    found = (of_bazelw["found"] if of_bazelw else said).strip().splitlines()[-15:]
+    words = "\n".join([f"exit code {code}, before anything was built", *found])
+    return Finding(
+        bazel,
+        words,
+        "a Bazel that can work on this machine",
+        of_bazelw["fix"].strip() if of_bazelw else "qola doctor tells what is missing",
+    )
+
+
+class _Log:
+    """Bazel's own output in a file, from which bazelw's words are told as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._start = self._position = path.stat().st_size if path.exists() else 0
+
+    def text(self) -> str:
+        """Return what was written since, without colours."""
+        data = self.path.read_bytes()[self._start :]
+        return ANSI.sub("", data.decode("utf-8", "replace"))
+
+    def of_bazelw(self) -> list[str]:
+        """Return the lines that bazelw has written since the last call, without errors."""
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._position += len(whole) + len(end)
+        lines = whole.decode("utf-8", "replace").splitlines()
+        errors = ("bazelw: error: ", "bazelw: to fix: ")
+        return [s for s in lines if s.startswith("bazelw: ") and not s.startswith(errors)]
 
 
 class _EventFile:
@@ -151,6 +253,10 @@ class _EventFile:
         self._position = 0
         self._rest = b""
 
+    def seconds(self) -> float:
+        """Return how long ago the build began."""
+        return time.monotonic() - self._started
+
     def read_on(self) -> None:
         """Feed the reader what came since the last call."""
         if not self.path.exists():
@@ -162,7 +268,7 @@ class _EventFile:
             self._position = file.tell()
         *lines, self._rest = data.split(b"\n")
         for line in lines:
-            self.reader.feed(line.decode("utf-8"), time.monotonic() - self._started)
+            self.reader.feed(line.decode("utf-8"), self.seconds())
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

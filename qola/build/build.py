@@ -14,6 +14,7 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import Forms
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
+from qola.build.progress import planned_kernels
 from qola.build.results import _said, describe_failure, results_of
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
@@ -45,7 +46,9 @@ def build_all(
     kind = "lazy libraries, " if forms.lazy else ""
     progress(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
-    events = build(setup.bazel, directory, labels, options, environ, note=progress)
+    # A lazy build compiles none.
+    counted = planned_kernels(setup.made.name, () if forms.lazy else names)
+    events = build(setup.bazel, directory, labels, options, environ, progress, counted)
     results = results_of(events, dict(zip(names, labels, strict=True)))
     # Read before Bazel runs again: it then forgets what failing actions wrote.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
@@ -55,7 +58,7 @@ def build_all(
         text = setup.made.bundle_file(good, forms.lazy, forms.static)
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
         progress(f"{file}: bundle of {', '.join(good)}")
-        found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ)
+        found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ, progress)
         bundle = _bundle(found)
     else:
         # One of an earlier build names libraries that this one does not have.
@@ -99,7 +102,7 @@ def _bundle(events: EventReader) -> _Bundle:
     said = [_said(action).strip() for _, action in sorted(events.failed.items())]
     words = [text for text in (*said, *events.errors()) if text]
     reason = result.reason if result else ""
-    return _Bundle(None, "\n".join(words) or reason or "Bazel's output above says why")
+    return _Bundle(None, "\n".join(words) or reason or f"{events.told} says why")
 
 
 def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildResult:

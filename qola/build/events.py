@@ -1,8 +1,8 @@
 """Reads Bazel's build event stream: what was built, what failed, and what the tools said.
 
 The stream is --build_event_json_file: one JSON object a line, in the order of
-build_event_stream.proto, of which these events matter here: started, namedSetOfFiles, action (only
-failed ones), targetCompleted, aborted and buildFinished.
+build_event_stream.proto, of which these events matter here: optionsParsed, workspaceInfo,
+namedSetOfFiles, action, targetCompleted, aborted, progress and buildFinished.
 """
 
 from __future__ import annotations
@@ -16,13 +16,31 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_FAIL = re.compile(
-    r"^Error in fail:(.*?)(?=^(?:ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED)\b|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
+_NEXT = r"(?=^(?:Error in|ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED|\[)|\Z)"
+_FAIL = re.compile(rf"^Error in fail:(.*?){_NEXT}", re.MULTILINE | re.DOTALL)
+_PRINTED = re.compile(rf"^DEBUG: \S+:\d+:\d+: (.*?){_NEXT}", re.MULTILINE | re.DOTALL)
+_ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
+_COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
+_PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
+_JOBS = re.compile(r"--jobs=(\d+)")
 
 #: The name Bazel gives the outputs a target has without --output_groups.
 DEFAULT_OUTPUTS = "default"
+
+
+@dataclass(frozen=True)
+class FinishedAction:
+    """An action that went well; what Bazel's output tree had already is none.
+
+    Attributes:
+        name: name of the target alone: for a kernel instance its own.
+        mnemonic: kind of action: QolaCompile, CppLink.
+        seconds: from the start of the build to the arrival of the event.
+    """
+
+    name: str
+    mnemonic: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -42,7 +60,7 @@ class FailedAction:
     @property
     def name(self) -> str:
         """Name of the target alone: for a kernel instance its own."""
-        return self.label.rpartition(":")[2].removesuffix(".object")
+        return _name(self.label)
 
 
 @dataclass(frozen=True)
@@ -69,11 +87,18 @@ class EventReader:
     Attributes:
         targets: results by label (//:libmha_fwd), in the order of completion.
         exit_code: Bazel's, None while it runs.
+        exec_root: directory that actions run in, None before it is known.
+        jobs: how many actions run at a time, None where nobody has said it.
+        told: where Bazel's own output is, for messages.
     """
 
     targets: dict[str, TargetResult] = field(default_factory=dict)
     failed: dict[str, FailedAction] = field(default_factory=dict)
     exit_code: int | None = None
+    actions: list[FinishedAction] = field(default_factory=list)
+    exec_root: Path | None = None
+    jobs: int | None = None
+    told: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
     _sets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -84,13 +109,19 @@ class EventReader:
         if "namedSet" in identity:
             self._sets[identity["namedSet"]["id"]] = event["namedSetOfFiles"]
         elif "action" in event:
-            self._action(identity["actionCompleted"], event["action"])
+            self._action(identity["actionCompleted"], event["action"], seconds)
         elif "aborted" in event:
             self._aborted(identity, event["aborted"], seconds)
         elif "targetCompleted" in identity and "completed" in event:
             self._completed(event, seconds)
         elif "progress" in event:
             self._stderr.append(event["progress"].get("stderr", ""))
+        elif "workspaceInfo" in event:
+            self.exec_root = Path(event["workspaceInfo"].get("localExecRoot", ""))
+        elif "optionsParsed" in event:
+            # With what configurations expand to; the last one counts.
+            found = _JOBS.findall("\n".join(event["optionsParsed"].get("cmdLine", ())))
+            self.jobs = int(found[-1]) if found else None
         elif "finished" in event:
             self.exit_code = event["finished"].get("exitCode", {}).get("code", 0)
 
@@ -103,8 +134,35 @@ class EventReader:
         found = (m[1].strip() for m in _FAIL.finditer(text))
         return tuple(dict.fromkeys(found))
 
-    def _action(self, identity: Mapping[str, Any], action: Mapping[str, Any]) -> None:
+    def messages(self) -> tuple[str, ...]:
+        """Return what rules print, each text once: warnings of the plan."""
+        text = ANSI.sub("", "".join(self._stderr))
+        return tuple(dict.fromkeys(m[1].strip() for m in _PRINTED.finditer(text)))
+
+    def bazel_errors(self) -> tuple[str, ...]:
+        """Return the first lines of Bazel's own errors, each once."""
+        text = ANSI.sub("", "".join(self._stderr))
+        return tuple(dict.fromkeys(m[1].strip() for m in _ERROR.finditer(text)))
+
+    def last_progress(self) -> str:
+        """Return the last line that says what Bazel does, "" for none."""
+        found = _PROGRESS.findall(ANSI.sub("", "".join(self._stderr[-20:])))
+        return found[-1] if found else ""
+
+    def remaining(self) -> int | None:
+        """Return how many actions are to be done yet, None where Bazel has not said it."""
+        found = _COUNTED.findall(ANSI.sub("", "".join(self._stderr[-20:])))
+        if not found:
+            return None
+        done, total = (int(number.replace(",", "")) for number in found[-1])
+        return total - done
+
+    def _action(
+        self, identity: Mapping[str, Any], action: Mapping[str, Any], seconds: float
+    ) -> None:
         if action.get("success"):
+            name = _name(identity.get("label", ""))
+            self.actions.append(FinishedAction(name, action.get("type", ""), seconds))
             return
         label = _short(identity["label"])
         # The tool's own; the action's is 1 whatever the tool ended with.
@@ -154,6 +212,24 @@ class EventReader:
                 if path := _path(file.get("uri", "")):
                     yield path
             yield from self._files(named.get("fileSets", ()))
+
+
+def exec_root_in(file: Path) -> Path | None:
+    """Return the directory that actions of an earlier build ran in; None where a file has none."""
+    reader = EventReader()
+    try:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            reader.feed(line, 0.0)
+            if reader.exec_root:
+                break
+    except (OSError, ValueError, KeyError):
+        return None
+    return reader.exec_root
+
+
+def _name(label: str) -> str:
+    """Return the name of the target alone: for a kernel instance its own."""
+    return label.rpartition(":")[2].removesuffix(".object")
 
 
 def _short(label: str) -> str:

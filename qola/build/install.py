@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypedDict
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import Chosen
+from qola.files import writing
 from qola.layout import (
     CMAKE_CONFIG,
     RECORD,
@@ -132,17 +135,20 @@ def install(
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
     """
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".qola-", dir=output) as directory:
+    with (
+        _directories(output, files),
+        tempfile.TemporaryDirectory(prefix=".qola-", dir=output) as directory,
+    ):
         aside = Path(directory)
         # All is written before anything is renamed: a full disk changes nothing.
         for name, source in files.items():
             if not _is_there(output / name, source):
-                _write(aside / name, source)
-        _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+                with writing(output / name, aside / name):
+                    _write(aside / name, source)
+        with writing(output / RECORD, aside / RECORD):
+            _write(aside / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
         for name in files:
             if (aside / name).exists():
-                (output / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(aside / name, output / name)
             (output / f"{name}{PREVIOUS}").unlink(missing_ok=True)
         for name in failed:
@@ -151,6 +157,32 @@ def install(
         for name in own:
             _remove_others(output, output / name, files)
         os.replace(aside / RECORD, output / RECORD)
+
+
+@contextmanager
+def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
+    """Make the directories of files below a directory; where the block fails, they are gone again.
+
+    Raises:
+        OSError: one cannot be made, or is in the place of a file.
+    """
+    made: list[Path] = []
+    try:
+        for path in sorted({output, *((output / name).parent for name in names)}):
+            missing = [place for place in (path, *path.parents) if not place.is_dir()]
+            for place in reversed(missing):
+                place.mkdir()
+                made.append(place)
+        for name in names:
+            if (output / name).is_dir():
+                words = f"{os.strerror(errno.EISDIR)}, where a file is to be"
+                raise IsADirectoryError(errno.EISDIR, words, str(output / name))
+        yield
+    except BaseException:
+        for place in reversed(made):
+            with suppress(OSError):
+                place.rmdir()
+        raise
 
 
 def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:

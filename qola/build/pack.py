@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,9 +15,11 @@ from qola.build.forms import ChoiceError
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
 from qola.errors import Finding
-from qola.files import write_if_changed
+from qola.files import whole, write_if_changed
 
 SUFFIX = ".qpack"
+
+_WORD = re.compile(r"[A-Za-z0-9_.+-]{1,500}(:[a-z0-9]{1,20})?")
 
 
 def read_list(text: str, place: str) -> list[str]:
@@ -27,14 +28,19 @@ def read_list(text: str, place: str) -> list[str]:
     A line is a name and perhaps an arch, as QOLA_RECORD and qola-kernels write it.
 
     Raises:
-        ChoiceError: a line has more words than that.
+        ChoiceError: a line has more words than that, or one that no kernel is called.
     """
     found: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
-        if len(words) > 2:
+        if len(words) > 2 or not all(map(_WORD.fullmatch, words)):
             raise ChoiceError(
-                Finding(f"{place}:{number}", line.strip(), "a kernel's name, and perhaps an arch")
+                Finding(
+                    f"{place}:{number}",
+                    line.strip()[:200],
+                    "a kernel's name, and perhaps an arch",
+                    f"write what `qola list` prints, or remove line {number}",
+                )
             )
         if words:
             found[":".join(words)] = None
@@ -88,11 +94,6 @@ def _copy(result: TargetResult, events: EventReader, output: Path) -> str:
         return describe_failure(result, events)
     if not packs:
         return "no pack among the outputs"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that it is there as a whole or not at all.
-    with tempfile.TemporaryDirectory(prefix=".qola-", dir=output.parent) as aside:
-        copy = Path(aside, output.name)
-        shutil.copyfile(packs[0], copy)
-        copy.chmod(0o644)
-        os.replace(copy, output)
+    with packs[0].open("rb") as source, whole(output) as file:
+        shutil.copyfileobj(source, file, 1 << 20)
     return ""

@@ -21,8 +21,6 @@ _SHOWN_FAILURES = 3
 
 
 _NO_ROCM = "qola: ToolchainError: "
-
-
 _CLASSES = {
     error.__name__: error
     for error in (AiterError, CodegenError, ManifestError, PlanError, ToolchainError)
@@ -41,29 +39,45 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
     }
     tried = any(result.success or result.failures for result in results.values())
     if not tried and events.exit_code:
-        raise _as_error(events.errors())
+        raise _as_error(events.errors(), events)
     if not any(result.success for result in results.values()):
         # What stands in for the compiler on a machine without ROCm fails every action alike.
         said = map(_said, events.failed.values())
         if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
-            raise _as_error([missing_rocm])
+            raise _as_error([missing_rocm], events)
     untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
     return {name: results.get(name, untried) for name in labels}
 
 
-def _as_error(messages: Sequence[str]) -> QolaError:
+def _as_error(messages: Sequence[str], events: EventReader) -> QolaError:
     """Return the error for what a repository rule or a BUILD file failed with.
 
-    Both write `qola: <class>: `, which says whose fault it is; Bazel has shown the text itself.
+    Both write `qola: <class>: ` and an error as text, which becomes that error again.
     """
     text = "\n".join(messages).strip()
-    kinds = [_CLASSES[name] for name in re.findall(r"qola: (\w+Error): ", text) if name in _CLASSES]
-    kind = kinds[0] if kinds else QolaError
-    return kind(
-        # The text says itself what is expected, and what helps.
-        Finding("bazel build", text or "an error that is told above", ""),
-        "nothing could be built",
-    )
+    kinds = [(m[1], m[2]) for m in _TITLE.finditer(text) if m[1] in _CLASSES]
+    kind, title = (_CLASSES[kinds[0][0]], kinds[0][1]) if kinds else (QolaError, "")
+    findings = read_findings(text)
+    if not any(finding.severity == "error" for finding in findings):
+        said = text or "\n".join(events.bazel_errors()[:_SHOWN_FAILURES]) or "an error"
+        findings = (Finding("bazel build", said, "", f"see {events.told}"),)
+        title = "nothing could be built"
+    return kind(findings, title)
+
+
+_TITLE = re.compile(r"qola: (\w+Error): (.*?)(?: \(\d+ \w+(?:, \d+ \w+)?\))?$", re.MULTILINE)
+_FINDING = re.compile(r"^(error|warning): (.*)\n((?:  .*\n?|\n(?= {12}))*)", re.MULTILINE)
+_FIELD = re.compile(r"^  (found|expected|fix) +(.*(?:\n {12}.*|\n(?=\n* {12}))*)", re.MULTILINE)
+
+
+def read_findings(text: str) -> tuple[Finding, ...]:
+    """Return the findings in a text, as Finding.render writes them, each once."""
+    found: dict[Finding, None] = {}
+    for severity, place, rest in _FINDING.findall(text):
+        fields = {name: said.replace("\n" + " " * 12, "\n") for name, said in _FIELD.findall(rest)}
+        whole = {"found": "", "expected": "", **fields}
+        found[Finding(place, **whole, severity=severity)] = None
+    return tuple(found)
 
 
 def describe_failure(result: TargetResult, events: EventReader) -> str:
@@ -82,7 +96,7 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
         lines += [f"  {len(same)} more targets failed with the same words"] if same else []
     hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
     lines += [f"... and {hidden} more targets failed"] if hidden else []
-    return "\n".join(lines) or result.reason or "failed; Bazel's output above says why"
+    return "\n".join(lines) or result.reason or f"failed; {events.told} says why"
 
 
 def _said(action: FailedAction) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from qola import cache
 from qola.build import workspace
-from qola.build.bazel import find_bazel
-from qola.cache import cache_directory
+from qola.build.bazel import LOG, find_bazel
+from qola.cache import cache_directory, refuse_foreign
 from qola.checkout.request import (
     DEFAULT_REMOTE,
     aiter_request,
@@ -56,6 +56,7 @@ class Setup:
     def write(self) -> None:
         """Write the workspace."""
         workspace.write(self.directory, self.made.files(self.bazel_version, self.directory))
+        (self.directory / LOG).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,13 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
 
     Raises:
         ToolchainError: there is no Bazel.
+        QolaError: another user may have written Bazel's disk cache.
     """
     ruleset = ruleset_root()
     bazel = find_bazel(environ, ruleset)
     manifest, file = chosen.manifest, chosen.file
     cache = cache_directory(environ)
+    refuse_foreign(cache / "disk")
     made = workspace.Workspace(
         name=workspace.repository_name(file),
         manifest=manifest.text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ from qola.errors import ExitCode, Finding
 _PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 _STANDARD_INPUT = "-"
 
+RESULT_AS_JSON = "print what manifest.json holds, or the error, as JSON"
+
 
 def add_commands(commands: Any) -> None:
     """Add build, checkout and pack to the parser's subcommands."""
@@ -49,6 +52,7 @@ def add_commands(commands: Any) -> None:
         help="build, whatever prebuilt bundles there are",
     )
     add_options(build, *PREBUILT)
+    add_options(build, "json", help=RESULT_AS_JSON)
     text = "prepare a patched AITER tree, and nothing else"
     checkout = add_command(commands, "checkout", text, _checkout, (ExitCode.AITER,))
     add_options(
@@ -74,25 +78,26 @@ def add_commands(commands: Any) -> None:
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
-    result = api.build_kernels(
-        **paths_of(args, around),
-        output_dir=around.directory / args.output_dir,
-        archs=args.arch,
-        verbose=args.verbose,
-        build_mode=args.mode,
-        skip_checkout=args.skip_checkout,
-        keep_going=args.keep_going,
-        jobs=args.jobs,
-        bazel_args=args.bazel_arg,
-        lazy=args.lazy,
-        static=args.static,
-        require=args.require,
-        prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
-        quiet=args.quiet,
-        environ=around.environ,
-        progress=console.progress,
-    )
-    print_result(result, console)
+    with console.working(plain=args.verbose) as progress:
+        result = api.build_kernels(
+            **paths_of(args, around),
+            output_dir=around.directory / args.output_dir,
+            archs=args.arch,
+            verbose=args.verbose,
+            build_mode=args.mode,
+            skip_checkout=args.skip_checkout,
+            keep_going=args.keep_going,
+            jobs=args.jobs,
+            bazel_args=args.bazel_arg,
+            lazy=args.lazy,
+            static=args.static,
+            require=args.require,
+            prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
+            quiet=args.quiet,
+            environ=around.environ,
+            progress=progress,
+        )
+    print_result(result, console, as_json=args.json)
     if result["bundle_error"]:
         console.note(
             f"qola: the bundle was not made; libraries are installed\n{result['bundle_error']}"
@@ -101,8 +106,11 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
     return ExitCode.DONE if complete else ExitCode.NOT_BUILT
 
 
-def print_result(result: BuildResult, console: Console) -> None:
+def print_result(result: BuildResult, console: Console, *, as_json: bool) -> None:
     """Print a line per module, what failed of each, and the count, as ROCm/QoLA words it."""
+    if as_json:
+        console.line(json.dumps(result, indent=2, sort_keys=True))
+        return
     for module in result["modules"]:
         console.line(_line(module, "fetched" if "prebuilt" in result else "built"))
     summary = result["summary"]
@@ -127,9 +135,10 @@ def _line(module: ModuleRecord, done: str) -> str:
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola checkout``."""
-    path = api.checkout_aiter(
-        **paths_of(args, around), environ=around.environ, progress=around.console.progress
-    )
+    with around.console.working() as progress:
+        path = api.checkout_aiter(
+            **paths_of(args, around), environ=around.environ, progress=progress
+        )
     around.console.line(f"AITER ready at {path}")
     return ExitCode.DONE
 
@@ -141,9 +150,8 @@ def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     _check_place(output, args.output)
     kernels = _kernels(args, around)
     chosen = choose_all(request_of_build(args, around), around.environ, console.progress)
-    error = build_pack(
-        chosen, kernels, output, build_options(args), around.environ, console.progress
-    )
+    with console.working(plain=args.verbose) as progress:
+        error = build_pack(chosen, kernels, output, build_options(args), around.environ, progress)
     if error:
         console.line(f"FAILED: {args.output}: not written")
         for line in error.splitlines():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -11,11 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from qola.cli import build, compat, init, plan, prebuilt
+from qola.cli import build, compat, completion, doctor, housekeeping, init, plan, prebuilt
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import exit_codes
+from qola.cli.options import add_command, exit_codes
 from qola.errors import ExitCode, QolaError
+from qola.files import disk_error
+from qola.manifest.values import nearest
 from qola.ruleset import cmake_dir
 from qola.version import __version__
 
@@ -37,9 +40,30 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (plan, compat, build, prebuilt, init):
+    for module in (plan, compat, build, prebuilt, init, doctor, housekeeping, completion):
         module.add_commands(commands)
+    text = "say what a command does and takes; without one, which commands there are"
+    told = add_command(commands, "help", text, _help, (), words="[COMMAND]")
+    told.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
+    parser.set_defaults(program=parser, commands=commands.choices)
     return parser
+
+
+def _help(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola help``."""
+    for word in args.words:
+        _check_command(word, args.program)
+    for parser in [args.commands[word] for word in args.words] or [args.program]:
+        around.console.out.write(parser.format_help())
+
+
+def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
+    """End with a usage error unless there is such a command."""
+    commands = parser.get_default("commands")
+    if word not in commands:
+        meant = nearest(word, commands)
+        advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
+        parser.error(f"unknown command {word}; {advice}")
 
 
 class _PrintCmakeDir(argparse.Action):
@@ -72,11 +96,17 @@ def main(
         sys.stdout.flush()
     except QolaError as error:
         console.note(str(error))
+        if getattr(args, "json", False):
+            console.line(_to_json(error))
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough.
+        _lose_output()
         return ExitCode.PIPE
+    except OSError as error:
+        _lose_output()
+        console.note(str(disk_error(error)))
+        return ExitCode.ERROR
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return ExitCode.INTERRUPTED
@@ -85,9 +115,21 @@ def main(
     return code or ExitCode.DONE
 
 
+def _lose_output() -> None:
+    """Let go of a standard output that takes no more; Python would complain once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
-    args, rest = build_parser().parse_known_args(words)
+    parser = build_parser()
+    # The program's own options take no values: the first word is the command.
+    if command := next((word for word in words if not word.startswith("-")), ""):
+        _check_command(command, parser)
+    args, rest = parser.parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") and word != "-"]
     if unknown:
         args.parser.error(f"unknown option {' '.join(unknown)}")
@@ -96,6 +138,13 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         args.words += rest
     return args
+
+
+def _to_json(error: QolaError) -> str:
+    """Return an error as JSON: what its text says, in fields."""
+    findings = [vars(finding) for finding in error.findings]
+    words = {"exit_code": error.exit_code, "title": error.title, "findings": findings}
+    return json.dumps({"error": words}, indent=2, sort_keys=True)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 from qola.checkout.default_tree import find_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import add_command, add_options
+from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.cli.tables import align
 from qola.compat.check import Report
 from qola.compat.launches import check_launches
@@ -22,27 +22,22 @@ def add_commands(commands: Any) -> None:
     """Add compat to the parser's subcommands."""
     text = "say what of an AITER tree can be built"
     parser = add_command(commands, "compat", text, _compat, (ExitCode.AITER, ExitCode.BROKEN))
-    add_options(
-        parser,
-        "aiter_root",
-        also=("--aiter",),
-        help="the AITER tree (default under Bazel: the pinned one)",
-    )
+    add_options(parser, "aiter_root", help=DEFAULT_TREE)
     add_options(parser, "patches_dir", help="also say which patches of this folder fit the tree")
     parser.add_argument(
         "--compile",
         action="store_true",
         help="also build a small library of each module, and see that its entry points launch",
     )
-    add_options(parser, "json", help="print JSON (docs/guide/compat.md)")
+    add_options(parser, "json", help="print JSON, errors too (docs/guide/compat.md)")
 
 
 def _compat(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola compat``."""
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
-    tree = find_tree(asked, around.environ)
     patches = None if args.patches_dir is None else around.directory / args.patches_dir
     with around.console.working() as progress:
+        tree = find_tree(asked, around.environ, progress)
         launches = partial(check_launches, environ=around.environ, progress=progress)
         report = examine(
             tree, patches, launches=launches if args.compile else None, progress=progress

@@ -42,9 +42,13 @@ class Console:
             rich.print_table(table, self.out)
 
     @contextmanager
-    def working(self) -> Iterator[Callable[[str], None]]:
-        """Yield a function that says on standard error what is being done."""
-        rich = None if self.quiet else _rich(self.err)
+    def working(self, *, plain: bool = False) -> Iterator[Callable[[str], None]]:
+        """Yield a function that says on standard error what is being done.
+
+        Args:
+            plain: no spinner, since another program writes there too.
+        """
+        rich = None if self.quiet or plain else _rich(self.err)
         if rich is not None:
             with rich.spinner(self.err) as update:
                 yield update

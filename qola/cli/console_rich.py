@@ -40,6 +40,16 @@ def print_table(table: Table, out: TextIO) -> None:
 
 @contextmanager
 def spinner(err: TextIO) -> Iterator[Callable[[str], None]]:
-    """Yield a function that sets the text beside a spinner, which is gone at the end."""
+    """Yield a function that sets the text beside a spinner, which is gone at the end.
+
+    A text of several lines, a warning, stays.
+    """
     with Status("", console=Console(file=err)) as status:
-        yield lambda text: status.update(Text(text))
+
+        def say(text: str) -> None:
+            if "\n" in text:
+                status.console.print(Text(text))
+            else:
+                status.update(Text(text))
+
+        yield say

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError
+from qola.files import disk_error, write_if_changed
 from qola.manifest import json_schema
 from qola.manifest.archs import split
 from qola.manifest.fields import NATIVE, TESTED_ARCHS
@@ -134,7 +135,6 @@ def _write(texts: dict[Path, str], names: Iterable[str], overwrite: bool) -> Non
 
 def _write_one(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_if_changed(path, text)
     except OSError as error:
-        expected = "a file that can be written"
-        raise InitError(Finding(path.name, error.strerror or str(error), expected)) from None
+        raise InitError(disk_error(error).findings) from None

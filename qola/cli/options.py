@@ -54,7 +54,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         help="where to install lib/, include/, manifest.json and more",
     ),
     "aiter_root": _option(
-        *("-a", "--aiter-root"),
+        *("-a", "--aiter-root", "--aiter"),
         type=Path,
         metavar="DIR",
         help="the AITER tree; what builds or checks out makes it if it is not there",
@@ -152,10 +152,12 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "standard input; repeatable",
     ),
     "overwrite": _flag("--overwrite", help="replace what is there"),
-    "json": _flag("--json", help="print JSON (docs/reference/plan.md)"),
+    "json": _flag("--json", help="print JSON, errors too (docs/reference/plan.md)"),
     "quiet": _flag("-q", "--quiet", help="no progress"),
 }
 
+
+DEFAULT_TREE = "the AITER tree (default: the pinned one, fetched once and kept in the cache)"
 
 AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
 REQUEST = ("manifest", *AITER, "skip_checkout", "arch", "mode", "bazel_arg")
@@ -166,17 +168,11 @@ PREBUILT = ("prebuilt", "public_key", "offline")
 BUILD = ("keep_going", "jobs", "verbose")
 
 
-def add_options(
-    parser: argparse.ArgumentParser, *names: str, also: Sequence[str] = (), **changes: Any
-) -> None:
-    """Add options of the table, with what is particular to the command.
-
-    Args:
-        also: further names of theirs.
-    """
+def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+    """Add options of the table, with what is particular to the command."""
     for name in names:
         flags, settings = _OPTIONS[name]
-        parser.add_argument(*flags, *also, dest=name, **settings | changes)
+        parser.add_argument(*flags, dest=name, **settings | changes)
 
 
 def add_command(

@@ -15,7 +15,7 @@ from qola.aiter.tree import read_tree
 from qola.checkout.default_tree import find_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import add_command, add_options, groups_of
+from qola.cli.options import DEFAULT_TREE, add_command, add_options, groups_of
 from qola.cli.tables import Table, align, duration, size
 from qola.errors import ExitCode, Finding
 from qola.fetch.pins import pinned_id, recorded_patches
@@ -77,7 +77,7 @@ def _add_command(
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
-    add_options(parser, "aiter_root", help="the AITER tree (default under Bazel: the pinned one)")
+    add_options(parser, "aiter_root", help=DEFAULT_TREE)
     add_options(parser, "arch", "mode", "group", "require", "json")
     parser.add_argument(
         "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
@@ -113,7 +113,8 @@ def _request(args: argparse.Namespace, around: Surroundings) -> Request:
     loaded = load(file, display=manifest.as_posix())
     loaded = replace(loaded, modules=choose_modules(loaded, groups_of(args, around)))
     aiter = None if args.aiter_root is None else around.directory / args.aiter_root
-    tree = find_tree(aiter, around.environ)
+    with around.console.working() as progress:
+        tree = find_tree(aiter, around.environ, progress)
     return Request(
         name=args.name or manifest.stem,
         manifest=loaded,

@@ -10,7 +10,7 @@ from typing import Any
 
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.setup import Chosen, choose_all
-from qola.cli.build import print_result
+from qola.cli.build import RESULT_AS_JSON, print_result
 from qola.cli.context import Surroundings
 from qola.cli.options import (
     BUILD,
@@ -31,7 +31,10 @@ from qola.prebuilt.record import archive_name
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
 
-_CODES = (ExitCode.AITER, ExitCode.TOOLCHAIN, ExitCode.PLAN, ExitCode.NO_PREBUILT)
+_CODES = (
+    *(ExitCode.AITER, ExitCode.TOOLCHAIN, ExitCode.PLAN),
+    *(ExitCode.NO_PREBUILT, ExitCode.UNREACHABLE),
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -40,6 +43,7 @@ def add_commands(commands: Any) -> None:
     found = add_command(commands, "fetch", text, _fetch, (*_CODES, ExitCode.PREBUILT))
     add_options(found, "manifest", required=True)
     add_options(found, "output_dir", *REQUEST[1:], *FORMS, *PREBUILT)
+    add_options(found, "json", help=RESULT_AS_JSON)
     _add_key_options(found)
     text = "build a manifest's bundle and put it where others fetch it"
     codes = (*_CODES, ExitCode.CODEGEN, ExitCode.BUNDLE, ExitCode.PREBUILT)
@@ -54,6 +58,7 @@ def add_commands(commands: Any) -> None:
     )
     add_options(put, "overwrite", help="replace another bundle with the same key")
     add_options(put, *REQUEST[1:], *BUILD, *FORMS)
+    add_options(put, "json", help="print what was published, or the error, as JSON")
     _add_key_options(put)
     text = "make a pair of keys, PREFIX.key and PREFIX.pub, to sign bundles with"
     epilog = "$QOLA_PREBUILT_PASSWORD encrypts the secret key"
@@ -109,7 +114,7 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         (around.directory / args.output_dir).absolute(),
         around.console.progress,
     )
-    print_result(result, around.console)
+    print_result(result, around.console, as_json=args.json)
     return ExitCode.DONE
 
 
@@ -138,6 +143,11 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
         _, after, _ = _chosen(args, around)
         publish.check_same(key, after)
         done = publish.publish(key, archive, packed, target, secret, overwrite=args.overwrite)
+    if args.json:
+        said = {"key": key.text, "target": str(target), "written": done.written}
+        size_and_digest = {"size": done.record.archive.size, "sha256": done.record.archive.sha256}
+        around.console.line(json.dumps(said | size_and_digest, indent=2, sort_keys=True))
+        return ExitCode.DONE
     words = "published" if done.written else "there already"
     size = done.record.archive.size / 1e6
     around.console.line(f"{key.text}: {words}, {size:.1f} MB, {target}")

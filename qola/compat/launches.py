@@ -12,7 +12,7 @@ from qola.build.bazel import BuildOptions, build, child_environment
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import BuildRequest, choose_all, set_up, workspace_locked
-from qola.cache import cache_directory
+from qola.cache import cache_directory, own_directory
 from qola.codegen.types import KernelInstance
 from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
@@ -69,7 +69,7 @@ def _launch(
     progress: Callable[[str], None],
 ) -> Check:
     file = cache_directory(environ) / "compat" / f"{name}.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    own_directory(file.parent)
     write_if_changed(file, manifest)
     request = BuildRequest(file, library.resolved.request.tree.root, skip_checkout=True)
     setup = set_up(choose_all(request, environ, progress), environ)
@@ -83,7 +83,7 @@ def _launch(
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):
             said = "\n".join(describe_failure(result, events) for result in results.values())
-            failed = _failed(library, said)
+            failed = _failed(library, said or f"{events.told} says why")
             return Check("launches", library.of, "cannot be built", (failed,), {"lines": []})
         (result,) = results.values()
         return _run(library, result.outputs[DEFAULT_OUTPUTS][0], environ)
@@ -152,7 +152,7 @@ def _file_name(of: str) -> str:
 def _failed(library: Library, said: str) -> Finding:
     return Finding(
         library.of,
-        said or "Bazel's output above says why",
+        said,
         "sources that compile and link",
         "report it with the tree's commit, or take one where this is ok",
     )

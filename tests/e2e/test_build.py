@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 
@@ -69,7 +70,8 @@ def test_one_broken_module(user: Builder) -> None:
     # What all kernel instances include is missing for their precompiled header first.
     assert lines[3].startswith("  FAILED: left_libmha_bwd: pass/")
     assert "'no_such_header.h' file not found" in lines[4]
-    assert "Analyzing" in found.stderr, "Bazel's progress is not shown"
+    assert re.search(r"^qola: \d+ of \d+ kernels, \d+ from cache", found.stderr, re.MULTILINE)
+    assert "Analyzed" not in found.stderr, "Bazel's own output, which bazel.log has"
     assert not earlier.exists(), "an old library looks like a new one"
     assert earlier.with_name("left_libmha_bwd.so.previous").is_file()
     assert not described.exists(), "pkg-config names a library that is not there"
@@ -121,7 +123,8 @@ def test_second_build_does_nothing(user: Builder) -> None:
     again = user.build("--mode", "cpp_itfs", "--arch", "gfx950;gfx950")
     assert again.returncode == 7, again.stderr
     assert len(list((user.directory / "cache/qola/workspaces").glob("two-*"))) == 1
-    assert "Analyzed 2 targets (0 packages loaded, 0 targets configured)" in again.stderr
+    (log,) = (user.directory / "cache/qola/workspaces").glob("two-*/bazel.log")
+    assert re.search(r"[Aa]nalyz\w+:? 2 targets \(0 packages loaded, 0 targets", log.read_text())
 
 
 def test_cmake_builds_what_a_project_needs(user: Builder) -> None:
@@ -184,13 +187,14 @@ def test_errors_before_anything_is_built(user: Builder) -> None:
     assert user.build("--aiter-root", "absent", "--skip-checkout").returncode == 3
     rocm = user.build("--bazel-arg=--repo_env=QOLA_ROCM=/no/rocm/here")
     assert rocm.returncode == 5
-    assert "no ROCm compiler on this machine" in rocm.stderr
+    assert rocm.stderr.count("no ROCm compiler on this machine") == 1
     patch = user.directory / "patches/0001.patch"
     patch.parent.mkdir()
     patch.write_text("--- a/LICENSE\n+++ b/LICENSE\n@@ -1 +1 @@\n-no such line\n+another\n")
     rejected = user.build("--patches-dir", "patches")
     assert rejected.returncode == 3, rejected.stderr
-    assert "patches do not fit this AITER" in rejected.stderr
+    assert rejected.stderr.count("patches do not fit this AITER") == 1
+    assert len(rejected.stderr.splitlines()) < 20
     (user.directory / "wrong.toml").write_text("[[module]]\n")
     wrong = user.qola("build", "--manifest", "wrong.toml", "--output-dir", "out")
     assert wrong.returncode == 2

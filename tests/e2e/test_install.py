@@ -106,7 +106,7 @@ def test_analysis_with_the_installed_ruleset(installed: Installed) -> None:
     """Prevents: a wheel whose ruleset does not load, fetch or plan."""
     elsewhere = installed.directory / "elsewhere"
     shutil.copy(EXAMPLE / "left.toml", elsewhere)
-    nothing = ["--bazel-arg=--nobuild", "--output-dir", "out"]
+    nothing = ["--bazel-arg=--nobuild", "--output-dir", "out", "--verbose"]
     found = installed.run("build", "--manifest", "left.toml", *nothing)
     # Nothing is built, so nothing is there to install: but all is analysed.
     assert "Analyzed target //:libmha_fwd" in found.stderr, found.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sys
@@ -124,6 +125,38 @@ def test_lazy_and_full_in_one_directory(qola: Qola) -> None:
     assert installed() == {*FULL}
     assert library.read_text() == "library"
     assert json.loads(Path("out/manifest.json").read_text())["lazy"] is False
+
+
+def test_results_as_json(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: --json with other words on standard output, or without what failed."""
+    assert qola("build", "-m", "te.toml", "-o", "out", "--json") == 0
+    out, _ = capsys.readouterr()
+    assert json.loads(out) == json.loads(Path("out/manifest.json").read_text())
+    write(Path(), {"fails/module_deepgemm": "m.cpp:1: error: no such thing\n"})
+    assert qola("build", "-m", "te.toml", "-o", "out", "--json") == 7
+    module = json.loads(capsys.readouterr().out)["modules"][1]
+    assert module["success"] is False
+    assert "error: no such thing" in module["error"]
+
+
+def test_publish_as_json(
+    qola: Qola, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a job that cannot tell what it has published, or why it has not."""
+    monkeypatch.delenv("QOLA_ROCM", raising=False)
+    write(tmp_path, {"fwd.toml": MANIFEST.partition('[[modules]]\nname = "module_d')[0]})
+    words = ("publish", "-m", "fwd.toml", "--to", "store", "--json")
+    assert qola(*words) == 0
+    said = json.loads(capsys.readouterr().out)
+    (archive,) = Path("store").glob("*.tar.gz")
+    assert archive.name.startswith(said["key"])
+    assert said["size"] == archive.stat().st_size
+    assert said["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert said["written"] is True
+    write(tmp_path, {"fails/libmha_fwd": "x.cpp:1: error: no such thing\n"})
+    assert qola(*words[:-1], "--overwrite", "--json") == 8
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "error: no such thing" in error["findings"][0]["found"]
 
 
 def test_libraries_outlive_a_bundle_that_fails(

@@ -9,7 +9,6 @@ from typing import NoReturn
 import pytest
 
 from qola.build.forms import ChoiceError, check_static, choose_lazy
-from qola.cache import cache_directory
 from qola.checkout.request import choose_patches
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest.archs import choose_archs, choose_modules
@@ -130,17 +129,6 @@ def test_groups() -> None:
     assert [m.name for m in choose_modules(two, ["a;b"])] == ["libmha_fwd", "libmha_bwd"]
     with pytest.raises(ManifestError, match=r"none with c\n +expected +a group out of a, b"):
         choose_modules(two, ["a;c"])
-
-
-def test_cache_directory() -> None:
-    """Prevents: a cache in the current directory, or elsewhere than bazelw has it."""
-    home = {"HOME": "/h"}
-    xdg = home | {"XDG_CACHE_HOME": "/x"}
-    assert cache_directory(xdg | {"QOLA_CACHE_HOME": "/q"}) == Path("/q")
-    assert cache_directory(xdg | {"QOLA_CACHE_HOME": ""}) == Path("/x/qola")
-    assert cache_directory(xdg | {"QOLA_CACHE_HOME": "q"}) == Path("/x/qola")
-    assert cache_directory(home | {"XDG_CACHE_HOME": "x"}) == Path("/h/.cache/qola")
-    assert cache_directory(home) == Path("/h/.cache/qola")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
-"""The compiler's own words: which lines of its output are shown."""
+"""What is told of Bazel's output: the compiler's own words, and the errors of rules, once."""
 
 from __future__ import annotations
 
-from qola.build.results import first_errors
+import json
+
+import pytest
+
+from qola.build.events import EventReader
+from qola.build.results import first_errors, read_findings, results_of
+from qola.errors import Finding, ManifestError, QolaError
 
 CLANG = """\
 In file included from fmha.cpp:3:
@@ -52,3 +58,64 @@ def test_killed_tool() -> None:
     output = "".join(f"frame {n}\n" for n in range(30)) + "clang++: unable to execute: Killed\n"
     assert first_errors(output, tail=2) == ("frame 29", "clang++: unable to execute: Killed")
     assert first_errors("") == ()
+
+
+_FINDINGS = (
+    Finding("it.toml:6 [build].architectures", "gfx95", "an arch:\ngfx942\n\ngfx950", "gfx950?"),
+    Finding("it.toml:8", "", "nothing", severity="warning"),
+    Finding("it.toml:9 [[modules]].reciept", "no such key", "a key"),
+)
+_ERROR = ManifestError(_FINDINGS)
+# As Bazel 7.7 prints it: the text of fail twice, and once more for each target that needs it.
+_BAZEL = f"""\
+ERROR: /x/host_python.bzl:111:17: An error occurred during the fetch of repository 'q':
+   Traceback (most recent call last):
+\tFile "/x/manifest.bzl", line 30, column 9, in _impl
+Error in fail:\x20
+qola: ManifestError: {_ERROR}
+ERROR: no such package '@@q//':\x20
+qola: ManifestError: {_ERROR}
+ERROR: /w/BUILD.bazel:5:13: //:it depends on @@q//:it in repository @@q which failed to fetch.
+ERROR: Analysis of target '//:it' failed; build aborted
+INFO: Elapsed time: 0.1s
+"""
+
+
+def reader_of(stderr: str) -> EventReader:
+    reader = EventReader(told="/w/bazel.log")
+    for event in (
+        {"id": {"progress": {}}, "progress": {"stderr": stderr}},
+        {"id": {"buildFinished": {}}, "finished": {"exitCode": {"code": 1}}},
+    ):
+        reader.feed(json.dumps(event), 1.0)
+    return reader
+
+
+def test_findings_survive_bazel() -> None:
+    """Prevents: a finding that loses a line, its fix or its place on the way through Bazel."""
+    assert read_findings(str(_ERROR)) == _FINDINGS
+    assert read_findings("words\n" + str(_ERROR) + "\nmore\n") == _FINDINGS
+
+
+def test_a_rules_error_is_told_once() -> None:
+    """Prevents: the user's error three times among sixty lines; an error in an error."""
+    with pytest.raises(ManifestError) as caught:
+        results_of(reader_of(_BAZEL), {"it": "//:it"})
+    assert str(caught.value) == str(_ERROR)
+
+
+def test_bazels_own_error_is_told() -> None:
+    """Prevents: "told above", where Bazel's output is in a file."""
+    words = "ERROR: no such target '//:it'\nERROR: Build did NOT complete successfully\n"
+    with pytest.raises(QolaError) as caught:
+        results_of(reader_of(words), {"it": "//:it"})
+    assert "no such target '//:it'" in str(caught.value)
+    assert "see /w/bazel.log" in str(caught.value)
+
+
+def test_what_rules_warn_of() -> None:
+    """Prevents: a plan's warnings lost with the rest of Bazel's output."""
+    printed = "DEBUG: /x/host_python.bzl:115:14: \nwarning: it.toml:7\n  found     x\n"
+    assert reader_of(f"{printed}INFO: a\n{printed}INFO: b\n").messages() == (
+        "warning: it.toml:7\n  found     x",
+    )

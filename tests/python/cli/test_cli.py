@@ -71,7 +71,8 @@ def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run
 
     def call(*words: str, tree: bool = True) -> Result:
         more = ["--aiter-root", str(aiter_tree)] if tree else []
-        code = cli.main([*words, *more], {}, directory=here)
+        cache = {"QOLA_CACHE_HOME": str(here.parent / "cache")}
+        code = cli.main([*words, *more], cache, directory=here)
         assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
         return Result(code, *capsys.readouterr())
 
@@ -120,6 +121,10 @@ def test_plan_estimates(run: Run, here: Path) -> None:
     (here / "bad.json").write_text("{}")
     found = run(*words, "--costs", "bad.json")
     assert (found.code, found.out) == (6, "")
+    error = json.loads(run(*words, "--costs", "bad.json", "--json").out)["error"]
+    assert error["exit_code"] == 6
+    assert error["findings"][0]["place"].endswith("bad.json")
+    assert error["findings"][0]["severity"] == "error"
     assert "measure again: python3 bench/measure_costs.py" in found.err
 
 
@@ -220,6 +225,7 @@ def test_groups(run: Run, here: Path) -> None:
             6,
             ["the archs asked for instead", "gfx90", "LLVM names: gfx900, gfx906"],
         ),
+        (f"plan {MINE} --arch gfx9500,natve", 6, ["did you mean gfx950, native?"]),
     ],
 )
 def test_errors_end_with_their_exit_code(
@@ -233,12 +239,15 @@ def test_errors_end_with_their_exit_code(
     assert "Traceback" not in found.err
 
 
-def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
-    """Prevents: a dead end in a checkout without Bazel."""
+def test_without_a_tree_the_error_says_how_to_name_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a dead end in a checkout without Bazel and without a network."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     found = run("plan", MINE, tree=False)
     assert found.code == AiterError.exit_code == 3
-    assert "--aiter-root DIR names it" in found.err
-    assert "./bazelw run //:qola" in found.err
+    assert "--aiter-root DIR names" in found.err
     missing = run("plan", MINE, "--aiter-root=nowhere", tree=False)
     assert missing.code == 3
     assert "here/nowhere" in missing.err
@@ -248,7 +257,10 @@ def test_without_a_tree_the_error_says_how_to_name_one(run: Run) -> None:
     ("words", "message"),
     [
         ([], "the following arguments are required: COMMAND"),
-        (["make"], "invalid choice"),
+        (["make"], "unknown command make; qola help lists the commands"),
+        (["plna", "m.toml"], "unknown command plna; did you mean plan?"),
+        (["-q", "buidl"], "unknown command buidl; did you mean build?"),
+        (["help", "explian"], "unknown command explian; did you mean explain?"),
         (["build"], "the following arguments are required: -m/--manifest, -o/--output-dir"),
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
@@ -274,21 +286,39 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
 )
 
 
+WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}
+
+
+WITHOUT_JSON = {"completion", "help", "init", "keygen", "pack"}
+
+
 def test_an_option_means_the_same_everywhere() -> None:
     """Prevents: an option that has to be renamed, or means something else, in another command."""
     found: dict[str, set[tuple[object, ...]]] = {}
+    names: dict[str, set[tuple[str, ...]]] = {}
     for command in COMMANDS.values():
         for action in command._actions:
+            names.setdefault(action.dest, set()).add(tuple(action.option_strings))
             for name in filter(lambda name: name.startswith("--"), action.option_strings):
                 meaning = (action.dest, type(action), action.type, str(action.choices))
                 found.setdefault(name, set()).add(meaning)
     assert {name: meanings for name, meanings in found.items() if len(meanings) > 1} == {}
+    assert {meaning: known for meaning, known in names.items() if len(known) > 1} == {}
     places = {
         name: {command for command, parser in COMMANDS.items() if name in parser.format_help()}
-        for name in ("--quiet", "--manifest", "--aiter-root", "--group", "--mode", "--arch")
+        for name in (
+            "--quiet",
+            "--json",
+            "--manifest",
+            "--aiter-root",
+            "--group",
+            "--mode",
+            "--arch",
+        )
     }
     assert places["--quiet"] == {*COMMANDS}
-    assert places["--manifest"] == {*COMMANDS} - {"compat", "init", "keygen"}
+    assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
+    assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
     assert places["--aiter-root"] == places["--manifest"] | {"compat"}
     assert places["--group"] == places["--manifest"]
     assert places["--mode"] == places["--manifest"] - {"checkout"}
@@ -316,6 +346,60 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert option, line
         after = line[option.end() :].strip()
         assert after or re.search(re.escape(line) + r"\n {10,}\w", text), f"{line}: no help"
+
+
+def test_the_help_command(run: Run) -> None:
+    """Prevents: `qola help`, which every other such program knows, as wrong usage."""
+    every = run("help", tree=False)
+    assert every.code == 0
+    assert every.out.startswith("usage: qola [-h]")
+    assert {*re.findall(r"^    ([a-z]+)\b", every.out, re.MULTILINE)} == {*COMMANDS}
+    one = run("help", "pack", tree=False)
+    assert one.out == COMMANDS["pack"].format_help()
+
+
+_COMPLETE = """\
+eval "$1"
+COMP_WORDS=("${@:2}")
+COMP_CWORD=$(($# - 2))
+$(complete -p qola | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(script: str, *words: str, directory: Path) -> list[str]:
+    """Return what bash offers for the last word."""
+    command = ["bash", "-c", _COMPLETE, "bash", script, *words]
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    return run.stdout.split()
+
+
+def test_completion(run: Run, here: Path) -> None:
+    """Prevents: a script that the shell does not take, or that knows other commands."""
+    found = run("completion", "bash", tree=False)
+    assert found.code == 0
+    assert complete(found.out, "qola", "pl", directory=here) == ["plan"]
+    assert complete(found.out, "qola", "plan", "--est", directory=here) == ["--estimate"]
+    every = {*complete(found.out, "qola", "", directory=here)}
+    assert {*COMMANDS} <= every
+    named = complete(found.out, "qola", "build", "-m", "manif", directory=here)
+    assert "manifests" in "".join(named)
+    assert complete(found.out, "qola", "build", "--mode", "cpp", directory=here) == ["cpp_itfs"]
+    assert run("completion", "zsh", tree=False).out.startswith("#compdef qola")
+
+
+def test_errors_as_json(run: Run) -> None:
+    """Prevents: a script that has to read an error's text."""
+    absent = ("-m", "absent.toml", "--json")
+    for words in (("build", *absent, "-o", "out"), ("fetch", *absent), ("publish", *absent)):
+        found = run(*words)
+        error = json.loads(found.out)["error"]
+        assert (found.code, error["exit_code"]) == (2, 2)
+        assert error["title"] in found.err
+        (finding,) = error["findings"]
+        assert finding["place"].endswith("absent.toml")
+        assert {*finding} == {"place", "found", "expected", "fix", "severity"}
 
 
 def test_the_directory_of_qola_cmake(capsys: pytest.CaptureFixture[str]) -> None:

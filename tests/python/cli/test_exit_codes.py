@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,3 +44,18 @@ def test_errors_refer_to_the_table() -> None:
     found = {cls for cls in classes(QolaError) if cls.__module__.startswith("qola.")}
     assert len(found) > 10
     assert [cls for cls in found if not isinstance(cls.exit_code, ExitCode)] == []
+
+
+def test_standard_output_on_a_full_disk(repo_root: Path) -> None:
+    """Prevents: a traceback, or success, where what a command prints goes to a full disk."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "qola", "init", "-"]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repo_root), *sys.path])}
+        run = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ, check=False
+        )
+    assert run.returncode == ExitCode.ERROR, run.stderr
+    assert "error: standard output" in run.stderr
+    assert "No space left on device" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert "Exception ignored" not in run.stderr

@@ -100,7 +100,7 @@ def run(*words: object) -> tuple[int, str]:
 
 def test_a_sound_tree(tree: Path, repo_root: Path) -> None:
     """Prevents: a check that is broken by what is right, or another JSON form unannounced."""
-    code, text = run("--aiter", tree, "--json")
+    code, text = run("--aiter-root", tree, "--json")
     assert code == ExitCode.DONE
     assert json.loads(text)["counts"]["broken"] == 0
     golden = repo_root / "tests/golden/compat.json"

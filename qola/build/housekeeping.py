@@ -1,0 +1,146 @@
+"""What qola keeps for a user: how large it is, and what nobody has used for long."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.build.events import exec_root_in
+
+WORKSPACES = "workspaces"
+OUTPUTS = "Bazel's outputs"
+"""What Bazel keeps of the workspaces, where it keeps such things."""
+
+_BY_FILE = frozenset({"disk"})
+"""Directories whose files are used one by one; Bazel renews the time of one it uses."""
+
+_PRUNED = ("disk", "trees", "prebuilt", WORKSPACES)
+"""What is made or fetched anew when it is needed. bazelw --uninstall removes what bazelw made."""
+
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the cache: its name, and bytes on the disk."""
+
+    name: str
+    size: int
+
+
+def parts(cache: Path) -> list[Part]:
+    """Return what a cache directory holds, by directory, and Bazel's outputs, the largest first."""
+    found = [Part(path.name, _size(path)) for path in _children(cache) if path.is_dir()]
+    outputs = sum(_size(base) for _, base in _output_bases(cache))
+    found += [Part(OUTPUTS, outputs)] if outputs else []
+    return sorted(found, key=lambda part: (-part.size, part.name))
+
+
+def prune(cache: Path, days: float, note: Callable[[str], None]) -> int:
+    """Remove what was not used for so many days; return how many bytes that were.
+
+    What somebody works with at the moment stays, whatever its age.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    before = time.time() - days * _DAY
+    freed = 0
+    for workspace, base in _output_bases(cache):
+        if _used(workspace) < before and not _is_served(base):
+            freed += _remove(base, f"{OUTPUTS} of {workspace.name}", note)
+    for name in _PRUNED:
+        if name in _BY_FILE:
+            freed += _prune_files(cache / name, before, note)
+            continue
+        for path in _children(cache / name):
+            if not path.is_dir() or _used(path) >= before:
+                continue
+            with _unused(path) as free:
+                if free:
+                    freed += _remove(path, f"{name}/{path.name}", note)
+    return freed
+
+
+def _output_bases(cache: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield each workspace with the output base that Bazel made for it, and for nobody else."""
+    for workspace in _children(cache / WORKSPACES):
+        root = exec_root_in(workspace / "events.json")
+        base = root.parent.parent if root else None
+        # Bazel writes there whose it is; a user may have named one for several workspaces.
+        with suppress(OSError):
+            if base and (base / "DO_NOT_BUILD_HERE").read_text() == str(workspace):
+                yield workspace, base
+
+
+def _is_served(base: Path) -> bool:
+    """Say whether a Bazel server works in an output base."""
+    with suppress(OSError, ValueError):
+        os.kill(int((base / "server/server.pid.txt").read_text()), 0)
+        return True
+    return False
+
+
+@contextmanager
+def _unused(directory: Path) -> Iterator[bool]:
+    """Keep others from a directory while the block runs; yield False where one is in it."""
+    lock = directory / "lock"
+    if not lock.is_file():
+        yield True
+        return
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _used(directory: Path) -> float:
+    """Return when a directory, or what lies in it, was last written: seconds since 1970."""
+    return max(path.lstat().st_mtime for path in (directory, *_children(directory)))
+
+
+def _prune_files(directory: Path, before: float, note: Callable[[str], None]) -> int:
+    freed = number = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode) and about.st_mtime < before:
+                path.unlink()
+                freed, number = freed + about.st_blocks * 512, number + 1
+    if number:
+        note(f"removed {number} files of {directory.name}/")
+    return freed
+
+
+def _remove(directory: Path, name: str, note: Callable[[str], None]) -> int:
+    freed = _size(directory)
+    for path, _, _ in os.walk(directory):
+        # Bazel takes the right to write from directories of outputs.
+        os.chmod(path, 0o700)
+    shutil.rmtree(directory)
+    note(f"removed {name}")
+    return freed
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def _size(directory: Path) -> int:
+    """Return the bytes on the disk of a directory and all below it, links not followed."""
+    total = 0
+    for path, _, files in os.walk(directory):
+        for name in ("", *files):
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+    return total

@@ -1,0 +1,133 @@
+"""Says how far a build is: kernels done, from the cache, and the time that is left."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qola.build.events import EventReader, FinishedAction
+from qola.plan.model import Plan
+
+_SHORTEST_COMPILE = 2.0
+"""Seconds. Of the measured compiles (qola/inspect/costs.json) none is half as short; what a cache
+gives takes a fraction of it."""
+
+_DEVICE = "QolaDevice"
+_LAST = frozenset({"QolaHost", "QolaCompile"})
+"""Kinds of the action that gives a kernel's object: with a device pass before it, or alone."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How far a build is.
+
+    Attributes:
+        seconds_left: None before a kernel was compiled, and when nothing is left.
+    """
+
+    total: int
+    done: int
+    compiled: int
+    seconds_left: float | None
+
+    def describe(self) -> str:
+        """Return it in words: 12 of 48 kernels, 3 from cache, about 4 min left."""
+        words = f"{self.done} of {self.total} kernels, {self.done - self.compiled} from cache"
+        if self.seconds_left is None:
+            return words
+        minutes = round(self.seconds_left / 60)
+        left = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        return f"{words}, about {left if minutes else '1 min'} left"
+
+
+def count(
+    actions: Sequence[FinishedAction],
+    kernels: frozenset[str],
+    jobs: int,
+    remaining: int | None,
+    now: float,
+) -> Counts:
+    """Count kernels by what Bazel says of its actions.
+
+    Bazel names an action when it is done, and not whether a cache had it. So many jobs finish no
+    more than so many compiles in the time that the shortest takes: what comes faster was cached.
+
+    Args:
+        kernels: names of the kernels of the build.
+        remaining: actions that are to be done yet, None for not known. What Bazel's own
+            output tree has is no action, so the kernels that are left are no more than that.
+        now: seconds since the build began, as actions have them.
+    """
+    start = actions[0].seconds if actions else now
+    free = [start] * jobs
+    compiled: set[str] = set()
+    done: set[str] = set()
+    for action in actions:
+        if action.name not in kernels:
+            continue
+        compiles = action.mnemonic == _DEVICE or action.mnemonic in _LAST
+        if compiles and action.seconds - free[0] >= _SHORTEST_COMPILE:
+            heapq.heapreplace(free, action.seconds)
+            compiled.add(action.name)
+        if action.mnemonic in _LAST:
+            done.add(action.name)
+    left = len(kernels) - len(done)
+    finished = len(compiled & done)
+    # Before a compile has ended, Bazel may not have counted all that is to be done.
+    if remaining is not None and finished:
+        left = min(left, remaining)
+    spent = now - start
+    seconds = left * spent / finished if finished and left else None
+    return Counts(len(kernels), len(kernels) - left, finished, seconds)
+
+
+def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path], frozenset[str]]:
+    """Return a function that reads the names of modules' kernels.
+
+    It takes the directory with Bazel's external repositories, where the plan is once Bazel has
+    analysed; it returns an empty set where there is none that can be read.
+    """
+
+    def read(external: Path) -> frozenset[str]:
+        # Bazel puts ~ or + between the parts of a repository's canonical name.
+        found = [*external.glob(f"*[~+]qola_{repository}/plan.json")]
+        if len(found) != 1:
+            return frozenset()
+        try:
+            plan = Plan.from_json(found[0].read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError):
+            return frozenset()
+        return frozenset(kernel.name for kernel in plan.kernels if kernel.module in modules)
+
+    return read
+
+
+class Status:
+    """What to say of a build at a moment."""
+
+    def __init__(self, reader: EventReader, kernels: Callable[[Path], frozenset[str]], cores: int):
+        self._reader = reader
+        self._read = kernels
+        self._kernels: frozenset[str] | None = None
+        self._cores = cores
+
+    def text(self, now: float) -> str:
+        """Return how many kernels are done, before that what Bazel says; "" for nothing.
+
+        Args:
+            now: seconds since the build began.
+        """
+        reader = self._reader
+        # The action of a target: before, the plan may be that of an earlier build.
+        planned = reader.exit_code == 0 or any(action.name for action in reader.actions)
+        if self._kernels is None and planned and reader.exec_root:
+            self._kernels = self._read(reader.exec_root.parent.parent / "external")
+        if not self._kernels:
+            return reader.last_progress() if reader.exit_code is None else ""
+        jobs = reader.jobs or self._cores
+        counts = count(reader.actions, self._kernels, jobs, reader.remaining(), now)
+        if reader.exit_code == 0:
+            counts = Counts(counts.total, counts.total, counts.compiled, None)
+        return counts.describe()
