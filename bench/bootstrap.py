@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from qola.cache import cache_directory  # noqa: E402
+from qola.cache import cache_directory, own_directory, refuse_foreign  # noqa: E402
 
 _REQUIREMENTS = ("runtime.txt", "bench.txt")
 
@@ -25,6 +25,8 @@ def packages(cache: Path) -> Path:
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     digest.update(sys.version.encode())
     target = cache / "bench" / digest.hexdigest()[:16]
+    own_directory(target.parent)
+    refuse_foreign(target)
     if target.is_dir():
         return target
     print("bench: installing the pinned packages", file=sys.stderr)

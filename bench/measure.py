@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from bench.rows import CONTENDERS
 from bench.setting import ROOT, Setting, as_distributed, sdk_facts
 from bench.workload import MODULES, Planned, Workload, plan
 from qola.aiter.tree import read_tree
+from qola.fetch.wheel import read_pin
 from qola.version import __version__
 
 _REPETITIONS = 3
@@ -242,10 +242,7 @@ def link_tools(packages: Path, work: Path) -> Path:
 
 def wheel_pin() -> dict[str, str]:
     """Return package, version and sha256 of the AITER wheel."""
-    found: dict[str, str] = json.loads(
-        (ROOT / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
-    )
-    return found
+    return read_pin(ROOT)[0]
 
 
 def versions(setting: Setting) -> dict[str, str]:

@@ -61,6 +61,20 @@ def test_targets_on_command_lines_exist() -> None:
         assert f'"{(name or Path(package).name).removesuffix("_static")}"' in build, package
 
 
+def test_promises_name_the_tests_that_hold_them() -> None:
+    """Prevents: a promise of SECURITY.md that nothing holds, or whose test is gone."""
+    verified = text_of("SECURITY.md").partition("## What is verified")[2].partition("\n## ")[0]
+    rows = [line for line in verified.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 8
+    for row in rows:
+        package, found = "", []
+        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", row.rpartition(" | ")[2]):
+            package = place or package
+            found.append(ROOT / package / f"{name}.py")
+        assert found, row
+        assert [path for path in found if not path.is_file()] == []
+
+
 def test_the_readmes_manifest_is_valid() -> None:
     """Prevents: the first manifest a newcomer copies, refused."""
     (example,) = re.findall(r"```toml\n(.*?)```", text_of("README.md"), re.DOTALL)
@@ -82,6 +96,18 @@ def test_the_program_starts() -> None:
 def test_the_command_line_is_up_to_date() -> None:
     """Prevents: an option added, changed or removed without its documentation."""
     assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
+
+
+def test_figures_of_packages_are_those_of_the_locks() -> None:
+    """Prevents: downloads that a refreshed lock made larger than the pages say."""
+    figures = {}
+    for directory in ("debian", "rocm"):
+        lock = text_of(f"third_party/{directory}/packages.lock")
+        (megabytes,) = re.findall(r"^# download-megabytes: (\d+)$", lock, re.MULTILINE)
+        figures[directory] = megabytes, len(re.findall(r"^[^#\n]", lock, re.MULTILINE))
+    row = "| Download | {} MB, {} packages |".format(*figures["debian"])
+    assert row in text_of("docs/guide/setup.md").splitlines(), "run: ./bazelw --refresh-lock"
+    assert f"It is fetched ({figures['rocm'][0]} MB)" in text_of("docs/guide/bazel.md")
 
 
 #: What looks like a variable and is none: macros, AITER's names, the environment of compilers.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 TREE_VARIABLE = "QOLA_TEST_AITER_TREE"
+
+Disk = Callable[[str], Path]
+"""Mounts a disk of the test's own with some options of a tmpfs, and returns where."""
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +31,23 @@ def aiter_tree() -> Path:
     # A wrong path is a mistake to fix, not a reason to skip half of the tests.
     assert (tree / "aiter/jit/optCompilerConfig.json").is_file(), f"{TREE_VARIABLE}={value}"
     return tree
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Return what mounts a small disk; called again, it changes the options."""
+    place = tmp_path / "disk"
+
+    def mount(options: str) -> Path:
+        again = "remount," if place.exists() else ""
+        place.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"{again}{options}", "tmpfs", str(place)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("needs to mount a tmpfs")
+        return place
+
+    yield mount
+    if place.is_mount():
+        subprocess.run(["umount", str(place)], check=True)
