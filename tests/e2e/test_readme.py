@@ -12,6 +12,7 @@ import pytest
 
 from qola.version import __version__
 
+_VENV = "{} --without-pip --clear && python3 -m pip --python venv/bin/python"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,15 +35,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # Whoever starts a Bazel fails.
     environ["QOLA_BAZEL"] = "/bin/false"
     said = {}
-    for command in commands():
-        run = subprocess.run(
-            ["bash", "-c", command],
+
+    def shell(words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", words],
             cwd=directory / "qola",
             env=environ,
             capture_output=True,
             text=True,
             check=False,
         )
+
+    for command in commands():
+        run = shell(command)
+        if "ensurepip is not" in run.stdout:
+            # A Debian without python3-venv, as bazelw's own tree is; its message says what to do.
+            run = shell(f"{_VENV.format(command)} install pip")
         assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
         assert "Traceback" not in run.stderr
         said[command] = run.stdout
