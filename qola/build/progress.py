@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build.events import EventReader, FinishedAction
+from qola.errors import QolaError
 from qola.plan.model import Plan
 
 _SHORTEST_COMPILE = 2.0
@@ -97,7 +98,7 @@ def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path],
             return frozenset()
         try:
             plan = Plan.from_json(found[0].read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, QolaError):
             return frozenset()
         return frozenset(kernel.name for kernel in plan.kernels if kernel.module in modules)
 
