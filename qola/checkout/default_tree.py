@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qola.cache import cache_directory, locked
+from qola.cache import cache_directory, locked, own_directory
 from qola.checkout.prepare import WheelSource, prepare_tree
 from qola.errors import AiterError, Finding
 from qola.fetch.pins import RECORD
@@ -48,7 +48,7 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
     """
     tree = kept_tree(environ)
     trees = tree.parent
-    trees.parent.mkdir(parents=True, exist_ok=True)
+    own_directory(trees.parent)
     trees.mkdir(mode=0o700, exist_ok=True)
     _refuse_others(trees)
     if (tree / RECORD).is_file():

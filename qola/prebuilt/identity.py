@@ -12,7 +12,7 @@ from pathlib import Path
 from qola.build import workspace
 from qola.build.forms import Forms
 from qola.build.setup import Chosen
-from qola.cache import cache_directory
+from qola.cache import cache_directory, distrust
 from qola.checkout.digest import tree_digest
 from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.errors import Finding, ToolchainError
@@ -170,7 +170,8 @@ def pinned_rocm(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     time = re.search(r"^# snapshot: (\S+)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
     name = f"third_party-rocm-{time[1] if time else 'none'}"
     offered = cache_directory(environ) / "offered" / name
-    if (offered / lock.name).is_file():
+    # As the rule has it, which reads nothing that another user may have written.
+    if (offered / lock.name).is_file() and not distrust(offered):
         lock, facts = offered / lock.name, offered / facts.name
     sdk = json.loads(facts.read_text(encoding="utf-8"))
     identity = sha256_of_text(f"{sha256_of(lock)}\n{sha256_of(facts)}")

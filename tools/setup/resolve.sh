@@ -165,7 +165,7 @@ offer() {
   local place scratch
   place=$(offered_directory "$1")
   say "WARNING: resolving what Debian's suites offer now, in place of $1/packages.lock"
-  mkdir -p -- "$place"
+  make_directory "$place"
   scratch=$(mktemp -d -p "$place")
   # shellcheck disable=SC2064  # the value of now is meant
   trap "rm -rf -- '$scratch'" EXIT

@@ -63,17 +63,16 @@ def _cache_directory(rctx):
     home = rctx.execute(["bash", "-c", "unset HOME && echo ~"]).stdout.strip()
     return cache_directory(rctx.os.environ, home)
 
-def _shared_directory(rctx, script):
+def _shared_directory(rctx, cache):
     """Makes the directory of what is unpacked; returns its path, "" where it cannot be or is not only this user's."""
-    cache = _cache_directory(rctx)
     directory = cache + "/unpacked"
     if rctx.execute(["sh", "-c", "umask 077 && mkdir -p -- \"$1\"", "_", directory]).return_code != 0:
         return ""
-    return "" if _distrusted(rctx, script, [cache, directory]) else directory
+    return "" if _distrusted(rctx, [cache, directory]) else directory
 
-def _distrusted(rctx, script, paths):
+def _distrusted(rctx, paths):
     """Whether something in these may be another user's, which is said."""
-    result = rctx.execute(["bash", script] + paths)
+    result = rctx.execute(["bash", rctx.path(Label("//tools/setup:ownership.sh"))] + paths)
     if result.return_code != 0:
         # buildifier: disable=print
         print("\n{}: packages are not shared through it; QOLA_CACHE_HOME names another place".format(
@@ -134,16 +133,16 @@ def read_pins(rctx, lock):
       lock: Label of a packages.lock.
 
     Returns:
-      struct(place (offered_directory), offered (whether what is there is in
-      use), text (of the lock in use)).
+      struct(cache (the cache directory), place (offered_directory), offered
+      (whether what is there is in use), text (of the lock in use)).
     """
     text = rctx.read(lock)
     cache = _cache_directory(rctx)
     place = offered_directory(cache, lock.package, lock_time(text))
     rctx.watch(place + "/packages.lock")
-    ownership = rctx.path(Label("//tools/setup:ownership.sh"))
-    offered = rctx.path(place + "/packages.lock").exists and not _distrusted(rctx, ownership, [cache, place])
+    offered = rctx.path(place + "/packages.lock").exists and not _distrusted(rctx, [cache, place])
     return struct(
+        cache = cache,
         offered = offered,
         place = place,
         text = rctx.read(place + "/packages.lock") if offered else text,
@@ -258,8 +257,7 @@ def _refuse(rctx, source, packages, missing, asked):
 
 def _mark(rctx, place, name, other):
     """Tells bazelw how fetching went, by an empty file that replaces the other one."""
-    if place:
-        rctx.execute(["sh", "-c", "mkdir -p \"$1\" && rm -f \"$1/$3\" && : >\"$1/$2\"", "_", place, name, other])
+    rctx.execute(["sh", "-c", "umask 077 && mkdir -p \"$1\" && rm -f \"$1/$3\" && : >\"$1/$2\"", "_", place, name, other])
 
 def _unpack(rctx, script, files, directory):
     """Unpacks packages into a new directory."""
@@ -309,8 +307,7 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None, apt_helper 
     packages = parse_lock(pins.text)
     unpack = rctx.path(Label("//tools/setup:unpack_packages.sh"))
     rctx.watch(unpack)
-    ownership = rctx.path(Label("//tools/setup:ownership.sh"))
-    shared = _shared_directory(rctx, ownership)
+    shared = _shared_directory(rctx, pins.cache)
     for group in groups or sorted({p.group: None for p in packages}):
         chosen = [p for p in packages if p.group == group]
         rctx.file(group + ".packages", group_text(packages, group), executable = False)
@@ -318,7 +315,7 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None, apt_helper 
         if shared:
             digest = _run(rctx, "named", ["sh", "-c", "cat \"$@\" | sha256sum", "_", rctx.path(group + ".packages"), unpack])
             store = "{}/{}".format(shared, digest[:16])
-            if _distrusted(rctx, ownership, [store]):
+            if _distrusted(rctx, [store]):
                 store = ""
         if store and rctx.path(store).exists:
             _run(rctx, "linked", ["sh", "-c", _COPY + _LINK, "_", store, group])
