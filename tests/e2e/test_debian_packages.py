@@ -5,13 +5,9 @@ The packages are made here and served on the loopback interface; nothing is fetc
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.nested_bazel import QOLA, Bazel
+from tests.servers import deb_files
+from tests.servers.deb_files import sha256
 from tests.servers.http_files import Files, serving
 
 LIB, TOOL = "/pool/main/lib_1+b1~x_amd64.deb", "/pool/main/tool_2_amd64.deb"
@@ -55,37 +53,10 @@ packages = module_extension(_packages)
 """
 
 
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def tar_gz(files: dict[str, str], links: dict[str, str]) -> bytes:
-    """A data.tar.gz without times."""
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(text), 0o644
-            archive.addfile(info, io.BytesIO(text.encode("utf-8")))
-        for name, target in links.items():
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = tarfile.SYMTYPE, target
-            archive.addfile(info)
-    return gzip.compress(raw.getvalue(), mtime=0)
-
-
 def deb(files: dict[str, str], links: dict[str, str]) -> bytes:
-    """A Debian package: an ar archive of three members."""
-    members = {
-        "debian-binary": b"2.0\n",
-        "control.tar.gz": tar_gz({"./control": "Package: x\nVersion: 1\nArchitecture: all\n"}, {}),
-        "data.tar.gz": tar_gz(files, links),
-    }
-    out = b"!<arch>\n"
-    for name, data in members.items():
-        out += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode("ascii")
-        out += data + b"\n" * (len(data) % 2)
-    return out
+    """A Debian package as older ones are."""
+    control = "Package: x\nVersion: 1\nArchitecture: all\n"
+    return deb_files.deb(files, ".gz", control, links)
 
 
 @pytest.fixture

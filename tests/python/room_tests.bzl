@@ -2,6 +2,15 @@
 
 load("@rules_python//python:defs.bzl", "py_test")
 
+# Of //tests/python, for all.
+_SHARED = [
+    "conftest.py",
+    "folders.py",
+    "later_tree.py",
+    "plans.py",
+    "pytest_main.py",
+]
+
 def room_tests(name, deps, data = {}, medium = [], env = {}):
     """Declares a test for each test_*.py of the package, so that no file is forgotten.
 
@@ -15,14 +24,7 @@ def room_tests(name, deps, data = {}, medium = [], env = {}):
     helpers = native.glob(
         ["*.py"],
         allow_empty = True,
-        exclude = [
-            "conftest.py",
-            "folders.py",
-            "later_tree.py",
-            "plans.py",
-            "pytest_main.py",
-            "test_*.py",
-        ],
+        exclude = ["test_*.py"] + (_SHARED if native.package_name() == "tests/python" else []),
     )
     for file in native.glob(["test_*.py"]):
         test = file[:-len(".py")]
@@ -30,14 +32,7 @@ def room_tests(name, deps, data = {}, medium = [], env = {}):
             name = test,
             size = "medium" if test in medium else "small",
             timeout = "long" if test in medium else "short",
-            srcs = helpers + [
-                file,
-                "//tests/python:conftest.py",
-                "//tests/python:folders.py",
-                "//tests/python:later_tree.py",
-                "//tests/python:plans.py",
-                "//tests/python:pytest_main.py",
-            ],
+            srcs = helpers + [file] + ["//tests/python:" + shared for shared in _SHARED],
             data = data.get(test, []) + [
                 "//:pyproject.toml",
                 "@aiter//:AITER.json",

@@ -5,17 +5,12 @@ It is laid out as Debian's archive and its snapshots are: URI/dists/SUITE/InRele
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import lzma
 import os
 import subprocess
-import tarfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.deb_files import deb, sha256
 from tests.servers.http_files import Files
 
 ROOT = Path(__file__).absolute().parents[2]
@@ -24,41 +19,6 @@ TIME = "20261030T140801Z"
 SNAPSHOT = "https://snapshot.debian.org/archive/debian"
 DEBIAN = b"Origin: Debian\nSuite: testing\nDate: Fri, 30 Oct 2026 08:08:01 UTC\n"
 APT_HELPER = "/usr/lib/apt/apt-helper"
-
-
-def sha256(data: bytes) -> str:
-    """Hexadecimal digest of bytes."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def tar(files: dict[str, str]) -> bytes:
-    """A tar archive without times."""
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(text), 0o644
-            archive.addfile(info, io.BytesIO(text.encode("utf-8")))
-    return raw.getvalue()
-
-
-def deb(files: dict[str, str], suffix: str = ".xz", control: str = "Package: x\n") -> bytes:
-    """A Debian package: an ar archive of three members."""
-    packers: dict[str, Callable[[bytes], bytes]] = {
-        ".xz": lzma.compress,
-        ".gz": gzip.compress,
-        "": bytes,
-    }
-    members = {
-        "debian-binary": b"2.0\n",
-        "control.tar.gz": gzip.compress(tar({"./control": control})),
-        f"data.tar{suffix}": packers[suffix](tar(files)),
-    }
-    out = b"!<arch>\n"
-    for name, data in members.items():
-        out += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode("ascii")
-        out += data + b"\n" * (len(data) % 2)
-    return out
 
 
 PACKAGES = {name: deb({f"./usr/{name}": name}) for name in ("alpha", "beta+b1", "gamma~x")}

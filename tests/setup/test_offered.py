@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.machines import DEBIAN, PACKAGES, TIME, Machine, lock, replace, sha256
+from tests.servers.deb_files import sha256
+from tests.setup.machines import DEBIAN, PACKAGES, TIME, Machine, lock, replace
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 CONF = "suite forky\npackage alpha\npackage base-files\n"

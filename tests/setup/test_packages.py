@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.deb_files import deb, sha256
 from tests.servers.http_files import Files
 from tests.setup.machines import (
     APT_HELPER,
     PACKAGES,
     TIME,
     Machine,
-    deb,
     mirror,
     path,
-    sha256,
     without,
 )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from qola.cli import main
@@ -14,17 +11,7 @@ from qola.prebuilt.publish import publish
 from qola.prebuilt.sources import DirectorySource
 from tests.python.conftest import Disk
 from tests.python.folders import read, write
-from tests.python.prebuilt.users import LIBRARY_FILE, User, a_user
-
-
-@pytest.fixture
-def user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    with a_user(tmp_path, monkeypatch, capsys) as someone:
-        yield someone
-
+from tests.python.prebuilt.users import LIBRARY_FILE, User
 
 FULL = "size=16k"
 NO_INODES = "nr_inodes=6"

@@ -8,7 +8,6 @@ import json
 import shutil
 import sys
 import tarfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -27,20 +26,11 @@ from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import UnreachableError
 from tests.python.folders import git, read, write
-from tests.python.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User, a_user
+from tests.python.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
 from tests.servers.http_files import Fault, Files
 
 COMMIT = "--aiter-commit=" + "c" * 40
 TE_NAME = "rocm-7_aiter-" + "c" * 40
-
-
-@pytest.fixture
-def user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    with a_user(tmp_path, monkeypatch, capsys) as someone:
-        yield someone
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.publish import publish
 from qola.prebuilt.sources import DirectorySource
 from tests.python.folders import read, write
-from tests.python.prebuilt.users import LIBRARY, LIBRARY_FILE, SIGNED, User, a_user
+from tests.python.prebuilt.users import LIBRARY, LIBRARY_FILE, SIGNED, User
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -49,15 +49,6 @@ ANSWERS = {
     "a redirect and more than enough": MOVED + b"Location: //[\r\n\r\n" + bytes(50_000_000),
     "colours": b"HTTP/1.1 403 \x1b[31m\x9b\x07red\r\nContent-Length: 0\r\n\r\n",
 }
-
-
-@pytest.fixture
-def user(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    """A user, and a bundle of what they want, signed by key k."""
-    with a_user(tmp_path, monkeypatch, capsys) as someone:
-        yield someone
 
 
 @contextmanager
