@@ -29,6 +29,8 @@ _POLL_SECONDS = 0.1
 _TELL_SECONDS = 10.0
 """Between two lines on how far the build is."""
 
+GET_BAZEL = "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>"
+
 LOG = "bazel.log"
 """File of the workspace with Bazel's own output since the workspace was written."""
 
@@ -89,7 +91,7 @@ def _no_bazel(place: str, found: str) -> ToolchainError:
             place,
             found,
             "Bazelisk, or a Bazel of version 7.4 or later",
-            "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>",
+            GET_BAZEL,
         ),
         "there is no Bazel to build with",
     )

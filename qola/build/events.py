@@ -22,6 +22,8 @@ _PRINTED = re.compile(rf"^DEBUG: \S+:\d+:\d+: (.*?){_NEXT}", re.MULTILINE | re.D
 _ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
 _PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
+_LAST = 20
+"""Pieces of Bazel's output that hold its last line of progress."""
 _JOBS = re.compile(r"--jobs=(\d+)")
 
 #: The name Bazel gives the outputs a target has without --output_groups.
@@ -130,32 +132,36 @@ class EventReader:
 
         The stream has them nowhere but in what Bazel prints.
         """
-        text = ANSI.sub("", "".join(self._stderr))
-        found = (m[1].strip() for m in _FAIL.finditer(text))
-        return tuple(dict.fromkeys(found))
+        return self._texts(_FAIL)
 
     def messages(self) -> tuple[str, ...]:
         """Return what rules print, each text once: warnings of the plan."""
-        text = ANSI.sub("", "".join(self._stderr))
-        return tuple(dict.fromkeys(m[1].strip() for m in _PRINTED.finditer(text)))
+        return self._texts(_PRINTED)
 
     def bazel_errors(self) -> tuple[str, ...]:
         """Return the first lines of Bazel's own errors, each once."""
-        text = ANSI.sub("", "".join(self._stderr))
-        return tuple(dict.fromkeys(m[1].strip() for m in _ERROR.finditer(text)))
+        return self._texts(_ERROR)
 
     def last_progress(self) -> str:
         """Return the last line that says what Bazel does, "" for none."""
-        found = _PROGRESS.findall(ANSI.sub("", "".join(self._stderr[-20:])))
+        found = _PROGRESS.findall(self._said(_LAST))
         return found[-1] if found else ""
 
     def remaining(self) -> int | None:
         """Return how many actions are to be done yet, None where Bazel has not said it."""
-        found = _COUNTED.findall(ANSI.sub("", "".join(self._stderr[-20:])))
+        found = _COUNTED.findall(self._said(_LAST))
         if not found:
             return None
         done, total = (int(number.replace(",", "")) for number in found[-1])
         return total - done
+
+    def _texts(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        found = (match[1].strip() for match in pattern.finditer(self._said()))
+        return tuple(dict.fromkeys(found))
+
+    def _said(self, last: int | None = None) -> str:
+        """Return what Bazel has printed, without colours: all of it, or so many last pieces."""
+        return ANSI.sub("", "".join(self._stderr[-last:] if last else self._stderr))
 
     def _action(
         self, identity: Mapping[str, Any], action: Mapping[str, Any], seconds: float
@@ -218,10 +224,11 @@ def exec_root_in(file: Path) -> Path | None:
     """Return the directory that actions of an earlier build ran in; None where a file has none."""
     reader = EventReader()
     try:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            reader.feed(line, 0.0)
-            if reader.exec_root:
-                break
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                reader.feed(line, 0.0)
+                if reader.exec_root:
+                    break
     except (OSError, ValueError, KeyError):
         return None
     return reader.exec_root

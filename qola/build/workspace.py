@@ -158,6 +158,9 @@ PACK_FILE = "pack/BUILD.bazel"
 
 PACK = "//pack:pack"
 
+WORKSPACES = "workspaces"
+"""Directory below the cache that workspaces are in."""
+
 _LAZY = "_lazy"
 """The end of the name of a lazy library's target."""
 
@@ -175,7 +178,7 @@ def repository_name(manifest: Path) -> str:
 def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
     """Return where a manifest's workspace is, the same for every build by the same qola."""
     digest = sha256_of_text(f"{manifest}\n{ruleset}")
-    return cache / "workspaces" / f"{repository_name(manifest)}-{digest[:16]}"
+    return cache / WORKSPACES / f"{repository_name(manifest)}-{digest[:16]}"
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from qola.build.bazel import child_environment, find_bazel
+from qola.build.bazel import GET_BAZEL, child_environment, find_bazel
 from qola.cache import cache_directory
 from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.console import Console
@@ -140,8 +140,7 @@ def _bazel(environ: Mapping[str, str], progress: Callable[[str], None]) -> Check
         said = (run.stdout or run.stderr).strip().partition("\n")[0]
         if run.returncode == 0:
             return Check("Bazel", "ok", f"{command[-1]}: {said}")
-        fix = "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>"
-        return Check("Bazel", "missing", f"{command[-1]}: {said}", fix)
+        return Check("Bazel", "missing", f"{command[-1]}: {said}", GET_BAZEL)
     answer = next((line.split(None, 1)[1] for line in lines if line.startswith("answer ")), "")
     details = tuple(line for line in lines if not line.startswith("answer "))
     answer, _, fix = answer.partition(_TO_FIX)

@@ -18,22 +18,14 @@ from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
 from qola.errors import Finding
 from qola.files import write_if_changed
+from qola.launch.problems import MAIN_ROLE
+from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
 from qola.plan.generated import GeneratedModule
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.
 Variants = Sequence[tuple[str, Mapping[str, Any]]]
-#: Kernel instances of the roles that a problem is for; the others come along.
-_ROLES = {"fwd", "splitkv", "batch_prefill", "dq_dk_dv"}
 #: A variant's keys that are true or false, by the field of a kernel instance.
-_FLAGS = {
-    "has_mask": "mask",
-    "has_lse": "lse",
-    "has_dropout": "dropout",
-    "has_skip": "skip",
-    "has_sink": "sink",
-    "has_dbias": "dbias",
-    "deterministic": "deterministic",
-}
+_FLAGS = {**flags(FWD_VARIANTS), **flags(BWD_VARIANTS)}
 #: More than this is a night's work, and what would be compiled where nothing can be left out.
 _MOST = 200
 
@@ -110,7 +102,7 @@ def small_manifests(
     for direction in module.kernels.directions:
         own = [k for k in module.kernels.kernels if k.direction == direction.name]
         if direction.level == "filtered":
-            for archs, variant in _smallest(k for k in own if k.role in _ROLES):
+            for archs, variant in _smallest(k for k in own if k.role == MAIN_ROLE[direction.name]):
                 of = "bwd" if direction.name == "bwd" else "fwd"
                 add("_".join([direction.name, *archs]), archs, direction.name, [(of, variant)])
         elif len(own) > _MOST:

@@ -29,9 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_argument("--plan", required=True, type=Path, help="plan.json")
         command.add_argument("--module", required=True, help="the library's, as the plan has it")
     args = parser.parse_args(argv)
-    if args.command == "run":
-        return _run(args)
-    return run_main(lambda: _source(args))
+    return run_main(lambda: (_run if args.command == "run" else _source)(args))
 
 
 def _source(args: argparse.Namespace) -> None:
@@ -39,7 +37,7 @@ def _source(args: argparse.Namespace) -> None:
     write_if_changed(args.output, program(plan.module(args.module)))
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     plan = Plan.from_json(args.plan.read_text(encoding="utf-8"))
     library = args.library.absolute()
     proofs = prove(
@@ -52,7 +50,8 @@ def _run(args: argparse.Namespace) -> int:
     )
     for proof in proofs:
         print("\n".join(proof.lines()))
-    return 0 if proofs and all(proof.ran for proof in proofs) else 1
+    if not (proofs and all(proof.ran for proof in proofs)):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,15 @@ _ASM_DTYPES = ("bf16", "fp16")
 _ASM_HDIMS = ((128, 128), (64, 64), (192, 128), (192, 192), (256, 256))
 
 
+#: Role of the kernel instances that a direction's problems are for; others come along.
+MAIN_ROLE = {
+    "fwd": "fwd",
+    "fwd_splitkv": "splitkv",
+    "batch_prefill": "batch_prefill",
+    "bwd": "dq_dk_dv",
+}
+
+
 @dataclass(frozen=True)
 class Problem:
     """One call of an entry point, in the names and numbers of cc/launch/qola_launch.h.
@@ -70,7 +79,7 @@ def problems(plan: Plan, module: PlannedModule, direction: str) -> tuple[Problem
     followed.
     """
     entry = ENTRIES[direction]
-    own = [k.fields for k in plan.kernels_of(module) if k.role == _MAIN_ROLE[direction]]
+    own = [k.fields for k in plan.kernels_of(module) if k.role == MAIN_ROLE[direction]]
     found = dict.fromkeys([*_of_kernels(entry, own)] or _grid(entry))
     main = ATTENTION[module.name].direction if module.name in ATTENTION else ""
     if direction == main and module.code_objects:
@@ -80,12 +89,6 @@ def problems(plan: Plan, module: PlannedModule, direction: str) -> tuple[Problem
 
 
 _FLAGS = ("lse", "dropout", "dbias", "deterministic", "logits", "skip", "sink")
-_MAIN_ROLE = {
-    "fwd": "fwd",
-    "fwd_splitkv": "splitkv",
-    "batch_prefill": "batch_prefill",
-    "bwd": "dq_dk_dv",
-}
 
 
 def _of_kernels(entry: str, kernels: Iterable[Mapping[str, FieldValue]]) -> Iterator[Problem]:

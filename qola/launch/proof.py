@@ -110,10 +110,8 @@ def _of_entry(
     """Yield a proof for each kind of kernels that a direction has for an arch."""
     assembly = {c.sha256 for c in module.code_objects if c.arch == arch}
     kinds = {}
-    if any(
-        kernel.direction == direction and arch in kernel.archs and kernel.role[:4] != "asm_"
-        for kernel in plan.kernels_of(module)
-    ):
+    own = [k for k in plan.kernels_of(module) if k.direction == direction and arch in k.archs]
+    if any(not kernel.role.startswith("asm_") for kernel in own):
         kinds["kernel instances"] = False
     if assembly and direction == ATTENTION[module.name].direction:
         kinds["assembly kernels"] = True

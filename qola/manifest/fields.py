@@ -356,3 +356,12 @@ TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, PREBUILT)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}
+
+
+def flags(table: Table) -> dict[str, str]:
+    """Return the dimensions of a table of variants that are true or false, by key; no bias."""
+    return {
+        field.key: field.key.removeprefix("has_")
+        for field in table.fields
+        if field.kind is Kind.BOOL_SET and field.key not in ("has_bias", "has_alibi")
+    }

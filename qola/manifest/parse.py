@@ -23,6 +23,7 @@ from qola.manifest.fields import (
     PREBUILT,
     QOLA,
     TABLES,
+    flags,
 )
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.types import (
@@ -285,11 +286,7 @@ def _bias_kinds(variant: Values) -> tuple[str, ...]:
 
 def _variant_values(table: Table, variant: Values) -> Values:
     """Return the dimensions of one variant under the names `FwdVariant` and `BwdVariant` use."""
-    booleans = {
-        field.key.removeprefix("has_"): variant.get(field.key, BOTH)
-        for field in table.fields
-        if field.kind is Kind.BOOL_SET and field.key not in ("has_bias", "has_alibi")
-    }
+    booleans = {name: variant.get(key, BOTH) for key, name in flags(table).items()}
     return {
         "dtype": variant.get("dtype"),
         "bias": _bias_kinds(variant),
