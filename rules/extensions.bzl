@@ -223,6 +223,7 @@ def _qola_impl(mctx):
             name = "qola_" + name,
             aiter = "@{}//:AITER.json".format(aiter),
             aiter_name = aiter,
+            aiter_path = getattr(trees.tags[aiter].tag, "path", ""),
             architectures = entry.tag.architectures,
             display = _display(entry.tag.file),
             manifest = entry.tag.file,

@@ -71,6 +71,9 @@ manifest_repository = repository_rule(
     attrs = PACKAGES_ATTRS | MANIFEST_ATTRS | {
         "aiter": attr.label(doc = "AITER.json of the source tree.", mandatory = True),
         "aiter_name": attr.string(doc = "Repository name of the source tree.", mandatory = True),
+        # The implementation does not read it. What is declared differently is fetched without a look at what it
+        # watched, and Bazel before 9.3 fails where a directory that it watched is gone (bazelbuild/bazel#30883).
+        "aiter_path": attr.string(doc = "Where a local source tree is."),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
         "require": attr.string(doc = "Level that each direction of Composable Kernel has to reach."),
