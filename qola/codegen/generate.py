@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
+from qola.codegen.answers import Answer, answered
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.ck.levels import check_levels, directions_of
 from qola.codegen.ck.predicates import Bucket, Wanted
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
+from qola.codegen.packed import unpack
 from qola.codegen.process import run_module
 from qola.codegen.types import (
     Explanation,
     GeneratedSource,
-    KernelFamily,
     KernelInstance,
     KernelSet,
     Selection,
@@ -29,7 +30,7 @@ from qola.codegen.types import (
     to_fields,
 )
 from qola.errors import CodegenError, Finding
-from qola.files import write_if_changed
+from qola.folder import Folder
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
@@ -49,9 +50,10 @@ def generate(
     module: ModuleConfig,
     selection: Selection,
     archs: Sequence[str],
-    out_dir: Path,
+    out_dir: Folder,
     *,
     explain: bool = False,
+    known: Path | None = None,
 ) -> KernelSet:
     """Generate one module: the union of the variants as ONE kernel set with ONE dispatch.
 
@@ -65,6 +67,7 @@ def generate(
         archs: the architectures to build for, such as ``gfx950``.
         out_dir: gets ``kernels/`` and ``dispatch/``.
         explain: also say of every kernel of the receipts in use why it is in or out.
+        known: directory with what CK's generator answered before; None to ask it whatever is known.
 
     Raises:
         CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
@@ -77,10 +80,8 @@ def generate(
     native = native_receipts(fmha_dir, family_of(next(iter(directions))))
     wanted = _wanted(native, selection, directions)
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
-    for folder in ("kernels", "warm", *folders.values()):
-        (out_dir / folder).mkdir(parents=True, exist_ok=True)
     answers = _run_directions(
-        fmha_dir, native, selection, directions, wanted, folders, out_dir, explain
+        fmha_dir, native, selection, directions, wanted, folders, explain, known
     )
     warnings = check_levels(answers, wanted, sorted(native), selection.level)
     own = next(iter(directions))
@@ -90,7 +91,7 @@ def generate(
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
     sources = [
-        GeneratedSource(**{**s, "archs": tuple(s["archs"])})
+        GeneratedSource(**{**_written(out_dir, s), "archs": tuple(s["archs"])})
         for a in answers.values()
         for s in a["sources"]
     ]
@@ -100,10 +101,13 @@ def generate(
             made = generate_entry(tree, call, out_dir, own, told, folder=folder)
             sources += [replace(source, archs=chosen) for source in made]
     sources += _asm_sources(asm, folders)
-    kernels = tuple(KernelInstance(**_values(k)) for a in answers.values() for k in a["kernels"])
+    kernels = tuple(
+        KernelInstance(**_values(_written(out_dir, k)))
+        for a in answers.values()
+        for k in a["kernels"]
+    )
     return KernelSet(
         kernels=kernels + asm.kernels,
-        families=tuple(KernelFamily(**f) for a in answers.values() for f in a["families"]),
         sources=tuple(sources),
         code_objects=asm.code_objects,
         headers=tuple(table.name for table in asm.tables),
@@ -137,6 +141,12 @@ def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterato
     for chosen in folders:
         own = [source for source in asm.sources if source.archs[0] in chosen]
         yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
+
+
+def _written(out_dir: Folder, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what the generator's process tells of; return what describes it."""
+    plain = {name: value for name, value in told.items() if name != "text"}
+    return {**plain, "sha256": out_dir.write(told["file"], told["text"])}
 
 
 def _values(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,15 +268,14 @@ def _run_directions(
     directions: Mapping[str, int],
     wanted: Mapping[str, list[Wanted]],
     folders: Mapping[tuple[str, ...], str],
-    out_dir: Path,
     explain: bool,
+    known: Path | None,
 ) -> dict[str, dict[str, Any]]:
     receipts = sorted({w.receipt for ws in wanted.values() for w in ws})
 
     def answer(direction: str) -> dict[str, Any]:
         request = {
             "direction": direction,
-            "script": str(fmha_dir / "generate.py"),
             "native": sorted(native),
             "archs": list(next(iter(folders))),
             "folders": list(folders.items()),
@@ -275,34 +284,31 @@ def _run_directions(
             "explain": explain,
             "keep_unreachable": selection.keep_unreachable,
             "origin": f"receipt {', '.join(map(str, receipts))}",
-            "out_dir": str(out_dir.absolute()),
         }
-        return _run_direction(request, f"CK's generate.py, direction {direction}")
+        place = f"CK's generate.py, direction {direction}"
+        script = fmha_dir / "generate.py"
+        data = answered(known, script, request, lambda: _run_direction(script, request, place))
+        return unpack(data)
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(directions, pool.map(answer, directions), strict=True))
 
 
-def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
+def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> Answer:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         cwd = root / "cwd"
         cwd.mkdir()
         (root / "out").mkdir()
-        request["answer"], request["scratch"] = str(root / "answer.json"), str(root / "out")
-        write_if_changed(root / "request.json", json.dumps(request))
+        told = {**request, "script": str(script), "scratch": str(root / "out")}
+        told |= {name: str(root / name) for name in ("answer", "seen")}
+        (root / "request.json").write_text(json.dumps(told), encoding="utf-8")
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
-        answer: dict[str, Any] = json.loads((root / "answer.json").read_text(encoding="utf-8"))
+        data = (root / "answer").read_bytes()
+        seen = json.loads((root / "seen").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))
-    if "error" in answer:
-        raise CodegenError(
-            Finding(
-                place=place,
-                found=answer["error"]["found"],
-                expected=answer["error"]["expected"],
-                fix=answer["error"]["fix"],
-            )
-        )
+    if seen["error"]:
+        raise CodegenError(Finding(place=place, **seen["error"]))
     if stray:
         raise CodegenError(
             Finding(
@@ -311,7 +317,7 @@ def _run_direction(request: dict[str, Any], place: str) -> dict[str, Any]:
                 expected="files in the output folder only",
             )
         )
-    return answer
+    return Answer(data, seen["reads"])
 
 
 def _check_variants(

@@ -59,7 +59,6 @@ class KernelInstance:
         sha256: digest of that file.
         fields: what sets it apart (dtype, hdim_q, mode, mask, tile, ...), sorted by name.
         kept_by: `index` of each variant that wants it; () where no variants were given.
-        family: name of its `KernelFamily`, "" without one.
     """
 
     name: str
@@ -70,27 +69,6 @@ class KernelInstance:
     sha256: str
     fields: Fields
     kept_by: tuple[int, ...] = ()
-    family: str = ""
-
-
-@dataclass(frozen=True)
-class KernelFamily:
-    """Kernel instances that can share a warm precompiled header; see `qola.codegen.ck.families`.
-
-    Attributes:
-        sister: name of the kernel instance that the header is made of, wanted or not.
-        size: number of kernel instances that the receipts in use have of it, wanted or not.
-        file: the header's path below the output directory, ``warm/<name>.hpp``.
-        sha256: digest of that file.
-    """
-
-    name: str
-    direction: str
-    role: str
-    sister: str
-    size: int
-    file: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -185,7 +163,6 @@ class KernelSet:
 
     Attributes:
         kernels: sorted by direction, then in CK's order.
-        families: those of the kernels, sorted by direction and name.
         sources: dispatch sources, then entry points.
         warnings: dispatch hazards that CK itself has.
         explanations: one per kernel of the receipts in use; only when asked for.
@@ -202,7 +179,6 @@ class KernelSet:
     warnings: tuple[Finding, ...] = ()
     explanations: tuple[Explanation, ...] = field(default=(), repr=False)
     code_objects: tuple[CodeObject, ...] = ()
-    families: tuple[KernelFamily, ...] = ()
     headers: tuple[str, ...] = ()
     tables: tuple[GeneratedSource, ...] = ()
     inputs: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from qola.codegen.asm.tables import AsmCall, AsmKernel, read_calls, read_csv, re
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
 from qola.errors import CodegenError, Finding
 from qola.files import sha256_of
+from qola.folder import Folder
 
 _HELPERS = "/csrc/py_itfs_cu/fmha_bwd_pre_post_kernel_generate.py"
 
@@ -28,7 +29,7 @@ def generate_asm(
     calls: Sequence[GeneratorCall],
     archs: Sequence[str],
     variants: Sequence[Variant],
-    out_dir: Path,
+    out_dir: Folder,
     *,
     patches: Path = PATCHES,
 ) -> AsmSet:
@@ -47,8 +48,6 @@ def generate_asm(
     direction = ATTENTION[module_name].direction
     own = f"/hsa/{ARCH_TOKEN}/fmha_v3_{direction}/codegen.py"
     findings = [_unserved(c) for c in calls if not f"/{c.script}".endswith((own, _HELPERS))]
-    for folder in ("kernels", "dispatch"):
-        (out_dir / folder).mkdir(parents=True, exist_ok=True)
     sources: list[GeneratedSource] = []
     launches: dict[str, tuple[AsmCall, ...]] = {}
     for call in (c for c in calls if f"/{c.script}".endswith(own)):
@@ -184,7 +183,7 @@ def _helpers(
     wanted: Iterable[AsmCall],
     variants: Sequence[Variant],
     archs: Sequence[str],
-    out_dir: Path,
+    out_dir: Folder,
 ) -> tuple[tuple[KernelInstance, ...], tuple[GeneratedSource, ...]]:
     """Write the helper kernels that are wanted, and a source for those that are only named."""
     named = {helper for launch in everything for helper in launch.helpers}

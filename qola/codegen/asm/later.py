@@ -24,7 +24,8 @@ from qola.codegen.asm.reach import unreached
 from qola.codegen.asm.set import AsmSet, listed, not_embedded
 from qola.codegen.types import CodeObject, GeneratedSource, Selection
 from qola.errors import Finding
-from qola.files import lossy_text, sha256_of, write_if_changed
+from qola.files import lossy_text, sha256_of
+from qola.folder import Folder
 
 _CONFIG_HEADER = re.compile(r"asm_(\w+)_configs\.hpp")
 
@@ -64,7 +65,7 @@ def generate_later_asm(
     config: ModuleConfig,
     selection: Selection,
     archs: Sequence[str],
-    out_dir: Path,
+    out_dir: Folder,
     *,
     asked: Collection[str] = (),
 ) -> AsmSet:
@@ -125,7 +126,7 @@ def _made(
     selection: Selection,
     module: str,
     archs: Sequence[str],
-    out_dir: Path,
+    out_dir: Folder,
     *,
     on: bool,
 ) -> _Made:
@@ -141,7 +142,7 @@ def _made(
     ]
     kept = tuple(row for row in wanted if not _missing(tree, row))
     file = f"include/{header_name(module)}"
-    digest = write_if_changed(out_dir / file, config_header(tree, module, tables, kept))
+    digest = out_dir.write(file, config_header(tree, module, tables, kept))
     return _Made(
         module,
         GeneratedSource(header_name(module), file, digest, direction, "table"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
@@ -12,6 +11,7 @@ from qola.codegen.asm.later import asked_modules, config_modules, generate_later
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError, Finding
+from qola.folder import Folder
 
 
 def assembly_path(
@@ -20,7 +20,7 @@ def assembly_path(
     calls: Sequence[GeneratorCall],
     selection: Selection,
     archs: Sequence[str],
-    out_dir: Path,
+    out_dir: Folder,
 ) -> AsmSet:
     """Generate a library's assembly path, as far as its variants can ask for it.
 
@@ -48,7 +48,11 @@ def launched_subdirs(
 
 
 def generate_assembly_only(
-    tree: AiterTree, config: ModuleConfig, selection: Selection, archs: Sequence[str], out_dir: Path
+    tree: AiterTree,
+    config: ModuleConfig,
+    selection: Selection,
+    archs: Sequence[str],
+    out_dir: Folder,
 ) -> KernelSet:
     """Generate a library that has assembly kernels and none of Composable Kernel.
 
@@ -56,8 +60,6 @@ def generate_assembly_only(
         CodegenError: as `assembly_path`; a tree whose entry sources need Composable Kernel; a
             variant that no assembly kernel serves; no assembly kernel at all.
     """
-    for folder in ("kernels", "warm", "dispatch", "include"):
-        (out_dir / folder).mkdir(parents=True, exist_ok=True)
     script = f"{tree.hsa_dir}/codegen.py"
     calls = [call for call in config.generators if call.script == script]
     asm = assembly_path(tree, config, calls, selection, archs, out_dir)

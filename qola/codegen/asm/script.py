@@ -10,7 +10,7 @@ from qola.aiter.tree import AiterTree, GeneratorCall
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
-from qola.files import write_if_changed
+from qola.folder import Folder
 
 _SUFFIXES = (".cpp", ".hpp", ".h")
 
@@ -54,17 +54,17 @@ def run_script(
 
 
 def write_source(
-    out_dir: Path, file: str, data: bytes, direction: str, role: str
+    out_dir: Folder, file: str, data: bytes, direction: str, role: str
 ) -> GeneratedSource:
     """Write a generated source, unless it is there already, and return what describes it."""
-    digest = write_if_changed(out_dir / file, data)
+    digest = out_dir.write(file, data)
     return GeneratedSource(Path(file).name, file, digest, direction, role)
 
 
 def generate_entry(
     tree: AiterTree,
     call: GeneratorCall,
-    out_dir: Path,
+    out_dir: Folder,
     direction: str,
     asm_archs: Sequence[str] = (),
     *,
@@ -76,7 +76,7 @@ def generate_entry(
         tree: the AITER tree the generator belongs to.
         asm_archs: the architectures with a v3 (assembly) dispatch (`AsmSet.archs`): the entry
             point calls it for them. With one alone it does so whatever the device is.
-        folder: path below `out_dir`; exists.
+        folder: path below `out_dir`.
 
     Raises:
         CodegenError: the generator fails, writes nothing, or writes what is no C++ source or

@@ -1,14 +1,16 @@
-"""The generator process: runs CK's generator for one direction, writes kernels and dispatch.
+"""The generator process: runs CK's generator for one direction, tells kernels and dispatch.
 
 Run as ``python -B -S -m qola.codegen.ck.driver REQUEST``, in an empty directory with a fixed hash
-seed. REQUEST is a JSON file; the answer is written to the path it names. A problem a user can
-solve is an answer with an ``error``; a traceback on stderr is a bug, here or in CK.
+seed. REQUEST is a JSON file that names two others to write: the answer, and what was seen, which
+is what the process read, and the error that a user can solve, if there is one. A traceback on
+stderr is a bug, here or in CK.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +19,6 @@ from typing import Any
 
 from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
-from qola.codegen.ck.families import Family, family_name, find_families
 from qola.codegen.ck.hazards import DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
 from qola.codegen.ck.output import (
@@ -26,15 +27,17 @@ from qola.codegen.ck.output import (
     check_archs,
     record,
     tags_of,
-    write_kernel,
-    write_source,
+    told_kernel,
+    told_source,
 )
 from qola.codegen.ck.predicates import Wanted
 from qola.codegen.ck.reachable import is_chain, unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.files import disk_error, write_if_changed
+from qola.codegen.packed import pack
+from qola.codegen.reads import Reads
+from qola.files import disk_error
 
 
 def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
@@ -62,7 +65,6 @@ class _Filtered:
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._request = request
         self._direction: str = request["direction"]
-        self._out = Path(request["out_dir"])
         self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
         self._bases, self._dispatch = _read(request, self._wanted)
         self._selector = selector = Selector(self._direction, self._bases, request)
@@ -91,10 +93,9 @@ class _Filtered:
                 indices.update(w.index for w in self._keepers[row.key] if w.index >= 0)
 
     def answer(self) -> dict[str, Any]:
-        """Write kernels and dispatch, and return what was generated."""
+        """Return what was generated, with its texts."""
         request, selector = self._request, self._selector
-        families = find_families(self._offered(), [kernel for kernel, _ in self._kept.values()])
-        sources = [self._write_dispatch(*folder) for folder in request["folders"]]
+        sources = [self._told_dispatch(*folder) for folder in request["folders"]]
         findings = find_hazards(
             self._direction,
             [_dispatch_row(row) for row in selector.rows],
@@ -113,16 +114,9 @@ class _Filtered:
             "fields": sorted({name for row in selector.rows for name in row.fields}),
             "unknown": self._unknown(),
             "kernels": [
-                write_kernel(
-                    request,
-                    kernel,
-                    archs_of(kernel, self._tags),
-                    indices,
-                    name if (name := family_name(kernel)) in families else "",
-                )
+                told_kernel(request, kernel, archs_of(kernel, self._tags), indices)
                 for kernel, indices in self._kept.values()
             ],
-            "families": [self._write_family(family) for family in families.values()],
             "sources": sources,
             "findings": [asdict(f) for f in findings],
             "counts": counts,
@@ -159,14 +153,14 @@ class _Filtered:
                 found.setdefault(name, set()).update(values)
         return {name: sorted(map(str, values)) for name, values in sorted(found.items())}
 
-    def _write_dispatch(self, chosen: Sequence[str], folder: str) -> dict[str, Any]:
-        """Write the dispatch for some of the archs; prove that it calls just the kernels kept."""
+    def _told_dispatch(self, chosen: Sequence[str], folder: str) -> dict[str, Any]:
+        """Make the dispatch for some of the archs; prove that it calls just the kernels kept."""
         reached = {self._tags[arch] for arch in chosen}
         rows = [row for row in self._rows if row.arch is None or row.arch in reached]
         text = self._dispatch.text(row.registered for row in rows)
         if folder == self._request["folders"][0][1]:
             self._prove(text)
-        return write_source(self._request, self._dispatch.name, text, chosen, folder)
+        return told_source(self._request, self._dispatch.name, text, chosen, folder)
 
     def _prove(self, dispatch: str) -> None:
         """Check that the dispatch calls just the kernels that are kept for its rows."""
@@ -176,19 +170,6 @@ class _Filtered:
             raise NotUnderstoodError(
                 f"the dispatch calls {len(called)} types of kernels, while {len(kept)} are kept"
             )
-
-    def _write_family(self, family: Family) -> dict[str, Any]:
-        """Write a family's header and return what describes it."""
-        name = f"{family.name}.hpp"
-        return {
-            "name": family.name,
-            "direction": self._direction,
-            "role": family.role,
-            "sister": family.sister,
-            "size": family.size,
-            "file": f"warm/{name}",
-            "sha256": write_if_changed(self._out / "warm" / name, family.header),
-        }
 
     def _explain(self) -> list[dict[str, Any]]:
         """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
@@ -268,12 +249,16 @@ def main(path: str) -> int:
     ignore_bytecode()
     gc.disable()  # a short life, and half a million small objects that all stay
     request = json.loads(Path(path).read_text(encoding="utf-8"))
+    # It has the folder of the request to itself.
+    reads = Reads([os.path.dirname(os.path.abspath(path))])
     try:
         try:
-            answer = run(request)
-        except RefusedError as error:
-            answer = {"error": {"found": error.found, "expected": error.expected, "fix": error.fix}}
-        write_if_changed(Path(request["answer"]), json.dumps(answer))
+            data, error = pack(run(request)), None
+        except RefusedError as refused:
+            data, error = b"", vars(refused)
+        seen = {"error": error, "reads": reads.end()}
+        Path(request["answer"]).write_bytes(data)
+        Path(request["seen"]).write_text(json.dumps(seen), encoding="utf-8")
     except OSError as error:
         print(disk_error(error))
         return 1

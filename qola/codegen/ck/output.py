@@ -1,4 +1,4 @@
-"""Runs CK's generator as a request says, and writes what of it is wanted."""
+"""Runs CK's generator as a request says, and describes what of it is wanted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from qola.codegen.ck.observe import Recording, UsageError, observe
 from qola.codegen.ck.rows import Kernel, Row
-from qola.files import write_if_changed
 
 
 class RefusedError(Exception):
@@ -101,37 +100,33 @@ def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
     return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]
 
 
-def write_kernel(
+def told_kernel(
     request: Mapping[str, Any],
     kernel: Kernel,
     archs: Sequence[str],
     kept_by: Iterable[int] = (),
-    family: str = "",
 ) -> dict[str, Any]:
-    """Write a kernel's source and return what describes it."""
-    file = f"kernels/{kernel.name}.cpp"
+    """Return what describes a kernel, with its source."""
     return {
         "name": kernel.name,
         "direction": request["direction"],
         "role": kernel.role,
         "archs": archs,
-        "file": file,
-        "sha256": write_if_changed(Path(request["out_dir"]) / file, kernel.source),
+        "file": f"kernels/{kernel.name}.cpp",
+        "text": kernel.source,
         "fields": dict(kernel.fields),
         "kept_by": sorted(kept_by),
-        "family": family,
     }
 
 
-def write_source(
+def told_source(
     request: Mapping[str, Any], name: str, text: str, archs: Sequence[str], folder: str
 ) -> dict[str, Any]:
-    """Write a dispatch and return what describes it."""
-    file = f"{folder}/{name}"
+    """Return what describes a dispatch, with its text."""
     return {
         "name": name,
-        "file": file,
-        "sha256": write_if_changed(Path(request["out_dir"]) / file, text),
+        "file": f"{folder}/{name}",
+        "text": text,
         "direction": request["direction"],
         "role": "dispatch",
         "archs": archs,

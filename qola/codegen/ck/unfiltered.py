@@ -17,8 +17,8 @@ from qola.codegen.ck.output import (
     archs_of,
     record,
     tags_of,
-    write_kernel,
-    write_source,
+    told_kernel,
+    told_source,
 )
 from qola.codegen.ck.predicates import Wanted
 from qola.codegen.ck.receipts import emulated, source
@@ -66,10 +66,9 @@ def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
         "rows": 0,
         "fields": [],
         "unknown": {},
-        "kernels": [write_kernel(request, k, archs[k.name]) for k in kernels],
-        "families": [],
+        "kernels": [told_kernel(request, k, archs[k.name]) for k in kernels],
         "sources": [
-            write_source(request, name, text, chosen, folder)
+            told_source(request, name, text, chosen, folder)
             for folder, (chosen, found) in seen.items()
             for name, text in found.files.items()
             if name.endswith(DISPATCH)

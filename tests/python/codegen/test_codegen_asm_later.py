@@ -20,6 +20,7 @@ from qola.codegen.asm.path import assembly_path, generate_assembly_only, launche
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError, QolaError
+from qola.folder import Folder
 from qola.manifest.load import loads
 from tests.python.later_tree import write_later_tree
 
@@ -56,7 +57,7 @@ def run(
         asm=embedded != (),
         embedded=embedded,
     )
-    return generate(tree, config, selection, archs, tree.root.parent / "out")
+    return generate(tree, config, selection, archs, Folder(tree.root.parent / "out"))
 
 
 def rows_of(tree: AiterTree, header: str) -> list[str]:
@@ -193,7 +194,7 @@ def test_tables_of_folders_not_wanted_are_empty(tree: AiterTree) -> None:
     config = replace(tree.module("libmha_fwd", more_flags=["-DENABLE_CK=0"]), generators=())
     config = replace(config, srcs=(*config.srcs, SINK))
     for selection in (Selection(asm=False, embedded=()), Selection(asm=True, embedded=["none"])):
-        made = assembly_path(tree, config, (), selection, GFX9, tree.root.parent / "out")
+        made = assembly_path(tree, config, (), selection, GFX9, Folder(tree.root.parent / "out"))
         names = [table.name for table in made.tables]
         assert names == ["asm_fmha_fwd_bf16_configs.hpp", "asm_fmha_v3_fwd_configs.hpp"]
         assert [rows_of(tree, name) for name in names] == [[], []]
@@ -320,7 +321,9 @@ def test_a_direction_of_ck_that_stays_is_a_warning(tree: AiterTree) -> None:
         tree.module("libmha_bwd", more_flags=["-DENABLE_CK=0"]), flags_hip=("-DENABLE_CK=0",)
     )
     out = tree.root.parent / "out"
-    (warning,) = generate_assembly_only(tree, config, Selection(asm=True), ["gfx942"], out).warnings
+    (warning,) = generate_assembly_only(
+        tree, config, Selection(asm=True), ["gfx942"], Folder(out)
+    ).warnings
     assert warning.found.startswith("direction bwd of Composable Kernel")
     assert warning.fix == 'write "bwd" into drop_directions'
 

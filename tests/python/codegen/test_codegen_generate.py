@@ -20,6 +20,7 @@ from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError
+from qola.folder import Folder
 from qola.manifest.load import loads
 
 BOTH = ("gfx942", "gfx950")
@@ -50,7 +51,7 @@ def run(
     parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     selection = Selection(receipt, variants, frozenset(drop), asm, keep_unreachable=keep)
-    return generate(tree, tree.module(module), selection, archs, out, **arguments)
+    return generate(tree, tree.module(module), selection, archs, Folder(out), **arguments)
 
 
 def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
@@ -586,7 +587,7 @@ def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> 
     command += ' -d fwd --filter "*bf16*" --output_dir {{}}\''
     module = changeable.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
     with pytest.raises(CodegenError, match="option --filter"):
-        generate(changeable, module, Selection(), ("gfx950",), tmp_path / "out")
+        generate(changeable, module, Selection(), ("gfx950",), Folder(tmp_path / "out"))
 
 
 def test_the_environment_does_not_matter(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import py_compile
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,19 +12,16 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import AiterTree
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.process import run_module
 from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError
+from qola.folder import Folder
 from qola.manifest.load import loads
+from tests.python.codegen.fake_ck import make_tree
 
-FAKE = Path(__file__).with_name("fakes") / "generate.py"
-SWITCHES = (
-    *("TARGETS", "RENDER", "NEW_MASKS", "NEW_FIELD", "NO_POOL", "NO_TRAITS", "REWRITTEN"),
-    *("KEYWORD", "ENUM", "NAMELESS", "NEEDS_ROWS", "SILENT"),
-)
 NESTED = "3rdparty/libraries/projects/composablekernel"
 BOTH = ("gfx942", "gfx950")
 VARIANT = (
@@ -35,36 +30,12 @@ VARIANT = (
 )
 
 
-def make_tree(root: Path, *on: str, ck: str = "3rdparty/composable_kernel") -> AiterTree:
-    """Write an AITER tree whose Composable Kernel is the fake with these switches on."""
-    fmha = root / ck / "example/ck_tile/01_fmha"
-    entry = {
-        "srcs": ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"],
-        "blob_gen_cmd": "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d fwd --receipt 600 "
-        "--output_dir {{}}'",
-    }
-    files = {
-        root / "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),
-        root
-        / "aiter/jit/core.py": f'CK_DIR = os.environ.get("CK_DIR", f"{{AITER_META_DIR}}/{ck}")',
-        root / "csrc/include/mha_fwd.h": "",
-        root / "csrc/cpp_itfs/mha_fwd.cu": "",
-        root / "hsa/codegen.py": "",
-        fmha / "switches.py": "".join(f"{name} = {name in on}\n" for name in SWITCHES),
-    }
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    shutil.copyfile(FAKE, fmha / "generate.py")
-    return read_tree(root)
-
-
 def run(
     tree: AiterTree, out: Path, manifest: str = VARIANT, archs: Sequence[str] = BOTH, **more: Any
 ) -> KernelSet:
     variants = loads(manifest, file="m.toml").fwd_variants if manifest else ()
     selection = Selection(variants=variants, **more)
-    return generate(tree, tree.module("libmha_fwd"), selection, archs, out, explain=True)
+    return generate(tree, tree.module("libmha_fwd"), selection, archs, Folder(out), explain=True)
 
 
 def plant_byte_code(source: Path) -> None:
@@ -181,7 +152,7 @@ def test_a_step_down_builds_all_of_the_receipt(
     assert reason in direction.reason
     archs = 2 if "TARGETS" in on else 1
     assert len(found.kernels) == 64 * archs
-    assert all(kernel.kept_by == () and kernel.family == "" for kernel in found.kernels)
+    assert all(kernel.kept_by == () for kernel in found.kernels)
     if level == "linked":
         assert {kernel.archs for kernel in found.kernels} == {(arch,) for arch in BOTH}
     (warning,) = found.warnings

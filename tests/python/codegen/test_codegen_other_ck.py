@@ -15,6 +15,7 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
+from qola.folder import Folder
 from qola.manifest.load import loads
 
 FMHA = "3rdparty/composable_kernel/example/ck_tile/01_fmha"
@@ -56,7 +57,7 @@ def run(tree: AiterTree, out: Path, module: str, manifest: str, receipt: int) ->
     parsed = loads(manifest, file="m.toml")
     variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     selection = Selection(receipt, variants, level="filtered")
-    return generate(tree, tree.module(module), selection, ("gfx942", "gfx950"), out)
+    return generate(tree, tree.module(module), selection, ("gfx942", "gfx950"), Folder(out))
 
 
 @pytest.mark.parametrize(
