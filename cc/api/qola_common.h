@@ -38,8 +38,8 @@ constexpr float no_arch = -2;
 /// A call of the HIP runtime failed, or Composable Kernel refused the arguments.
 constexpr float failed = -3;
 /// The kernel that serves the problem is not at hand: it is neither cached, nor in a pack, nor could
-/// it be compiled. Lazy libraries alone; of a problem that several kernels serve, those before the
-/// missing one may have run.
+/// it be compiled. Lazy libraries alone; of a problem that several kernels serve, those that earlier
+/// calls launched may have run.
 constexpr float unavailable = -4;
 } // namespace status
 

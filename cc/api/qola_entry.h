@@ -1,6 +1,7 @@
 // What stands between a caller and AITER's entry points; not installed.
 #pragma once
 
+#include "qola_call.h"
 #include "qola_common.h"
 #include "qola_status.h"
 

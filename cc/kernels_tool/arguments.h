@@ -29,7 +29,7 @@ struct Arguments
     bool help = false;
     Selection selection;
     bool list_format = false;
-    int jobs         = 0; ///< 0: as many as there are processors
+    int jobs         = 0; ///< 0: as the settings say
     bool force       = false;
     std::string output;
     bool stalled = false;

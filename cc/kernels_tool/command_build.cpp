@@ -1,13 +1,12 @@
 #include "commands.h"
 
+#include "cc/runtime/jobs.h"
 #include "cc/runtime/text.h"
 #include "output.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <thread>
 
 namespace qola_runtime {
 namespace {
@@ -25,33 +24,28 @@ class Builder
 
     void run()
     {
-        const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-        const auto asked          = static_cast<std::size_t>(tool_.arguments.jobs);
-        const std::size_t jobs    = asked > 0 ? asked : processors;
-        std::vector<std::thread> threads;
-        for(std::size_t at = 0; at < std::min(jobs, kernels_.size()); ++at)
-            threads.emplace_back([this] { work(); });
-        for(std::thread& thread : threads)
-            thread.join();
+        const int asked = tool_.arguments.jobs;
+        side_by_side(kernels_.size(),
+                     compiles_at_a_time(asked > 0 ? asked : tool_.settings.jobs),
+                     [this](std::size_t at) { work(at); });
     }
 
     std::vector<Item> items; ///< for a pack, in the order of the kernels
     std::atomic<int> compiled{0}, cached{0}, failed{0};
 
     private:
-    void work()
+    void work(std::size_t at)
     {
-        for(std::size_t at; (at = next_++) < kernels_.size();)
-            try
-            {
-                make(at);
-            }
-            catch(const std::exception& error)
-            {
-                ++done_;
-                ++failed;
-                say(error.what());
-            }
+        try
+        {
+            make(at);
+        }
+        catch(const std::exception& error)
+        {
+            ++done_;
+            ++failed;
+            say(error.what());
+        }
     }
 
     void make(std::size_t at)
@@ -77,7 +71,6 @@ class Builder
 
     Tool& tool_;
     const std::vector<ModuleKernel>& kernels_;
-    std::atomic<std::size_t> next_{0};
     std::atomic<int> done_{0};
 };
 

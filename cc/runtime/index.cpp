@@ -18,6 +18,8 @@ class Parser
     void add(std::string_view text)
     {
         ++line_;
+        if(visible(text) != text)
+            refuse("a control character, or bytes that are not UTF-8, in \"" + visible(text) + "\"");
         const auto parts           = fields(text);
         const std::string_view key = parts[0];
         const auto part            = [&](std::size_t at) { return std::string(parts[at]); };
@@ -61,8 +63,15 @@ class Parser
         else if(is("entry", 2))
             index.entries[part(1)] = part(2);
         else if(is("kernel", 7))
+        {
+            // They are a directory and the beginning of a file's name in caches.
+            for(const std::size_t at : {1, 2})
+                if(parts[at].empty() || parts[at][0] == '.' ||
+                   parts[at].find('/') != std::string_view::npos)
+                    refuse("a kernel or arch \"" + part(at) + "\", expected a name without a slash");
             index.kernels.push_back(
                 {part(1), part(2), part(7), part(3), part(4), part(5), part(6)});
+        }
         else
             refuse("unknown line \"" + std::string(text) + "\"");
     }

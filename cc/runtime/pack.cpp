@@ -18,6 +18,9 @@ constexpr std::size_t kRowBytes    = 48;
 constexpr std::size_t kDigestBytes = 32;
 constexpr std::size_t kAlignment   = 16;
 
+/// Most bytes of a table or an entry. A file's size alone says nothing of memory: it may have holes.
+constexpr std::uint64_t kMost = 1 << 30;
+
 constexpr std::uint64_t aligned(std::uint64_t size)
 {
     return (size + kAlignment - 1) / kAlignment * kAlignment;
@@ -54,6 +57,8 @@ Pack::Pack(const std::string& path, const Trust& trust)
     const std::uint64_t before = kHeaderBytes + count * kRowBytes + labels;
     if(before + kDigestBytes > size)
         throw damaged(path, "its table goes beyond its " + std::to_string(size) + " bytes");
+    if(before > kMost)
+        throw damaged(path, "its table has " + std::to_string(before) + " bytes");
     const std::string table = read_at(fd_.get(), 0, before + kDigestBytes, path);
     if(table.size() < before + kDigestBytes ||
        sha256(std::string_view(table).substr(0, before)) !=
@@ -77,6 +82,10 @@ Pack::Pack(const std::string& path, const Trust& trust)
             throw damaged(path,
                           "the entry of " + place.name + " goes beyond its " +
                               std::to_string(size) + " bytes");
+        if(place.size > kMost)
+            throw damaged(path,
+                          "the entry of " + place.name + " has " + std::to_string(place.size) +
+                              " bytes");
         places_.emplace(hex_of_bytes(row.substr(0, 32)), place);
     }
 }

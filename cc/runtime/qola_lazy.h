@@ -41,8 +41,9 @@ extern std::atomic<const qola_kernel_function*> loaded[];
 /// Returns the functions of a kernel instance, after finding, or compiling, and loading it.
 ///
 /// Of `count` rows from `row` on, which are the same kernel instance for different archs, it is that
-/// of the current device. Any thread may call it. Throws qola_entry::StatusError:
-/// QOLA_STATUS_UNAVAILABLE where the kernel cannot be had, said on standard error once.
+/// of the current device. With it come the others that the thread's call launches (qola_call.h), side
+/// by side. Any thread may call it. Throws qola_entry::StatusError: QOLA_STATUS_UNAVAILABLE where one
+/// of them cannot be had, said on standard error once.
 const qola_kernel_function* resolve(unsigned row, unsigned count);
 
 /// The same, without a call where it is loaded.
@@ -53,6 +54,10 @@ inline const qola_kernel_function* functions(unsigned row, unsigned count)
             return found;
     return resolve(row, count);
 }
+
+/// The same of a kernel that is to be launched; null while the call is recorded: it is only noted. Not
+/// inline, because a library has thousands of stubs.
+const qola_kernel_function* launching(unsigned row, unsigned count);
 
 } // namespace qola_lazy
 

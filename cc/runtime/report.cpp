@@ -1,5 +1,7 @@
 #include "report.h"
 
+#include "text.h"
+
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -17,7 +19,7 @@ SystemError::SystemError(const std::string& what, int code)
 
 void say(const std::string& text)
 {
-    const std::string line = "qola: " + text + "\n";
+    const std::string line = "qola: " + visible(text) + "\n";
     for(std::size_t at = 0; at < line.size();)
     {
         const ssize_t written = write(STDERR_FILENO, line.data() + at, line.size() - at);

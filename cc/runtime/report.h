@@ -24,7 +24,8 @@ class SystemError : public Problem
     const int code;
 };
 
-/// Writes "qola: <text>" and a line's end, in one call, so that lines of processes do not mix.
+/// Writes "qola: <text>" and a line's end, in one call, so that lines of processes do not mix, and
+/// with nothing in it that a terminal obeys.
 void say(const std::string& text);
 
 /// The same, but each text once in a process.

@@ -1,19 +1,24 @@
 // qola_lazy::resolve, and all that is asked of HIP.
 #include "qola_lazy.h"
 
+#include "qola_call.h"
 #include "qola_status.h"
 #include "files.h"
+#include "jobs.h"
 #include "load.h"
 #include "lock.h"
 #include "obtain.h"
+#include "recording.h"
 #include "text.h"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -64,8 +69,10 @@ std::string hip_runtime()
 /// A kernel, resolved once, well or not, but for a compile of another process that goes on.
 struct Slot
 {
-    std::mutex mutex;
-    bool done                             = false;
+    explicit Slot(unsigned row) : row(row) {}
+    const unsigned row;
+    std::atomic<bool> done{false};
+    std::mutex mutex; ///< of what is below
     bool recorded                         = false;
     const qola_kernel_function* functions = nullptr;
     std::string problem;
@@ -85,15 +92,32 @@ class Runtime
             say_once(note);
     }
 
-    const qola_kernel_function* functions(unsigned row)
+    /// Finds or compiles the kernels of a call, all of them, and returns the functions of the first.
+    const qola_kernel_function* functions(const std::vector<unsigned>& rows)
     {
-        Slot& slot = slot_of(row);
-        const std::lock_guard<std::mutex> lock(slot.mutex);
-        if(!slot.done)
-            slot.done = resolve_into(slot, row);
-        if(slot.functions == nullptr)
-            throw StatusError(QOLA_STATUS_UNAVAILABLE, slot.problem);
-        return slot.functions;
+        std::vector<Slot*> slots, pending;
+        for(const unsigned row : rows)
+        {
+            slots.push_back(&slot_of(row));
+            if(!slots.back()->done)
+                pending.push_back(slots.back());
+        }
+        const bool compiles = settings_.compile && pending.size() > 1;
+        side_by_side(pending.size(),
+                     compiles ? compiles_at_a_time(settings_.jobs) : 1,
+                     [&](std::size_t at) { resolve_once(*pending[at]); });
+        std::vector<const qola_kernel_function*> found;
+        for(Slot* slot : slots)
+        {
+            const std::lock_guard<std::mutex> lock(slot->mutex);
+            if(slot->functions == nullptr)
+                throw StatusError(QOLA_STATUS_UNAVAILABLE, slot->problem);
+            found.push_back(slot->functions);
+        }
+        // Only now: a call that lacks one launches none, the next time either.
+        for(std::size_t at = 0; at < rows.size(); ++at)
+            loaded[rows[at]].store(found[at], std::memory_order_release);
+        return found.front();
     }
 
     private:
@@ -108,14 +132,21 @@ class Runtime
         const std::lock_guard<std::mutex> lock(mutex_);
         std::unique_ptr<Slot>& slot = slots_[row];
         if(slot == nullptr)
-            slot = std::make_unique<Slot>();
+            slot = std::make_unique<Slot>(row);
         return *slot;
     }
 
-    /// Whether that is final.
-    bool resolve_into(Slot& slot, unsigned row)
+    void resolve_once(Slot& slot)
     {
-        const Kernel& kernel = module.kernels[row];
+        const std::lock_guard<std::mutex> lock(slot.mutex);
+        if(!slot.done)
+            slot.done = resolve_into(slot);
+    }
+
+    /// Whether that is final.
+    bool resolve_into(Slot& slot)
+    {
+        const Kernel& kernel = module.kernels[slot.row];
         const auto start     = std::chrono::steady_clock::now();
         try
         {
@@ -128,7 +159,6 @@ class Runtime
                 {kernel.name, kernel.arch, kernel.code},
                 {module.identity, root_, module.index, trust_in_owner_of(library())});
             slot.functions = load(found, kernel.name);
-            loaded[row].store(slot.functions, std::memory_order_release);
             if(settings_.verbose)
                 say(std::string(kernel.name) + " for " + kernel.arch + ": " + found.origin +
                     ", " + time_since(start));
@@ -246,7 +276,7 @@ const qola_kernel_function* resolve(unsigned row, unsigned count)
             row = row_for_current_device(row, count);
         if(const qola_kernel_function* found = loaded[row].load(std::memory_order_acquire))
             return found;
-        return runtime().functions(row);
+        return runtime().functions(rows_of_call(row));
     }
     catch(const StatusError&)
     {
@@ -257,6 +287,14 @@ const qola_kernel_function* resolve(unsigned row, unsigned count)
         say_once(error.what());
         throw StatusError(QOLA_STATUS_UNAVAILABLE, error.what());
     }
+}
+
+const qola_kernel_function* launching(unsigned row, unsigned count)
+{
+    if(!qola_entry::thread_call.recording)
+        return functions(row, count);
+    note_row(count == 1 ? row : row_for_current_device(row, count));
+    return nullptr;
 }
 
 } // namespace qola_lazy

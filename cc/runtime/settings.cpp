@@ -154,6 +154,25 @@ void read_compilers(Reader& reader, Settings& settings)
             settings.compilers.push_back(directory + "/" + name);
 }
 
+/// How many compiles may run at a time. MAX_JOBS is many programs', and what is wrong for one of them
+/// keeps no kernel from being had.
+void read_jobs(const Reader& reader, Settings& settings)
+{
+    for(const char* name : {"CK_JIT_JOBS", "MAX_JOBS"})
+    {
+        const std::string given = reader.text(name);
+        if(given.empty())
+            continue;
+        if(const auto found = number(given, 1, 4096))
+        {
+            settings.jobs = static_cast<int>(*found);
+            return;
+        }
+        settings.notes.push_back(std::string(name) + "=" + given +
+                                 " is ignored: expected a number of compiles from 1 to 4096");
+    }
+}
+
 bool is_none(const std::string& level) { return level.empty() || level == "0"; }
 
 } // namespace
@@ -165,6 +184,7 @@ Settings settings_of(const Variable& variable)
     read_mode(reader, settings);
     read_places(reader, settings);
     read_compilers(reader, settings);
+    read_jobs(reader, settings);
     reader.seconds("QOLA_COMPILE_TIMEOUT", 1, settings.compile_timeout);
     // One that another process has just begun is waited for to its end.
     settings.wait = settings.compile_timeout + 60;

@@ -24,6 +24,7 @@ struct Settings
     std::string temporary;              ///< TMPDIR, else /tmp
     std::string record;                 ///< QOLA_RECORD: file; empty for none
     bool verbose        = false;        ///< QOLA_VERBOSE
+    int jobs            = 0;            ///< CK_JIT_JOBS, MAX_JOBS: compiles at a time; 0: what fits
     int compile_timeout = 1800;      ///< QOLA_COMPILE_TIMEOUT: seconds of one compile
     int wait            = 1860;      ///< QOLA_WAIT: seconds to wait for another process's compile
     std::vector<std::string> errors; ///< what is wrong, a line each: nothing else holds then

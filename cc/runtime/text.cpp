@@ -6,6 +6,40 @@
 #include <cstdio>
 
 namespace qola_runtime {
+namespace {
+
+/// Bytes of the UTF-8 character that a text begins with; 0 where it begins with none.
+std::size_t character_at(std::string_view text)
+{
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+    const unsigned first   = byte(0);
+    const std::size_t size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if((first >= 0x80 && first < 0xc2) || first > 0xf4 || size > text.size())
+        return 0;
+    for(std::size_t at = 1; at < size; ++at)
+        if((byte(at) & 0xc0) != 0x80)
+            return 0;
+    // Longer than it has to be, a surrogate, or beyond the last.
+    const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
+                       (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
+    return wrong ? 0 : size;
+}
+
+/// Whether a terminal does something else with a UTF-8 character than to show it or to go on.
+bool obeyed(std::string_view character)
+{
+    if(character == "\n" || character == "\t")
+        return false;
+    const auto between = [&](std::string_view least, std::string_view most) {
+        return character.size() == least.size() && character >= least && character <= most;
+    };
+    // The same as qola.errors.unseen has.
+    return between({"\0", 1}, "\x1f") || character == "\x7f" || between("\xc2\x80", "\xc2\x9f") ||
+           character == "\xd8\x9c" || between("\xe2\x80\x8e", "\xe2\x80\x8f") ||
+           between("\xe2\x80\xa8", "\xe2\x80\xae") || between("\xe2\x81\xa6", "\xe2\x81\xa9");
+}
+
+} // namespace
 
 std::vector<std::string> split(std::string_view text, std::string_view separators)
 {
@@ -78,6 +112,27 @@ std::optional<long> number(std::string_view text, long least, long most)
     if(code != std::errc{} || end != last || value < least || value > most)
         return std::nullopt;
     return value;
+}
+
+std::string visible(std::string_view text)
+{
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string seen;
+    while(!text.empty())
+    {
+        const std::size_t size      = character_at(text);
+        const std::string_view part = text.substr(0, std::max<std::size_t>(size, 1));
+        if(size > 0 && !obeyed(part))
+            seen += part;
+        else
+            for(const char c : part)
+            {
+                const auto byte = static_cast<unsigned char>(c);
+                seen.append("\\x").append(1, digits[byte >> 4]).append(1, digits[byte & 15]);
+            }
+        text.remove_prefix(part.size());
+    }
+    return seen;
 }
 
 std::string last_lines(std::string_view text, std::size_t count)

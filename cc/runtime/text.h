@@ -30,6 +30,10 @@ bool ends_with(std::string_view text, std::string_view end);
 /// A decimal number from `least` to `most`; nothing for anything else.
 std::optional<long> number(std::string_view text, long least, long most);
 
+/// A text with \xNN in place of what a terminal would obey: bytes of control characters but tabs and line
+/// ends, of marks that turn the direction of writing, and those that are not UTF-8.
+std::string visible(std::string_view text);
+
 /// The last lines of a text, at most `count`.
 std::string last_lines(std::string_view text, std::size_t count);
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumer.run_consumer import PLAN, ROWS, Outcome, Run, devices, outcomes, run
-from tests.consumer.table import GFX942, Device, Row
+from tests.consumer.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
+from tests.consumer.table import GFX942, GFX950, Device, Row
 from tests.lazy import sweep
 from tests.library.symbols import of_plan
 from tests.runtime.sdk import compiler_of
@@ -23,20 +23,18 @@ LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}
 # Not resolved: the SDK's files may be links out of its directory.
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
+NM = Path(os.environ["QOLA_TEST_LLVM"]).absolute()
 UNAVAILABLE = -4.0
 PART = 250
 
-#: A problem whose kernel compiles in seconds, and the same backward.
-FORWARD = next(
-    row
-    for row in ROWS
-    if row.device == GFX942 and row.problem.direction == "fwd" and outcomes(GFX942)[row].launches
-)
-BACKWARD = next(
-    row
-    for row in ROWS
-    if row.device == GFX942 and row.problem.direction == "bwd" and outcomes(GFX942)[row].launches
-)
+
+def problem(direction: str, device: Device) -> Row:
+    """Return a problem that the full library has kernels for."""
+    of = (row for row in ROWS if row.device == device and row.problem.direction == direction)
+    return next(row for row in of if outcomes(device)[row].launches)
+
+
+FORWARD, BACKWARD = problem("fwd", GFX950), problem("bwd", GFX950)
 
 
 @dataclass(frozen=True)
@@ -99,39 +97,47 @@ def lazily(rows: Sequence[Row], device: Device, bundle: Path, **env: str) -> Run
 
 
 def launched(outcomes: Iterable[Outcome]) -> list[object]:
-    """What launches have in common that differ in addresses alone."""
+    """What launches have in common that differ in addresses alone.
+
+    Not their code objects: in a full library that of a batch, and //tests/batches compares.
+    """
     return [
-        (
-            outcome.status,
-            [(o.kernel, o.arch, o.grid, o.block, o.code_object_sha256) for o in outcome.launches],
-        )
+        (outcome.status, [(o.kernel, o.arch, o.grid, o.block) for o in outcome.launches])
         for outcome in outcomes
     ]
 
 
-@pytest.mark.parametrize("device", devices(), ids=lambda device: device.name)
-def test_a_pack_has_what_the_full_library_has(device: Device, tmp_path: Path) -> None:
-    """Prevents: another kernel, or other code of it, where it comes from a pack."""
-    rows = [row for row in ROWS if row.device == device]
-    result = lazily(rows, device, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
-    assert launched(result.outcomes) == launched(outcomes(device)[row] for row in rows)
+def code(outcome: Outcome) -> list[str]:
+    """Digests of the code objects that a call launches from."""
+    return [launch.code_object_sha256 for launch in outcome.launches]
+
+
+def from_pack(row: Row, cache: Path) -> Outcome:
+    """Hand a row to the bundle that has a pack."""
+    return lazily([row], GFX950, LAZY, QOLA_CACHE=str(cache), **NEVER).outcomes[0]
+
+
+def test_a_pack_has_what_the_full_library_has(tmp_path: Path) -> None:
+    """Prevents: another kernel where it comes from a pack."""
+    rows = [row for row in ROWS if row.device == GFX950]
+    result = lazily(rows, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
+    assert launched(result.outcomes) == launched(outcomes(GFX950)[row] for row in rows)
     assert result.stderr == ""
 
 
 def test_a_random_sweep_is_answered_alike(tmp_path: Path) -> None:
     """Prevents: a stub that leads to another kernel than the dispatch asked for."""
-    rows = list(sweep.rows(10_000))
+    rows = list(sweep.rows(10_000, GFX950))
     kernels = set()
-    for device in devices():
-        own = [row for row in rows if row.device == device]
-        # In parts: the fake runtime takes longer for each stream, the more there are.
-        for first in range(0, len(own), PART):
-            part = own[first : first + PART]
-            full = run(part, device).outcomes
-            lazy = lazily(part, device, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER).outcomes
-            assert launched(lazy) == launched(full)
-            kernels |= {launch.kernel for outcome in full for launch in outcome.launches}
-    assert len(kernels) > 0.8 * len(PLAN["kernels"]), "the sweep misses most kernels"
+    # In parts: the fake runtime takes longer for each stream, the more there are.
+    for first in range(0, len(rows), PART):
+        part = rows[first : first + PART]
+        full = run(part, GFX950).outcomes
+        lazy = lazily(part, GFX950, LAZY, QOLA_CACHE=str(tmp_path / "cache"), **NEVER).outcomes
+        assert launched(lazy) == launched(full)
+        kernels |= {launch.kernel for outcome in full for launch in outcome.launches}
+    planned = [kernel for kernel in PLAN["kernels"] if "gfx950" in kernel["archs"]]
+    assert len(kernels) > 0.8 * len(planned), "the sweep misses most kernels"
 
 
 @pytest.mark.parametrize("row", [FORWARD, BACKWARD], ids=lambda row: row.problem.direction)
@@ -139,19 +145,20 @@ def test_a_failing_launch_is_a_status(row: Row, tmp_path: Path) -> None:
     """Prevents: an exception in a kernel library that finds no handler and ends the process."""
     env = {"QOLA_CACHE": str(tmp_path / "cache"), **NEVER}
     fail = ["hipLaunchKernel=1"]
-    full = run([row, row], GFX942, fail=fail)
-    lazy = run([row, row], GFX942, library_dirs=(LAZY / "lib",), fail=fail, **env)
+    full = run([row, row], GFX950, fail=fail)
+    lazy = run([row, row], GFX950, library_dirs=(LAZY / "lib",), fail=fail, **env)
     assert [outcome.status for outcome in full.outcomes] == [-3.0, -3.0]
     assert launched(lazy.outcomes) == launched(full.outcomes)
 
 
-def test_a_first_call_compiles_what_the_full_library_has(place: Place) -> None:
+def test_a_first_call_compiles_what_a_pack_has(place: Place, tmp_path: Path) -> None:
     """Prevents: a compile on the user's machine that makes something else than the build does."""
-    expected = [outcomes(GFX942)[FORWARD]]
-    first = lazily([FORWARD], GFX942, place.bundle, **place.env)
+    expected = [outcomes(GFX950)[FORWARD]]
+    first = lazily([FORWARD], GFX950, place.bundle, **place.env)
     assert launched(first.outcomes) == launched(expected)
+    assert code(first.outcomes[0]) == code(from_pack(FORWARD, tmp_path))
     assert place.compiles() == 1
-    second = lazily([FORWARD], GFX942, place.bundle, **place.env)
+    second = lazily([FORWARD], GFX950, place.bundle, **place.env)
     assert launched(second.outcomes) == launched(expected)
     assert place.compiles() == 1, "the second process compiled"
     print(f"first call:\n{first.stderr}second process:\n{second.stderr}")
@@ -161,38 +168,80 @@ def test_a_first_call_compiles_what_the_full_library_has(place: Place) -> None:
 
 def test_kernels_of_one_call_come_from_anywhere(place: Place, tmp_path: Path) -> None:
     """Prevents: a call whose kernels are right only where all come from one place."""
-    expected = outcomes(GFX942)[BACKWARD]
+    expected = outcomes(GFX950)[BACKWARD]
     assert len(expected.launches) == 3, "before, main and after"
     (main,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.told.identities[1])
     pack = tmp_path / "main.qpack"
     place.tool("export", main, "--output", pack, QOLA_PACKS=str(LAZY / "share/qola/ci/packs"))
     before = place.compiles()
-    result = lazily([BACKWARD], GFX942, place.bundle, QOLA_PACKS=str(pack), **place.env)
+    result = lazily([BACKWARD], GFX950, place.bundle, QOLA_PACKS=str(pack), **place.env)
     assert launched(result.outcomes) == launched([expected])
+    assert code(result.outcomes[0]) == code(from_pack(BACKWARD, tmp_path / "empty"))
     assert place.compiles() == before + 2
+
+
+def test_a_call_that_lacks_a_kernel_launches_none(place: Place, tmp_path: Path) -> None:
+    """Prevents: -4 for a backward call whose first kernel has run."""
+    expected = outcomes(GFX950)[BACKWARD]
+    (before,) = (k["name"] for k in PLAN["kernels"] if of_plan(k) == expected.told.identities[0])
+    pack = tmp_path / "before.qpack"
+    place.tool("export", before, "--output", pack, QOLA_PACKS=str(LAZY / "share/qola/ci/packs"))
+    env = {"QOLA_CACHE": str(tmp_path / "cache"), "QOLA_PACKS": str(pack), **NEVER}
+    result = lazily([BACKWARD, BACKWARD], GFX950, place.bundle, **env)
+    assert [outcome.status for outcome in result.outcomes] == [UNAVAILABLE] * 2
+    assert not [launch for outcome in result.outcomes for launch in outcome.launches]
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_no_library_launches_unseen() -> None:
+    """Prevents: a recorded call that launches by what cc/runtime/recording.cpp passes over."""
+    asked = re.compile(
+        r"hip(Get|Peek)\w+|hipModule(LoadData|GetFunction|Unload)|hipDeviceGetAttribute"
+    )
+    # Where a call measures; a recorded one does not.
+    measures = re.compile(r"hipEvent\w+|hipStreamSynchronize")
+    wrapped = {"hipLaunchKernel", "hipModuleLaunchKernel"}
+    for library in sorted((LAZY / "lib").glob("*.so")):
+        names = subprocess.run(
+            [
+                NM,
+                "--dynamic",
+                "--undefined-only",
+                "--format=just-symbols",
+                library,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        of_hip = {name.partition("@")[0] for name in names if name.startswith(("hip", "__hip"))}
+        others = {n for n in of_hip - wrapped if not (asked.fullmatch(n) or measures.fullmatch(n))}
+        assert of_hip
+        assert others == set()
 
 
 def test_without_kernels_a_call_says_so(place: Place, tmp_path: Path) -> None:
     """Prevents: a crash, silence, or "no kernel", where a kernel exists but is not at hand."""
-    nobody = next(row for row in ROWS if row.device == GFX942 and outcomes(GFX942)[row].status < 0)
+    nobody = next(row for row in ROWS if row.device == GFX950 and outcomes(GFX950)[row].status < 0)
     rows = [FORWARD, BACKWARD, nobody, FORWARD]
-    result = lazily(rows, GFX942, place.bundle, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
+    result = lazily(rows, GFX950, place.bundle, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
     assert [outcome.status for outcome in result.outcomes] == [
         UNAVAILABLE,
         UNAVAILABLE,
-        outcomes(GFX942)[nobody].status,
+        outcomes(GFX950)[nobody].status,
         UNAVAILABLE,
     ]
     assert not [launch for outcome in result.outcomes for launch in outcome.launches]
     lines = result.stderr.splitlines()
-    assert len(lines) == 2, "each kernel once"
+    assert len(lines) == 4, "each kernel once, the three of the backward call together"
     assert all("QOLA_LAZY=never" in line and "qola-kernels build" in line for line in lines)
 
 
 def test_what_one_machine_records_another_has(place: Place, tmp_path: Path) -> None:
     """Prevents: production machines that compile, although CI has seen what they need."""
     record = tmp_path / "asked"
-    rows = [FORWARD, FORWARD]
+    row = problem("fwd", GFX942)
+    rows = [row, row]
     env = {"QOLA_CACHE": str(tmp_path / "empty"), **NEVER}
     lazily(rows, GFX942, place.bundle, QOLA_RECORD=str(record), **env)
     (line,) = record.read_text().splitlines()
@@ -200,4 +249,4 @@ def test_what_one_machine_records_another_has(place: Place, tmp_path: Path) -> N
     pack = tmp_path / "recorded.qpack"
     place.tool("build", "--record", record, "--output", pack)
     result = lazily(rows, GFX942, place.bundle, QOLA_PACKS=str(pack), **env)
-    assert launched(result.outcomes) == launched([outcomes(GFX942)[FORWARD]] * 2)
+    assert launched(result.outcomes) == launched([outcomes(GFX942)[row]] * 2)

@@ -1,52 +1,138 @@
 // Asks a lazy library's runtime for kernels, as dispatch would:
 //
-//   ask THREADS TIMES ROW[+COUNT]...
+//   ask THREADS TIMES WHAT...
 //
-// Each thread asks for each row so many times. A line for each row: "<row> ok <milliseconds>
-// <what its kernels launched>", or "<row> status <number>". With ASK_LAUNCH=1 the functions are
-// called, which launch the kernel.
+// Each thread asks for each WHAT so many times. ROW[+COUNT] is a kernel: a line "<row> ok
+// <milliseconds> <what its kernels launched>", or "<row> status <number>". With ASK_LAUNCH=1 the
+// functions are called, which launch the kernel.
+//
+// ROW[+COUNT],... is a call of an entry point that launches these, with a line of the same form:
+// "<call> ok <milliseconds> <what each launched, with commas between> <times it was run>". In it "asm"
+// launches what is no kernel instance, "error" leaves an error of HIP's behind, and "?ROW" only asks a
+// kernel for something. With ASK_OWNS=1 its arguments own something.
+#include "qola_call.h"
 #include "qola_lazy.h"
 #include "qola_status.h"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <hip/hip_runtime_api.h>
 
 namespace {
 
 std::mutex mutex;
 
+struct Stream
+{
+    bool time_kernel_ = true;
+    int log_level_    = 1;
+};
+
+struct Kernel
+{
+    explicit Kernel(const std::string& text)
+    {
+        const std::size_t plus = text.find('+');
+        row                    = static_cast<unsigned>(std::atoi(text.c_str()));
+        if(plus != std::string::npos)
+            count = static_cast<unsigned>(std::atoi(text.c_str() + plus + 1));
+    }
+    unsigned row   = 0;
+    unsigned count = 1;
+};
+
+int launch(const qola_kernel_function* functions)
+{
+    using Launch = int (*)();
+    return std::getenv("ASK_LAUNCH") ? reinterpret_cast<Launch>(functions[0])() : 0;
+}
+
+/// What stands in the libraries beside the stubs, such as the launch of an assembly kernel: HIP refuses
+/// this one where it gets there.
+std::string launch_other()
+{
+    const hipError_t error =
+        hipModuleLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    if(qola_entry::thread_call.recording != (error == hipSuccess))
+        std::abort();
+    return "refused";
+}
+
+std::string run(const std::string& call, const Stream& stream)
+{
+    if(qola_entry::thread_call.recording == (stream.time_kernel_ || stream.log_level_ != 0))
+        std::abort();
+    std::string answer;
+    std::istringstream parts(call);
+    for(std::string part; std::getline(parts, part, ',');)
+    {
+        std::string one;
+        if(part == "asm" || part == "error")
+            one = launch_other();
+        else if(part[0] == '?')
+            one = qola_lazy::functions(Kernel(part.substr(1)).row, 1) ? "known" : "";
+        else
+        {
+            const Kernel kernel(part);
+            const qola_kernel_function* found = qola_lazy::launching(kernel.row, kernel.count);
+            one = found ? std::to_string(launch(found)) : "";
+        }
+        if(part == "asm")
+            static_cast<void>(hipGetLastError());
+        answer += (answer.empty() ? "" : ",") + one;
+    }
+    return answer;
+}
+
+template <typename Arguments>
+std::string values_of(const std::string& call)
+{
+    std::string answer;
+    int runs = 0;
+    qola_entry::repeatable(Arguments(), Stream(), [&](const Stream& stream) {
+        ++runs;
+        answer = run(call, stream);
+        return 0.f;
+    });
+    return answer + " " + std::to_string(runs);
+}
+
+std::string values(const std::string& what)
+{
+    if(what.find(',') == std::string::npos)
+    {
+        const Kernel kernel(what);
+        return std::to_string(launch(qola_lazy::functions(kernel.row, kernel.count)));
+    }
+    return std::getenv("ASK_OWNS") ? values_of<std::string>(what) : values_of<Stream>(what);
+}
+
 void ask(const std::string& what, int times)
 {
-    const std::size_t plus = what.find('+');
-    const auto row         = static_cast<unsigned>(std::atoi(what.c_str()));
-    const unsigned count =
-        plus == std::string::npos ? 1 : static_cast<unsigned>(std::atoi(what.c_str() + plus + 1));
     for(int time = 0; time < times; ++time)
     {
         const auto start = std::chrono::steady_clock::now();
         std::string answer;
         try
         {
-            const qola_kernel_function* functions = qola_lazy::functions(row, count);
+            const std::string found = values(what);
             const std::chrono::duration<double, std::milli> took =
                 std::chrono::steady_clock::now() - start;
-            using Launch       = int (*)();
-            const char* launch = std::getenv("ASK_LAUNCH");
-            const int value    = launch ? reinterpret_cast<Launch>(functions[0])() : 0;
-            answer             = "ok " + std::to_string(took.count()) + " " + std::to_string(value);
+            answer = "ok " + std::to_string(took.count()) + " " + found;
         }
         catch(const qola_entry::StatusError& error)
         {
             answer = "status " + std::to_string(static_cast<int>(error.status));
         }
         const std::lock_guard<std::mutex> lock(mutex);
-        std::printf("%u %s\n", row, answer.c_str());
+        std::printf("%s %s\n", what.c_str(), answer.c_str());
     }
 }
 

@@ -258,6 +258,11 @@ class Toy:
         """Ask for kernels and wait for the answer."""
         return finish(self.start(*kernels, **settings))
 
+    def call(self, *parts: str, threads: str = "1", times: str = "1", **settings: str) -> Answer:
+        """Call an entry point that launches kernels; other parts are as ask.cpp has them."""
+        what = ",".join(str(self.row(part)) if part in self.headers else part for part in parts)
+        return finish(self.launch(self.command(what, threads=threads, times=times), **settings))
+
     def gets(self, *kernels: str, **settings: str) -> Answer:
         """Ask for kernels, each of which has to be had and launched."""
         answer = self.ask(*kernels, **settings)
@@ -317,6 +322,11 @@ class Answer:
         """What each kernel returned, or its status, without the times."""
         parts = [line.split() for line in self.lines]
         return [part[3] if part[1] == "ok" else " ".join(part[1:]) for part in parts]
+
+    @property
+    def runs(self) -> list[int]:
+        """How many times each call was run to answer it."""
+        return [int(line.split()[4]) for line in self.lines if " ok " in line]
 
     @property
     def milliseconds(self) -> list[float]:

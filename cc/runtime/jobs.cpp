@@ -1,0 +1,100 @@
+#include "jobs.h"
+
+#include "files.h"
+#include "text.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <signal.h>
+
+namespace qola_runtime {
+namespace {
+
+/// What a compile of a large kernel takes at its peak.
+constexpr long kMebibytesOfCompile = 1400;
+
+/// The start of a file of the kernel's, which says nothing of its size; empty where there is none.
+std::string start_of(const std::string& path)
+{
+    try
+    {
+        const Fd fd = open_file(path, O_RDONLY);
+        return fd ? read_at(fd.get(), 0, 4096, path) : std::string{};
+    }
+    catch(const Problem&)
+    {
+        return {};
+    }
+}
+
+/// Memory for processes to come, in MiB; what is not known is no limit.
+long mebibytes_available()
+{
+    long available            = 1L << 40;
+    const std::string machine = start_of("/proc/meminfo");
+    for(const std::string_view line : lines(machine))
+        if(const auto words = split(line, " "); words.size() > 1 && words[0] == "MemAvailable:")
+            available = number(words[1], 0, 1L << 50).value_or(available << 10) >> 10;
+    // A container's: what this process takes of it is not known to be free.
+    const std::string container = start_of("/sys/fs/cgroup/memory.max");
+    for(const std::string_view line : lines(container))
+        if(const auto bytes = number(line, 0, 1L << 60))
+            available = std::min(available, *bytes >> 20);
+    return available;
+}
+
+/// Starts a thread that takes no signal of the process's: its handlers run where they always ran.
+std::thread quiet_thread(const std::function<void()>& work)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread thread;
+    try
+    {
+        thread = std::thread(work);
+    }
+    catch(const std::system_error&)
+    {
+        // No more threads: the others do its part.
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread;
+}
+
+} // namespace
+
+std::size_t compiles_at_a_time(int asked)
+{
+    if(asked > 0)
+        return static_cast<std::size_t>(asked);
+    const long processors = static_cast<long>(std::thread::hardware_concurrency());
+    return static_cast<std::size_t>(
+        std::max(1L, std::min(processors, mebibytes_available() / kMebibytesOfCompile)));
+}
+
+void side_by_side(std::size_t count,
+                  std::size_t at_a_time,
+                  const std::function<void(std::size_t)>& work)
+{
+    std::atomic<std::size_t> next{0};
+    const auto part = [&] {
+        for(std::size_t at; (at = next++) < count;)
+            work(at);
+    };
+    std::vector<std::thread> threads;
+    for(std::size_t other = 1; other < std::min(at_a_time, count); ++other)
+        threads.push_back(quiet_thread(part));
+    part();
+    for(std::thread& thread : threads)
+        if(thread.joinable())
+            thread.join();
+}
+
+} // namespace qola_runtime
