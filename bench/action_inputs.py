@@ -19,11 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from qola.cli.tables import Table, size, to_text  # noqa: E402
-from tools.execution_log.log import LoggedFile, Spawn, read_spawns  # noqa: E402
+from qola.report.execution_log import LoggedFile, Spawn, read_spawns  # noqa: E402
 
 #: What a path is, by the first pattern found in it.
 GROUPS = (
-    ("precompiled header", re.compile(r"\.pch$|\.gch$")),
     ("device libraries", re.compile(r"/amdgcn/")),
     ("HIP headers", re.compile(r"/(rocm|hip)/(include|share)/")),
     ("C and C++ headers", re.compile(r"/sysroot/usr/include/")),

@@ -9,20 +9,18 @@ from collections.abc import Iterable, Mapping
 from bench.errors import BenchError
 from bench.ninja_log import source_of
 from qola.errors import Finding
-from tools.execution_log.log import Spawn
+from qola.report.execution_log import Spawn
 
 _KERNEL_REPOSITORY = re.compile(r"qola_kernels_\w+$")
 _DIRECTIONS = ("fwd_splitkv", "batch_prefill", "fwd", "bwd")
-# Makes something that several kernels' compiles read.
-_SHARED = re.compile(r"pch|precompile", re.IGNORECASE)
 
 
 def direction_of(spawn: Spawn) -> str | None:
     """Return the direction whose kernels an action serves; None for other actions.
 
     Raises:
-        BenchError: a precompiled header that cannot be said to be of a direction: leaving it out
-            would make kernels look cheaper than they are.
+        BenchError: an action for kernels that cannot be said to be of a direction: leaving it out
+            would make them look cheaper than they are.
     """
     repository, _, rest = spawn.label.partition("//")
     if _KERNEL_REPOSITORY.search(repository):
@@ -30,8 +28,6 @@ def direction_of(spawn: Spawn) -> str | None:
         for direction in _DIRECTIONS:
             if package == direction or package.startswith(direction + "_"):
                 return direction
-        raise _unknown(spawn)
-    if _SHARED.search(spawn.mnemonic):
         raise _unknown(spawn)
     return None
 
@@ -50,11 +46,11 @@ def _unknown(spawn: Spawn) -> BenchError:
 def kernel_seconds(
     spawns: Iterable[Spawn], kernels: Mapping[str, Iterable[str]]
 ) -> dict[str, float]:
-    """Return the sum over all that is done for each direction's kernels, shared headers included.
+    """Return the sum over all that is done for each direction's kernels.
 
     Args:
         spawns: actions of a build without cache hits.
-        kernels: names of the kernel instances by direction.
+        kernels: names of what is compiled by direction: batches, and kernel instances in none.
 
     Raises:
         BenchError: a kernel has no action, or came from a cache.

@@ -46,7 +46,13 @@ def parser() -> argparse.ArgumentParser:
         dest="source",
         help="print the table of a file that --json wrote; measure nothing",
     )
-    made.add_argument("--quick", action="store_true", help="one small kernel, for trying this out")
+    made.add_argument(
+        "--workload",
+        choices=sorted(WORKLOADS),
+        default="default",
+        help="what to build, of bench/workloads; families: as many kernels of a kind as "
+        "TransformerEngine has; quick: one small kernel, for trying this out",
+    )
     made.add_argument(
         "--only", nargs="+", default=[], metavar="ROW", help="only rows whose names begin like this"
     )
@@ -105,7 +111,7 @@ def progress() -> Callable[[str], None]:
 def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None]:
     """Measure; return the JSON object, and the error after which the rest was not measured."""
     chosen = rows.choose(args.only)
-    workload = WORKLOADS["quick" if args.quick else "default"]
+    workload = WORKLOADS[args.workload]
     # What bench/bootstrap.py sets is for this process alone.
     own = ("PYTHONPATH", "PYTHONSAFEPATH", "QOLA_BENCH_PACKAGES")
     packages = Path(os.environ["QOLA_BENCH_PACKAGES"])
@@ -124,7 +130,7 @@ def measured(args: argparse.Namespace) -> tuple[dict[str, Any], QolaError | None
     made = report.report(
         rows.rows(chosen, found.values),
         found.values,
-        command=" ".join(["bench/run", *(["--quick"] if args.quick else [])]),
+        command=f"bench/run --workload {workload.name}",
         workload={
             "manifest": f"bench/workloads/{workload.name}.toml",
             "archs": [ARCH],

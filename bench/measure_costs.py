@@ -5,9 +5,6 @@
 Compiles a handful of kernel instances and dispatch sources of small plans, one after the other,
 with the flags of rules/rocm/flags.bzl, and writes CPU seconds and bytes to qola/inspect/costs.json.
 CPU seconds, because they hold on a busy machine too. Takes some eight minutes.
-
-`--part precompiled` measures what decides which warm headers a plan has, and writes it to
-qola/plan/warm_headers.json: this changes plans, and the keys of the kernels in them.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import ast
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
-from qola.codegen.ck.families import headers_text, warm_header
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan, PlannedKernel
 from qola.plan.planner import build_plan
@@ -37,9 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ARCH = "gfx950"
 COSTS = ROOT / "qola/inspect/costs.json"
-POLICY = ROOT / "qola/plan/warm_headers.json"
 PARTS = ("kernels", "sources")
-PRECOMPILED_PART = "precompiled"
 SMALL = """
 [build]
 architectures = ["gfx950"]
@@ -94,15 +88,6 @@ KERNELS = (
     ("bwd", "dot_do_o", 128),
     ("bwd", "convert_dq", 128),
 )
-# (direction, role, hdim) whose device passes are compiled with precompiled headers.
-PRECOMPILED = (
-    ("fwd", "fwd", 128),
-    ("bwd", "dq_dk_dv", 128),
-    ("bwd", "dot_do_o", 128),
-    ("bwd", "convert_dq", 128),
-)
-DEVICE_PASS = ("--cuda-device-only", "--no-gpu-bundle-output", "-Wno-unused-command-line-argument")
-MAKE_HEADER = ("-S", "-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp")
 # A dispatch of the full set is a matter of minutes, and known from these two.
 DISPATCHES = ("fwd", "bwd")
 
@@ -156,16 +141,21 @@ def cpu_model() -> str:
 
 
 class Bench:
-    """Compiles sources of plans and takes the time."""
+    """Compiles sources of plans and takes the time.
+
+    Attributes:
+        peak_bytes: most memory that a process of the last compile had.
+    """
 
     def __init__(self, compiler: Compiler, tree: Path, work: Path) -> None:
+        self.peak_bytes = 0
         self._compiler, self._tree, self._work = compiler, tree, work
 
     def plan(self, name: str, text: str) -> Plan:
         """Plan a manifest below the working directory."""
         (self._work / name).mkdir()
         request = Request(name, loads(text, file=name), read_tree(self._tree))
-        return build_plan(resolve(request), self._work / name)
+        return build_plan(resolve(request), Folder(self._work / name))
 
     def compile(
         self, plan: Plan, source: str, headers: str, copts: Sequence[str], *, host: bool
@@ -195,34 +185,6 @@ class Bench:
             "linked_bytes": int(size.stdout.splitlines()[1].split()[3]),
         }
 
-    def device_pass(
-        self, plan: Plan, sources: tuple[str, str], headers: str, copts: Sequence[str]
-    ) -> dict[str, float]:
-        """Compile a source for the device with precompiled headers; return what each step takes.
-
-        Args:
-            sources: paths below the plan's directory: of the sister, and of what is compiled.
-        """
-        sister, source = (self._work / plan.name / file for file in sources)
-        text = sister.read_text(encoding="utf-8")
-        seconds: dict[str, float] = {}
-        command = [*self._flags(plan, headers, copts), *DEVICE_PASS]
-        # The warm header is made upon the other, as kernel_instances.bzl has it.
-        base: list[str] = []
-        for kind, header in (("headers", headers_text([text])), ("warm", warm_header("", text))):
-            if header is None:
-                sys.exit(f"{sister} has no warm header")
-            file = self._work / f"{kind}.hpp"
-            file.write_text(header, encoding="utf-8")
-            making = [*command, *base, *MAKE_HEADER]
-            making += ["-fpch-instantiate-templates"] if kind == "warm" else []
-            making += [str(file), "-o", f"{file}.pch"]
-            seconds["making_seconds"] = self._cpu_seconds(making)
-            base = ["-Xclang", "-include-pch", "-Xclang", f"{file}.pch"]
-            compiling = ["-c", str(source), "-o", str(self._work / "out.co")]
-            seconds[f"{kind}_seconds"] = self._cpu_seconds([*command, *base, *compiling])
-        return seconds
-
     def _flags(self, plan: Plan, headers: str, copts: Sequence[str]) -> list[str]:
         found = plan.header_set(headers)
         return [
@@ -234,13 +196,14 @@ class Bench:
             *copts,
         ]
 
-    @staticmethod
-    def _cpu_seconds(command: Sequence[str]) -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-        return round(user + system, 1)
+    def _cpu_seconds(self, command: Sequence[str]) -> float:
+        process = subprocess.Popen(command)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, list(command))
+        self.peak_bytes = usage.ru_maxrss * 1024
+        return round(usage.ru_utime + usage.ru_stime, 1)
 
 
 def middle(kernels: Sequence[PlannedKernel]) -> PlannedKernel:
@@ -262,22 +225,21 @@ def measure_kernels(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
         kernel = middle(alike)
         copts = plan.module(kernel.module).copts
         cost = bench.compile(plan, kernel.source, direction, copts, host=True)
+        cost["further_cpu_seconds"] = further_seconds(bench, plan, kernel, cost["cpu_seconds"])
         entry = {"direction": direction, "role": role, "hdim": hdim}
         yield {**entry, "dtype": kernel.fields["dtype"], **cost, "name": kernel.name}
 
 
-def measure_precompiled(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
-    """Yield what warm precompiled headers cost and save, for each entry of PRECOMPILED."""
-    for direction, role, hdim in PRECOMPILED:
-        alike = sorted(
-            (k for k in plan.kernels if (k.role, _hdim(k)) == (role, hdim)),
-            key=lambda kernel: kernel.name,
-        )
-        tiles = [k for k in alike if k.fields.get("tile") == middle(alike).fields.get("tile")]
-        sources = (tiles[0].source, tiles[len(tiles) // 2].source)
-        copts = plan.module(tiles[0].module).copts
-        seconds = bench.device_pass(plan, sources, direction, copts)
-        yield {"direction": direction, "role": role, "hdim": hdim, **seconds}
+def further_seconds(bench: Bench, plan: Plan, kernel: PlannedKernel, alone: float) -> float:
+    """Return what a kernel instance costs as a further one in the batch that it is in."""
+    for batch in plan.batches:
+        members = [plan.kernels[index] for index in batch.kernels]
+        if kernel in members:
+            copts = plan.module(kernel.module).copts
+            cost = bench.compile(plan, batch.file, kernel.direction, copts, host=False)
+            seconds = (float(cost["cpu_seconds"]) - alone) / (len(members) - 1)
+            return round(max(0.0, seconds), 1)
+    return alone
 
 
 def measure_sources(bench: Bench, plan: Plan) -> Iterator[dict[str, Any]]:
@@ -305,7 +267,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--aiter", type=Path, required=True, help="AITER source tree")
     parser.add_argument("--output", type=Path, default=COSTS, help="file")
-    parser.add_argument("--part", choices=[PRECOMPILED_PART], help="measure this instead")
     args = parser.parse_args()
     compiler = find_compiler("hipcc")
     costs: dict[str, list[dict[str, Any]]] = {}
@@ -314,26 +275,21 @@ def main() -> None:
         small = bench.plan("small", SMALL)
         measured: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
             "kernels": lambda: measure_kernels(bench, small),
-            PRECOMPILED_PART: lambda: measure_precompiled(bench, small),
             "sources": lambda: (
                 cost
                 for plan in (small, bench.plan("large", LARGE))
                 for cost in measure_sources(bench, plan)
             ),
         }
-        for part in [args.part] if args.part else PARTS:
+        for part in PARTS:
             costs[part] = []
             for cost in measured[part]():
                 print(json.dumps(cost), file=sys.stderr)
                 costs[part].append(cost)
     command = "bench/python bench/measure_costs.py --aiter TREE"
     cpu = cpu_model()
-    if args.part:
-        head = {"schema": 1, "command": f"{command} --part {args.part}", "cpu": cpu}
-        write(POLICY, head, {"roles": costs[args.part]})
-    else:
-        head = {"schema": 1, "command": command, "compiler": compiler.version, "cpu": cpu}
-        write(args.output, {**head, "arch": ARCH}, costs)
+    head = {"schema": 1, "command": command, "compiler": compiler.version, "cpu": cpu}
+    write(args.output, {**head, "arch": ARCH}, costs)
 
 
 def write(

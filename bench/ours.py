@@ -18,7 +18,7 @@ from qola.build.bazel import child_environment
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding
-from tools.execution_log.log import Spawn, read_spawns
+from qola.report.execution_log import Spawn, read_spawns
 
 _STOP_SECONDS = 60
 

@@ -10,14 +10,15 @@ cost of each compile from qola/inspect/costs.json and hands them to workers as B
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.workers import Network, Outcome, Task, bound, precompiled, simulate, tasks_of
+from bench.workers import Network, Outcome, Task, bound, simulate, tasks_of
 from qola.aiter.tree import read_tree
 from qola.cli.tables import Table, duration, size, to_text
+from qola.folder import Folder
 from qola.inspect.costs import load_costs
+from qola.inspect.estimate import compiles
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
@@ -26,8 +27,6 @@ EVERYTHING = Path(__file__).resolve().parent / "everything/everything.toml"
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)
 # What every compile reads, and the rest it reads; bench/action_inputs.py measured both.
 SDK_BYTES, SOURCE_BYTES = 284e6, 4e3
-# A warm precompiled header (docs/internals/split-compilation.md).
-HEADER_BYTES = 90e6
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -70,17 +69,14 @@ def main() -> None:
     args = parse_arguments()
     text = args.manifest.read_text(encoding="utf-8")
     costs = load_costs()
-    with tempfile.TemporaryDirectory() as directory:
-        request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
-        plan = build_plan(resolve(request), Path(directory))
-    found = precompiled(plan, costs, shared=["sdk"], header_bytes=HEADER_BYTES)
+    request = Request("simulated", loads(text, file="manifest"), read_tree(args.aiter))
+    plan = build_plan(resolve(request), Folder())
+    found = compiles(plan, costs)
     tasks = tasks_of(
-        found.compiles,
+        found,
         shared=["sdk"],
         source_bytes=SOURCE_BYTES,
         link_rate=args.link_rate,
-        headers=found.headers,
-        headers_of=found.headers_of,
     )
     network = Network(args.worker_rate, args.client_rate, args.client_seconds)
     libraries = [task.name for task in tasks if task.after]
@@ -90,8 +86,9 @@ def main() -> None:
     ]
     total = sum(task.seconds for task in tasks)
     columns = ("workers", "from empty caches", "of the bound", "used", "waits for bytes", "client")
-    headers = f"{len(found.headers):,} warm headers, " if found.headers else ""
-    title = f"{len(plan.kernels):,} kernel instances, {headers}{duration(total)} of one core"
+    batches = sum(one.kernels > 0 for one in found)
+    title = f"{len(plan.kernels):,} kernel instances in {batches:,} compiles"
+    title += f", {duration(total)} of one core"
     print(to_text(Table(title, columns, rows, numbers=6)))
     print(f"costs: {costs.source}")
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from qola.inspect.costs import ALL, HEADER, Costs
-from qola.inspect.estimate import Compile, with_headers
-from qola.plan.model import Plan
+from qola.inspect.costs import ALL
+from qola.inspect.estimate import Compile
 
 #: The final task of each library; reads every object.
 LINK = "link"
@@ -180,35 +179,30 @@ def tasks_of(
     shared: Sequence[str],
     source_bytes: float,
     link_rate: float,
-    headers: Sequence[Task] = (),
-    headers_of: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Task]:
     """Return a plan's compiles and the links after them as tasks, in Bazel's order.
 
     Args:
         shared: names of what every compile reads: compiler, headers.
         link_rate: bytes of objects a linker reads in a second.
-        headers: tasks that make precompiled headers.
-        headers_of: the headers that a compile waits for, by the compile's name.
     """
     made: dict[str, list[Compile]] = {}
     for one in listed:
         made.setdefault(one.module, []).append(one)
-    tasks = list(headers)
+    tasks: list[Task] = []
     for own_compiles in made.values():
         # A library names its own sources before its kernel instances.
-        for one in sorted(own_compiles, key=lambda c: c.direction != ALL):
-            own = (headers_of or {}).get(one.name, ())
-            tasks.append(
-                Task(
-                    one.name,
-                    one.cost.cpu_seconds,
-                    (),
-                    (*shared, *own),
-                    source_bytes,
-                    one.cost.object_bytes,
-                )
+        tasks += [
+            Task(
+                one.name,
+                one.cost.cpu_seconds,
+                (),
+                tuple(shared),
+                source_bytes,
+                one.cost.object_bytes,
             )
+            for one in sorted(own_compiles, key=lambda c: c.direction != ALL)
+        ]
     for module, own_compiles in made.items():
         tasks.append(
             Task(
@@ -221,33 +215,3 @@ def tasks_of(
             )
         )
     return tasks
-
-
-@dataclass(frozen=True)
-class Precompiled:
-    """A plan's compiles with warm precompiled headers.
-
-    Attributes:
-        headers_of: the headers of a compile, one for each arch, by the compile's name.
-    """
-
-    compiles: tuple[Compile, ...]
-    headers: tuple[Task, ...]
-    headers_of: Mapping[str, tuple[str, ...]]
-
-
-def precompiled(
-    plan: Plan, costs: Costs, *, shared: Sequence[str], header_bytes: float
-) -> Precompiled:
-    """Return what a plan compiles, with the warm headers the plan has chosen.
-
-    Args:
-        costs: measured costs; they say what a header costs and saves.
-    """
-    found, headers_of = with_headers(plan, costs)
-    headers = tuple(
-        Task(one.name, one.cost.cpu_seconds, (), tuple(shared), 0.0, header_bytes)
-        for one in found
-        if one.role == HEADER
-    )
-    return Precompiled(tuple(c for c in found if c.role != HEADER), headers, headers_of)

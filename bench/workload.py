@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.errors import BenchError
 from qola.aiter.tree import AiterTree
 from qola.errors import Finding
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
@@ -42,11 +43,13 @@ class Workload:
         return "".join((DIRECTORY / f"{name}.toml").read_text(encoding="utf-8") for name in names)
 
 
-_BWD = (
-    "*_d64_bf16_b64_group_*"
-    "@*_d64_bf16_b64x0_group_*"
-    "@*_d64_bf16_group_*_nbias_ndbias_mask_ndropout_ndeterministic*"
-)
+def _backward(masks: str) -> str:
+    return (
+        "*_d64_bf16_b64_group_*"
+        "@*_d64_bf16_b64x0_group_*"
+        f"@*_d64_bf16_group_*_nbias_ndbias_{masks}_ndropout_ndeterministic*"
+    )
+
 
 WORKLOADS = {
     "default": Workload(
@@ -56,11 +59,23 @@ WORKLOADS = {
             # and mask_lse_dropout, without what has nlse: fnmatch knows no alternatives, so the
             # sixth, seventh and tenth character tell them apart.
             "fwd": "*_d128_bf16_*_nlogits_nbias_?????[_l][ls]??[_n]*dropout_nskip_nsquant_*",
-            "bwd": _BWD,
+            "bwd": _backward("mask"),
         },
         more={
             "fwd": "*_d128_bf16_*_nlogits_nbias_*_lse_*dropout_nskip_nsquant_*",
-            "bwd": _BWD,
+            "bwd": _backward("mask"),
+        },
+    ),
+    "families": Workload(
+        name="families",
+        patterns={
+            # nbias and alibi.
+            "fwd": "*_d128_bf16_batch_*_nlogits_[na]*_lse_*_nskip_nsquant_*",
+            "bwd": _backward("*mask"),
+        },
+        more={
+            "fwd": "*_d128_bf16_batch_*_nlogits_*_lse_*_nskip_nsquant_*",
+            "bwd": _backward("*mask"),
         },
     ),
     "quick": Workload(
@@ -131,7 +146,7 @@ def plan(workload: Workload, tree: AiterTree, directory: Path, *, more: bool) ->
     """Plan a workload."""
     directory.mkdir(parents=True)
     manifest = loads(workload.manifest(more=more), file=f"{workload.name}.toml")
-    made = build_plan(resolve(Request("bench", manifest, tree)), directory)
+    made = build_plan(resolve(Request("bench", manifest, tree)), Folder(directory))
     kernels: dict[str, list[str]] = {}
     for kernel in made.kernels:
         kernels.setdefault(kernel.direction, []).append(kernel.name)
