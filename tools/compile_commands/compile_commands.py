@@ -19,8 +19,8 @@ from typing import Any
 from qola.build.bazel import child_environment, find_bazel
 from qola.errors import Finding, QolaError, ToolchainError
 
-#: Compiles of C++ files, and those of kernel instances: their device pass, or both passes at once.
-MNEMONICS = ("CppCompile", "QolaCompile", "QolaDevice")
+#: Compiles of C++ files, and those of kernel instances.
+MNEMONICS = ("CppCompile", "QolaCompile")
 
 DEFAULT_TARGETS = ("//:quickstart_lazy", "//:quickstart_libmha_fwd")
 
@@ -29,7 +29,7 @@ _FILE = "compile_commands.json"
 _EXTERNAL, _OUTPUT = "external/", "bazel-out/"
 #: A path that Bazel shortened for the cache (--experimental_output_paths=strip).
 _SHORTENED = "bazel-out/cfg/"
-_PRECOMPILED = ("-Xclang", "-include-pch", "-Xclang")
+_BATCH = "/compile_batch.sh"
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,30 @@ def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
         output = outputs[action["primaryOutputId"]]
         if _EXTERNAL + "bazel_tools/" in output:
             continue  # Bazel's own programs
-        arguments = list(_arguments(action["arguments"], output, places))
-        found.append(
-            {
-                "arguments": arguments,
-                "directory": places.workspace,
-                "file": arguments[arguments.index("-c") + 1],
-                "output": _absolute(output, places),
-            }
-        )
+        for words in _commands(action["arguments"]):
+            arguments = list(_arguments(words, output, places))
+            found.append(
+                {
+                    "arguments": arguments,
+                    "directory": places.workspace,
+                    "file": arguments[arguments.index("-c") + 1],
+                    "output": _absolute(output, places),
+                }
+            )
     return sorted(found, key=lambda entry: (str(entry["file"]), str(entry["output"])))
 
 
-def _arguments(arguments: Sequence[str], output: str, places: Places) -> Iterator[str]:
-    # Precompiled headers hold what the source includes anyway, and only Bazel has built them.
-    words = list(arguments)
-    while _PRECOMPILED[1] in words:
-        at = words.index(_PRECOMPILED[1])
-        del words[at - 1 : at + 3]
+def _commands(arguments: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the compiler's command, of a batch one for it and for each of its kernel instances."""
+    if not arguments[0].endswith(_BATCH):
+        yield arguments
+        return
+    end = arguments.index("--")
+    for source in arguments[1:end]:
+        yield [*arguments[end + 1 :], source]
+
+
+def _arguments(words: Sequence[str], output: str, places: Places) -> Iterator[str]:
     configured = "/".join(output.split("/")[:2]) + "/"
     skip = False
     for word in words:

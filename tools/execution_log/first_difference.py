@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from qola.errors import Finding, QolaError
-from tools.execution_log.log import Spawn, read_spawns
+from qola.report.execution_log import Spawn, read_spawns
 
 Outputs = tuple[str, ...]
 """The files an action writes, sorted: what names it in every build."""

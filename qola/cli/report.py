@@ -1,0 +1,104 @@
+"""``qola report``: a page about a build, and the same as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from qola.cli.context import Surroundings
+from qola.cli.options import DEFAULT_TREE, add_command, add_options
+from qola.cli.plan import explained, make_plan, request_of
+from qola.codegen.types import LEVELS
+from qola.errors import ExitCode, Finding
+from qola.inspect.explain import summary
+from qola.plan.model import Plan
+from qola.report.data import LeftOut
+from qola.report.device_code import ReportError
+from qola.report.write import libraries_in, read_plan, write_report
+
+_CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
+
+
+def add_commands(commands: Any) -> None:
+    """Add report to the parser's subcommands."""
+    text = "write a page about built libraries: kernels, what they take, what they cost"
+    parser = add_command(commands, "report", text, _report, _CODES, words="BUILT...")
+    parser.add_argument(
+        "words", nargs="*", metavar="BUILT", help="a library, or a bundle: a directory with them"
+    )
+    parser.add_argument(
+        *("-o", "--output"),
+        required=True,
+        metavar="FILE.html",
+        help="the page; FILE.json has the same for programs",
+    )
+    add_options(
+        parser,
+        "manifest",
+        help="that they were built from, which tells kernels apart and what it leaves out",
+    )
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan.json of the build, instead of the manifest"
+    )
+    parser.add_argument(
+        "--execution-log",
+        type=Path,
+        metavar="FILE",
+        help="what --execution_log_json_file of the build wrote: seconds, and caches",
+    )
+    parser.add_argument(
+        "--compare", type=Path, metavar="FILE.json", help="JSON of an earlier report"
+    )
+    add_options(parser, "aiter_root", help=DEFAULT_TREE)
+    add_options(parser, "arch", "mode", "group")
+    # What `request_of` reads beside these.
+    parser.set_defaults(
+        name=None, require=LEVELS[0], rocm_version=None, override_aiter_commit=False
+    )
+
+
+def _report(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola report``."""
+    output: Path = around.directory / args.output
+    if output.suffix != ".html":
+        place, expected = f"--output {args.output}", "a file that ends in .html"
+        fix = f"--output {Path(args.output).with_suffix('.html')}"
+        raise ReportError(Finding(place, "another end", expected, fix))
+    if not args.words:
+        args.parser.error("the following arguments are required: BUILT")
+    libraries = [path for word in args.words for path in libraries_in(around.directory / word)]
+    plan, left_out = _planned(args, around)
+    report = write_report(
+        output,
+        libraries,
+        plan,
+        _place(args.execution_log, around),
+        left_out,
+        _place(args.compare, around),
+    )
+    found = f"{len(report.kernels)} kernels of {len(report.batches)} compiles"
+    around.console.line(f"{args.output}: {found}, {len(report.assembly)} assembly kernels")
+
+
+def _planned(
+    args: argparse.Namespace, around: Surroundings
+) -> tuple[Plan | None, tuple[LeftOut, ...] | None]:
+    """Return the plan, and what it leaves out, as far as somebody says what was built."""
+    if args.plan:
+        return read_plan(around.directory / args.plan), None
+    if not args.manifest:
+        return None, None
+    # The words are libraries: the manifest is an option here.
+    request = request_of(args, around)
+    plan = make_plan(request, around.console)
+    rules = summary(explained(request, around.console))
+    return plan, tuple(
+        LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)
+        for rule in rules
+        if not rule.kept
+    )
+
+
+def _place(path: Path | None, around: Surroundings) -> Path | None:
+    return None if path is None else around.directory / path

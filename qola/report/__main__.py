@@ -1,0 +1,29 @@
+"""The program of a bundle's output group ``report``, from libraries and their plan.json."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from qola.report.write import read_plan, write_report
+from qola.rule_main import run_main
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page, and its JSON beside it."""
+    parser = argparse.ArgumentParser(prog="qola.report", description=__doc__)
+    parser.add_argument("--plan", required=True, type=Path, help="plan.json")
+    parser.add_argument("--output", required=True, type=Path, help="the page: a .html file")
+    parser.add_argument("libraries", nargs="+", type=Path, help="libraries of the plan")
+    args = parser.parse_args(argv)
+    return run_main(lambda: _write(args))
+
+
+def _write(args: argparse.Namespace) -> None:
+    write_report(args.output, args.libraries, read_plan(args.plan))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

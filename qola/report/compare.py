@@ -1,0 +1,103 @@
+"""Two reports compared: what came, what went, what takes more or less than it did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from qola.report.data import Kernel, Report
+
+#: What is compared of a kernel that both builds have.
+COMPARED = (
+    *("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"),
+    *("scratch", "lds", "workgroup", "waves", "code_bytes"),
+)
+
+_Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum over a build; None where a build does not know it."""
+
+    what: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a kernel takes now and took before."""
+
+    name: str
+    arch: str
+    what: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A build compared with an earlier one; kernels are named with their arch."""
+
+    name: str
+    totals: tuple[Total, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """Compare two reports.
+
+    Kernels are the same where kernel instance and arch are; where a report does not know kernel
+    instances, where symbol and arch are.
+    """
+    named = all(kernel.name for kernel in (*before.kernels, *after.kernels))
+    old, new = _by_key(before.kernels, named), _by_key(after.kernels, named)
+    changes = [
+        Change(name, arch, what, getattr(old[key], what), getattr(kernel, what))
+        for key, kernel in new.items()
+        for name, arch, _ in [key]
+        if key in old
+        for what in COMPARED
+        if getattr(old[key], what) != getattr(kernel, what)
+    ]
+    return Comparison(
+        before.name,
+        tuple(
+            Total(what, _totals(before)[what], number) for what, number in _totals(after).items()
+        ),
+        _names(new.keys() - old.keys()),
+        _names(old.keys() - new.keys()),
+        tuple(changes),
+    )
+
+
+def _by_key(kernels: Iterable[Kernel], named: bool) -> dict[_Key, Kernel]:
+    """Return kernels by name, arch, and which of these it is."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found: dict[_Key, Kernel] = {}
+    for kernel in kernels:
+        name = kernel.name if named else kernel.symbol
+        found[name, kernel.arch, seen[name, kernel.arch]] = kernel
+        seen[name, kernel.arch] += 1
+    return found
+
+
+def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
+    return tuple(sorted({f"{name}, {arch}" for name, arch, _ in keys}))
+
+
+def _totals(report: Report) -> Mapping[str, float | None]:
+    seconds = [batch.seconds or 0.0 for batch in report.batches if batch.source == "compiled"]
+    return {
+        "kernels": len(report.kernels),
+        "batches": len(report.batches),
+        "bytes of the libraries": sum(library.bytes for library in report.libraries),
+        "bytes of device code": sum(library.device_bytes for library in report.libraries),
+        "kernels that spill": sum(bool(k.vgpr_spills or k.sgpr_spills) for k in report.kernels),
+        "batches compiled": len(seconds) if report.timed else None,
+        "seconds of compiles": round(sum(seconds), 1) if report.timed else None,
+    }

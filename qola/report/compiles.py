@@ -1,0 +1,45 @@
+"""What Bazel did for each source of device code: compiled it, or took it from which cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from qola.report.execution_log import Spawn
+
+MNEMONIC = "QolaCompile"
+"""Kind of the action that compiles kernel instances: a batch of them, or one."""
+
+COMPILED, KEPT = "compiled", "output tree"
+
+
+@dataclass(frozen=True)
+class Compile:
+    """How the object of a batch, or of a kernel instance alone, came about.
+
+    Attributes:
+        seconds: wall time of the action, without waiting; of a cache's answer, that of getting it.
+        source: ``compiled``; ``disk cache`` or ``remote cache``; ``output tree``, where Bazel
+            had it from an earlier build.
+    """
+
+    seconds: float | None
+    source: str
+
+
+def compiles(spawns: Iterable[Spawn]) -> dict[str, Compile]:
+    """Return what was done in a build by the name of the batch or kernel instance.
+
+    Of several actions of a name (a library is built for some archs, too) the longest counts.
+    """
+    found: dict[str, Compile] = {}
+    for spawn in spawns:
+        if spawn.mnemonic != MNEMONIC or spawn.exit_code:
+            continue
+        name = spawn.label.rpartition(":")[2].removesuffix(".object")
+        # As Bazel says it: "disk cache hit", "remote cache hit".
+        source = spawn.runner.removesuffix(" hit") if spawn.cached else COMPILED
+        made = Compile(round(spawn.seconds, 3), source)
+        if name not in found or (found[name].seconds or 0) < spawn.seconds:
+            found[name] = made
+    return found

@@ -1,0 +1,215 @@
+"""Reads the device code of a built library: what its kernels take, by the source they are of."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from qola.errors import Finding, QolaError
+from qola.report import elf, msgpack
+from qola.report.elf import Elf
+
+_BUNDLE, _COMPRESSED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
+_WRAPPER = "__hip_fatbin_wrapper"
+"""Symbol by which a host object registers its device code: magic, version, pointer."""
+
+_METADATA = (b"AMDGPU", 32)
+"""Name and type of the note with the metadata (LLVM's AMDGPUUsage, code object V3 and above)."""
+
+_MACHINES = {0x3F: "gfx90a", 0x49: "gfx1250", 0x4C: "gfx942", 0x4F: "gfx950"}
+"""Archs by the lowest byte of e_flags (AMDGPUUsage, EF_AMDGPU_MACH); AITER's code objects of
+assembly kernels say theirs nowhere else."""
+
+
+class ReportError(QolaError):
+    """What a report is made of cannot be read, or does not belong together."""
+
+    default_title: ClassVar[str] = "the report cannot be made"
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A kernel of a code object; all but the last two are its metadata's words.
+
+    Attributes:
+        vgprs: vector registers of a lane as the metadata has them; `agprs`, those for matrices.
+        scratch: bytes of private memory of a work-item.
+        lds: bytes of a workgroup, those that a launch asks for in addition left out.
+        workgroup: the most work-items of a workgroup.
+        registers: vector registers that the GPU gives a lane, of all kinds: the descriptor's.
+        code_bytes: of its instructions.
+    """
+
+    symbol: str
+    vgprs: int
+    agprs: int
+    sgprs: int
+    vgpr_spills: int
+    sgpr_spills: int
+    scratch: int
+    lds: int
+    workgroup: int
+    registers: int
+    code_bytes: int
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """A code object for one arch, with its kernels in the order of the source."""
+
+    arch: str
+    size: int
+    sha256: str
+    kernels: tuple[DeviceKernel, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one source brought: a batch, or a kernel instance alone; `name` is that of the file."""
+
+    name: str
+    code_objects: tuple[CodeObject, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A built library.
+
+    Attributes:
+        units: the sources with device code, by name.
+        assembly: code objects of assembly kernels, embedded as data.
+    """
+
+    file: str
+    size: int
+    sha256: str
+    units: tuple[Unit, ...]
+    assembly: tuple[CodeObject, ...]
+
+
+def read_library(path: Path) -> Library:
+    """Read a library.
+
+    Raises:
+        ReportError: it cannot be read, is no library, or does not tell its kernels apart.
+    """
+    try:
+        return _library(path, path.read_bytes())
+    except OSError as error:
+        raise _unfit(path, error.strerror or str(error)) from None
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error) as e:
+        raise _unfit(path, f"no library that can be read: {e}") from None
+
+
+def _library(path: Path, data: bytes) -> Library:
+    found = Elf(memoryview(data))
+    fatbin = found.section(".hip_fatbin")
+    units = tuple(_units(path, found)) if fatbin else ()
+    skipped = (fatbin.offset, fatbin.offset + fatbin.size) if fatbin else (0, 0)
+    assembly = tuple(_assembly(data, skipped))
+    digest = hashlib.sha256(data).hexdigest()
+    return Library(path.name, len(data), digest, units, assembly)
+
+
+def _unfit(path: Path, found: str) -> ReportError:
+    return ReportError(
+        Finding(
+            str(path),
+            found,
+            "a library that qola has built, with its symbols: a .so file",
+            "qola build -m MANIFEST -o DIR makes them: DIR/lib/*.so",
+        )
+    )
+
+
+def _units(path: Path, library: Elf) -> Iterator[Unit]:
+    """Yield the sources with device code, by name: a symbol of the file's name is before theirs."""
+    addends = library.addends()
+    units, name = {}, ""
+    for symbol in library.symbols(".symtab"):
+        if symbol.type == elf.FILE:
+            name = symbol.name
+        elif symbol.name == _WRAPPER:
+            place = symbol.address + 8
+            pointer = addends.get(place) or struct.unpack_from("<Q", library.at(place))[0]
+            units[name.removesuffix(".cpp")] = library.at(pointer)
+    if not units:
+        raise _unfit(path, "a stripped library: no symbols say whose each kernel is")
+    for name in sorted(units):
+        if bytes(units[name][: len(_COMPRESSED)]) == _COMPRESSED:
+            raise ReportError(
+                Finding(
+                    f"{path}: {name}",
+                    "compressed device code",
+                    "a library with device code as it is",
+                    "build it without --@qola//:compress",
+                )
+            )
+        yield Unit(name, tuple(_unbundled(units[name])))
+
+
+def _unbundled(bundle: memoryview) -> Iterator[CodeObject]:
+    """Yield the code objects of a bundle of clang's; one for the host is empty."""
+    at = len(_BUNDLE) + 8
+    if bytes(bundle[: len(_BUNDLE)]) != _BUNDLE:
+        raise ValueError("device code in a form that is not known")
+    (count,) = struct.unpack_from("<Q", bundle, len(_BUNDLE))
+    for _ in range(count):
+        offset, size, length = struct.unpack_from("<QQQ", bundle, at)
+        target = bytes(bundle[at + 24 : at + 24 + length]).decode("ascii")
+        at += 24 + length
+        if not target.startswith("host-"):
+            yield _code_object(bundle[offset : offset + size])
+
+
+def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[CodeObject]:
+    """Yield the code objects that stand in a library as data."""
+    at, view = 0, memoryview(data)
+    while (at := data.find(elf.MAGIC, at + 1)) >= 0:
+        if skipped[0] <= at < skipped[1]:
+            at = skipped[1] - 1
+        elif struct.unpack_from("<H", data, at + 18)[0] == elf.AMDGPU:
+            yield _code_object(view[at : at + Elf(view[at:]).size])
+
+
+def _code_object(data: memoryview) -> CodeObject:
+    found = Elf(data)
+    digest = hashlib.sha256(data).hexdigest()
+    metadata: dict[str, Any] = next(
+        (msgpack.unpack(d) for *key, d in found.notes() if (*key,) == _METADATA), {}
+    )
+    # amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-
+    target = metadata.get("amdhsa.target", "").rpartition("--")[2].partition(":")[0]
+    arch = target or _MACHINES.get(found.flags & 0xFF, f"machine {found.flags & 0xFF:#x}")
+    symbols = {symbol.name: symbol for symbol in found.symbols(".dynsym")}
+    symbols |= {symbol.name: symbol for symbol in found.symbols(".symtab")}
+    kernels = tuple(
+        DeviceKernel(
+            symbol=told[".name"],
+            vgprs=told[".vgpr_count"],
+            agprs=told.get(".agpr_count", 0),
+            sgprs=told[".sgpr_count"],
+            vgpr_spills=told.get(".vgpr_spill_count", 0),
+            sgpr_spills=told.get(".sgpr_spill_count", 0),
+            scratch=told[".private_segment_fixed_size"],
+            lds=told[".group_segment_fixed_size"],
+            workgroup=told[".max_flat_workgroup_size"],
+            registers=_registers(found.at(symbols[told[".symbol"]].address)),
+            code_bytes=symbols[told[".name"]].size,
+        )
+        for told in metadata.get("amdhsa.kernels", ())
+    )
+    return CodeObject(arch, len(data), digest, kernels)
+
+
+def _registers(descriptor: memoryview) -> int:
+    """Return the vector registers that a kernel descriptor asks for, counted in eights.
+
+    AMDGPUUsage, Kernel Descriptor: the lowest six bits of COMPUTE_PGM_RSRC1, at byte 48.
+    """
+    (settings,) = struct.unpack_from("<I", descriptor, 48)
+    return 8 * (int(settings & 63) + 1)

@@ -1,0 +1,117 @@
+"""Makes a report of files and writes it: the page, and its JSON beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from qola.errors import Finding
+from qola.files import write_if_changed
+from qola.plan.model import Plan
+from qola.report.assemble import make_report
+from qola.report.compare import compare
+from qola.report.compiles import Compile, compiles
+from qola.report.data import LeftOut, Report
+from qola.report.device_code import ReportError, read_library
+from qola.report.execution_log import read_spawns
+from qola.report.page import render
+
+
+def libraries_in(place: Path) -> list[Path]:
+    """Return a library itself, or those of a bundle or of a directory.
+
+    Raises:
+        ReportError: there is none.
+    """
+    if not place.is_dir():
+        return [place]
+    directory = place / "lib" if (place / "lib").is_dir() else place
+    found = sorted(path for path in directory.glob("*.so") if path.is_file())
+    if not found:
+        raise ReportError(
+            Finding(
+                str(place),
+                "a directory without libraries",
+                "a library, or a bundle: a directory with lib/*.so",
+                f"qola build -m MANIFEST -o {place} builds them there",
+            )
+        )
+    return found
+
+
+def read_plan(path: Path) -> Plan:
+    """Read plan.json.
+
+    Raises:
+        PlanError: it is none of this qola's.
+        ReportError: it cannot be read.
+    """
+    return Plan.from_json(_text(path, "plan.json of the build: the output group plan has it"))
+
+
+def read_log(path: Path) -> dict[str, Compile]:
+    """Return what a build did, from Bazel's execution log.
+
+    Raises:
+        ReportError: it is none.
+    """
+    try:
+        return compiles(read_spawns(path))
+    except (OSError, ValueError, KeyError) as error:
+        raise ReportError(
+            Finding(
+                str(path),
+                f"no log that can be read: {error}",
+                "what --execution_log_json_file of the build wrote",
+                f"qola build ... --bazel-arg=--execution_log_json_file={path.absolute()}",
+            )
+        ) from None
+
+
+def read_report(path: Path) -> Report:
+    """Read the JSON beside a page.
+
+    Raises:
+        ReportError: it is none, or cannot be read.
+    """
+    return Report.from_json(_text(path, "the JSON that qola report wrote beside a page"), str(path))
+
+
+def _text(path: Path, expected: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        words = getattr(error, "strerror", None) or "not UTF-8"
+        raise ReportError(Finding(str(path), words, expected)) from None
+
+
+def write_report(
+    output: Path,
+    libraries: Sequence[Path],
+    plan: Plan | None = None,
+    log: Path | None = None,
+    left_out: Iterable[LeftOut] | None = None,
+    other: Path | None = None,
+) -> Report:
+    """Write a report's page and, beside it, its JSON.
+
+    Args:
+        output: the page, a file that ends in .html.
+        plan: that the libraries were built from, None where nobody knows it.
+        log: Bazel's execution log of the build.
+        left_out: what the plan does not have of its receipts.
+        other: JSON of an earlier report to compare with.
+
+    Raises:
+        ReportError: an input cannot be read, or they do not belong together.
+        OSError: the output cannot be written.
+    """
+    before = read_report(other) if other else None
+    compiled = read_log(log) if log else None
+    report = make_report(plan, [read_library(path) for path in libraries], compiled, left_out)
+    compared = compare(before, report) if before else None
+    more = {"comparison": asdict(compared)} if compared else {}
+    write_if_changed(output, render(report, compared))
+    write_if_changed(output.with_suffix(".json"), report.to_json(**more))
+    return report

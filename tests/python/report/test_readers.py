@@ -1,0 +1,174 @@
+"""Readers of ELF, MessagePack and logs: as packages that are made for it, and on broken files."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from qola.cli.command_line import main
+from qola.report.compiles import Compile, compiles
+from qola.report.device_code import ReportError, read_library
+from qola.report.elf import Elf
+from qola.report.execution_log import parse_spawns
+from qola.report.msgpack import unpack
+from qola.report.write import libraries_in, read_log, read_plan
+
+VALUES: list[object] = [
+    *(0, 127, 128, 255, 256, 65535, 65536, 1 << 40, -1, -32, -33, -128, -129, -40000, -(1 << 40)),
+    *(None, True, False, 0.5, "", "a" * 31, "b" * 32, "c" * 300, "d" * 70000, "é"),
+    *([], [1] * 15, [2] * 16, [[]] * 70000, {}, {"a": [1, {"b": "c"}]}),
+    {str(number): number for number in range(16)},
+    {str(number): number for number in range(70000)},
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: str(value)[:20])
+def test_values_are_those_of_msgpack(value: object) -> None:
+    """Prevents: a count of registers that is cut off, and metadata of large code objects unread."""
+    assert unpack(memoryview(msgpack.packb(value))) == value
+    if isinstance(value, float):
+        assert unpack(memoryview(msgpack.packb(value, use_single_float=True))) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc4\x01a", b"\xa5ab", b"\x92\x01", b"\xcd\x01", b"\xc1"])
+def test_broken_values(data: bytes) -> None:
+    """Prevents: half a text taken for a whole one."""
+    with pytest.raises((ValueError, IndexError, struct.error)):
+        unpack(memoryview(data))
+
+
+def c_library() -> Path:
+    """The C library of this process."""
+    lines = Path("/proc/self/maps").read_text("ascii").splitlines()
+    return next(Path(line.split()[-1]) for line in lines if "/libc.so" in line)
+
+
+def test_sections_and_symbols_are_those_of_pyelftools() -> None:
+    """Prevents: symbols of another table, an address that is off by a section."""
+    data = c_library().read_bytes()
+    ours, theirs = Elf(memoryview(data)), ELFFile(BytesIO(data))
+    assert [(s.name, s.address, s.size) for s in ours.sections] == [
+        (s.name, s["sh_addr"], s["sh_size"]) for s in theirs.iter_sections()
+    ]
+    table: Any = theirs.get_section_by_name(".dynsym")
+    expected = [(s.name, s["st_value"], s["st_size"]) for s in table.iter_symbols()]
+    assert [(s.name, s.address, s.size) for s in ours.symbols(".dynsym")] == expected
+    relocations: Any = theirs.get_section_by_name(".rela.dyn")
+    addends = {r["r_offset"]: r["r_addend"] for r in relocations.iter_relocations()}
+    assert ours.addends() == addends
+    assert list(ours.symbols(".nowhere")) == []
+    notes: list[Any] = [
+        section for section in theirs.iter_sections() if section["sh_type"] == "SHT_NOTE"
+    ]
+    assert [name for name, *_ in ours.notes()] == [
+        note["n_name"].encode() for section in notes for note in section.iter_notes()
+    ]
+
+
+def test_a_library_without_kernels() -> None:
+    """Prevents: a lazy library, or one of assembly kernels alone, called broken."""
+    found = read_library(c_library())
+    assert (found.units, found.assembly) == ((), ())
+    assert found.size == c_library().stat().st_size
+
+
+def test_broken_libraries_are_errors(tmp_path: Path) -> None:
+    """Prevents: a traceback, or an endless loop, for a file that was cut off or overwritten."""
+    whole = c_library().read_bytes()
+    dice = random.Random(7)
+    file = tmp_path / "it.so"
+    refused = 0
+    for number in range(100):
+        data = bytearray(whole if number % 2 else whole[: dice.randrange(len(whole))])
+        # In the header, but for its first bytes, without which it is no such file.
+        for _ in range(number % 7):
+            data[dice.randrange(6, 64)] = dice.randrange(256)
+        file.write_bytes(data)
+        try:
+            read_library(file)
+        except ReportError:
+            refused += 1
+    assert 50 < refused < 100
+
+
+def test_where_libraries_are(tmp_path: Path) -> None:
+    """Prevents: a bundle whose lib/ is not looked into."""
+    (tmp_path / "lib/cmake").mkdir(parents=True)
+    with pytest.raises(ReportError, match="a directory without libraries"):
+        libraries_in(tmp_path)
+    for name in ("b.so", "a.so", "libqola.a"):
+        (tmp_path / "lib" / name).write_bytes(b"")
+    assert [path.name for path in libraries_in(tmp_path)] == ["a.so", "b.so"]
+    assert [path.name for path in libraries_in(tmp_path / "lib")] == ["a.so", "b.so"]
+    assert libraries_in(tmp_path / "no.so") == [tmp_path / "no.so"]
+
+
+def test_what_a_log_says_of_compiles() -> None:
+    """Prevents: a link taken for a compile, or an action that failed for the one that counts."""
+    rows: list[tuple[str, str, str, dict[str, object]]] = [
+        ("a", "linux-sandbox", "2.5s", {}),
+        ("a", "remote", "1s", {}),
+        ("b", "disk cache hit", "0.25s", {}),
+        ("c", "remote cache hit", "1.125s", {}),
+        ("d", "remote", "60s", {}),
+        ("e", "linux-sandbox", "5s", {"exitCode": 1}),
+        ("f", "linux-sandbox", "5s", {"mnemonic": "CppLink"}),
+    ]
+    entries = [
+        {
+            "commandArgs": ["clang++"],
+            "mnemonic": "QolaCompile",
+            "metrics": {"totalTime": took},
+            "runner": runner,
+            "targetLabel": f"@@k//fwd:{name}.object",
+            **more,
+        }
+        for name, runner, took, more in rows
+    ]
+    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
+    assert compiles(parse_spawns(lines)) == {
+        "a": Compile(2.5, "compiled"),
+        "b": Compile(0.25, "disk cache"),
+        "c": Compile(1.125, "remote cache"),
+        "d": Compile(60.0, "compiled"),
+    }
+
+
+def test_other_files_are_errors(tmp_path: Path) -> None:
+    """Prevents: a traceback for a file that is not there, or is another one."""
+    file = tmp_path / "it"
+    for read in (read_log, read_plan, read_library):
+        with pytest.raises(ReportError, match="No such file"):
+            read(file)
+    file.write_text("{\n", "utf-8")
+    with pytest.raises(ReportError, match="--execution_log_json_file"):
+        read_log(file)
+    file.write_bytes(b"\xff")
+    with pytest.raises(ReportError, match="not UTF-8"):
+        read_plan(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--output", "it.htm", "x.so"], "fix       --output it.html"),
+        (["--output", "it.html", "x.so"], "error: {}/x.so\n  found     No such file"),
+        (["--output", "it.html", "."], "a directory without libraries"),
+        (["--output", "it.html", "x.so", "--compare", "y.json"], "y.json"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a page that is half written, or an error that does not say which file."""
+    assert main(["report", *words], {}, directory=tmp_path) == 1
+    assert found.format(tmp_path) in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,182 @@
+"""What a report says of real libraries: LLVM's own programs say the same, and of whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from qola.bundle.pack_files import kernels_of_pack
+from qola.errors import QolaError
+from qola.plan.model import Plan
+from qola.report.assemble import make_report
+from qola.report.data import Kernel
+from qola.report.device_code import Library, read_library
+
+BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
+PLAN = Plan.from_json(Path(os.environ["QOLA_TEST_PLAN"]).read_text("utf-8"))
+LIBRARIES = [read_library(Path(p)) for p in os.environ["QOLA_TEST_LIBRARIES"].split()]
+KERNELS = make_report(PLAN, LIBRARIES).kernels
+#: The report's names for metadata's.
+NUMBERS = {
+    "vgprs": ".vgpr_count",
+    "agprs": ".agpr_count",
+    "sgprs": ".sgpr_count",
+    "vgpr_spills": ".vgpr_spill_count",
+    "sgpr_spills": ".sgpr_spill_count",
+    "scratch": ".private_segment_fixed_size",
+    "lds": ".group_segment_fixed_size",
+    "workgroup": ".max_flat_workgroup_size",
+}
+
+
+def code_objects(data: bytes) -> Iterator[bytes]:
+    """The code objects in a file, found without anything of qola's."""
+    for match in re.finditer(re.escape(BUNDLE), data):
+        bundle = data[match.start() :]
+        (count,) = struct.unpack_from("<Q", bundle, len(BUNDLE))
+        at = len(BUNDLE) + 8
+        for _ in range(count):
+            offset, size, length = struct.unpack_from("<QQQ", bundle, at)
+            if not bundle[at + 24 : at + 24 + length].startswith(b"host-"):
+                yield bundle[offset : offset + size]
+            at += 24 + length
+
+
+def said(program: str, *arguments: str | Path) -> str:
+    run = subprocess.run([LLVM / program, *arguments], capture_output=True, text=True, check=True)
+    return run.stdout
+
+
+def metadata(code_object: Path) -> dict[str, Any]:
+    """The metadata as llvm-readelf writes it: YAML, between --- and ..."""
+    notes = said("llvm-readelf", "--notes", code_object)
+    (text,) = re.findall(r"^\s*---\n(.*?)^\.\.\.$", notes, re.MULTILINE | re.DOTALL)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def told(directory: Path) -> dict[tuple[str, str], tuple[dict[str, int], int]]:
+    """What LLVM says of each kernel of the libraries by symbol and arch: numbers, code bytes."""
+    found = {}
+    for path in os.environ["QOLA_TEST_LIBRARIES"].split():
+        for number, data in enumerate(code_objects(Path(path).read_bytes())):
+            file = directory / f"{number}.co"
+            file.write_bytes(data)
+            words = metadata(file)
+            table = said("llvm-readelf", "--dyn-syms", "--wide", file)
+            functions = re.findall(r"(\d+) FUNC .* (\S+)$", table, re.MULTILINE)
+            sizes = {name: int(size) for size, name in functions}
+            arch = words["amdhsa.target"].rpartition("-")[2]
+            for kernel in words["amdhsa.kernels"]:
+                numbers = {name: kernel[of] for name, of in NUMBERS.items()}
+                found[kernel[".name"], arch] = numbers, sizes[kernel[".name"]]
+    return found
+
+
+def test_they_are_llvms(tmp_path: Path) -> None:
+    """Prevents: registers, spills, scratch or LDS of another kernel, arch or field."""
+    expected = told(tmp_path)
+    found = {
+        (k.symbol, k.arch): ({name: getattr(k, name) for name in NUMBERS}, k.code_bytes)
+        for k in KERNELS
+    }
+    assert found == expected
+    assert len(found) == len(PLAN.kernels) == 34
+
+
+def test_the_descriptors_registers_are_llvms(tmp_path: Path) -> None:
+    """Prevents: an occupancy of registers that the GPU does not give out."""
+    asked: dict[tuple[int, str], int] = {}
+    for path in os.environ["QOLA_TEST_LIBRARIES"].split():
+        for data in code_objects(Path(path).read_bytes()):
+            (tmp_path / "it.co").write_bytes(data)
+            text = said("llvm-objdump", "-D", "-j", ".rodata", tmp_path / "it.co")
+            shown = r"^\.amdhsa_kernel (\S+)$.*?\.amdhsa_next_free_vgpr (\d+)$"
+            for symbol, number in re.findall(shown, text, re.MULTILINE | re.DOTALL):
+                asked[len(data), symbol] = int(number)
+    found = {
+        (code_object.size, kernel.symbol): kernel.registers
+        for library in LIBRARIES
+        for unit in library.units
+        for code_object in unit.code_objects
+        for kernel in code_object.kernels
+    }
+    assert found == asked
+    assert len(found) == 34
+
+
+def test_each_kernel_has_its_name() -> None:
+    """Prevents: what one kernel instance takes, said of another of its batch.
+
+    A pack has each kernel instance compiled alone, under its name.
+    """
+    of: dict[tuple[str, str], list[Kernel]] = {}
+    for kernel in KERNELS:
+        of.setdefault((kernel.name, kernel.arch), []).append(kernel)
+    alone = 0
+    for label, data in kernels_of_pack(Path(os.environ["QOLA_TEST_PACK"]), "the pack"):
+        name, arch = label.split()
+        symbols = [symbol.encode() for symbol in (k.symbol for k in of.get((name, arch), ()))]
+        if symbols:
+            alone += 1
+            assert all(symbol in data for symbol in symbols), name
+    assert alone >= 8
+    assert len({kernel.batch for kernel in KERNELS}) < len(KERNELS) / 3, "all alone"
+
+
+def test_bytes_add_up() -> None:
+    """Prevents: a library whose device code was read in part."""
+    for library, path in zip(LIBRARIES, os.environ["QOLA_TEST_LIBRARIES"].split(), strict=True):
+        data = Path(path).read_bytes()
+        sizes = [found.size for unit in library.units for found in unit.code_objects]
+        assert sorted(sizes) == sorted(map(len, code_objects(data)))
+        assert library.size == len(data)
+
+
+def test_broken_device_code_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a traceback or an endless loop for a library that was overwritten somewhere."""
+    path = Path(os.environ["QOLA_TEST_LIBRARIES"].split()[0])
+    whole, file, dice = path.read_bytes(), tmp_path / path.name, random.Random(7)
+    places = [match.start() for match in re.finditer(b"__CLANG_OFFLOAD_BUNDLE__|AMDGPU|ELF", whole)]
+    refused = 0
+    for _ in range(60):
+        data, start = bytearray(whole), dice.choice(places)
+        for _ in range(8):
+            data[start + dice.randrange(300)] = dice.randrange(256)
+        file.write_bytes(data)
+        try:
+            make_report(PLAN, [read_library(file)])
+        except QolaError:
+            refused += 1
+    assert 10 < refused < 60
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.file)
+def test_all_that_is_planned_is_there(library: Library) -> None:
+    """Prevents: kernel instances of a library that a report leaves out."""
+    (module,) = (module for module in PLAN.modules if module.library == library.file)
+    names = {k.name for k in KERNELS if k.library == library.file}
+    assert names == {kernel.name for kernel in PLAN.kernels_of(module)}
+
+
+def test_the_output_group_is_the_commands() -> None:
+    """Prevents: a page of Bazel's that says something else than `qola report`."""
+    report = make_report(PLAN, LIBRARIES)
+    (data,) = (p for p in os.environ["QOLA_TEST_REPORT"].split() if p.endswith(".json"))
+    made = json.loads(Path(data).read_text("utf-8"))
+    assert sorted(made["kernels"], key=str) == sorted(
+        json.loads(report.to_json())["kernels"], key=str
+    )
+    (page,) = (p for p in os.environ["QOLA_TEST_REPORT"].split() if p.endswith(".html"))
+    assert "<title>Build of ci</title>" in Path(page).read_text("utf-8")

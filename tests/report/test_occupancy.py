@@ -1,0 +1,91 @@
+"""How many waves fit: the pinned compiler counts the same of kernels that take just so much."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from qola.report.occupancy import LDS, occupancy
+
+CLANG = Path(os.environ["QOLA_TEST_CLANG"]).absolute()
+#: Vector registers, and those for matrices.
+REGISTERS = [(8, 0), (64, 0), (65, 0), (96, 0), (129, 0), (168, 0), (169, 0), (256, 0), (104, 100)]
+BYTES = [0, 1000, 8192, 13056, 16384, 21000, 40000, 65536, 81920, 163840]
+WORKGROUPS = [64, 256, 512]
+
+_KERNEL = """\
+__attribute__((reqd_work_group_size({workgroup}, 1, 1))) kernel void k{number}(global int *out) {{
+  {lds}
+  __asm__ volatile("" ::: "v{vector}"{matrix});
+}}
+"""
+
+
+def source(number: int, vector: int, matrix: int, lds: int, workgroup: int) -> str:
+    used = f"local char s[{lds}]; out[0] = s[out[1]]; s[out[2]] = 1; out[3] = s[out[4]];"
+    return _KERNEL.format(
+        number=number,
+        lds=used if lds else "",
+        vector=vector - 1,
+        matrix=f', "a{matrix - 1}"' if matrix else "",
+        workgroup=workgroup,
+    )
+
+
+@pytest.mark.parametrize("arch", sorted(LDS))
+def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
+    """Prevents: an occupancy that nobody else would work out.
+
+    The compiler does not round LDS up to what the hardware gives out; where that makes a
+    difference, no more waves may be said to fit than it says.
+    """
+    points = [
+        (*registers, lds, workgroup)
+        for registers, lds, workgroup in product(REGISTERS, BYTES, WORKGROUPS)
+        if lds <= LDS[arch].size and (sum(registers) <= 168 or workgroup < 512)
+    ]
+    file = tmp_path / "kernels.cl"
+    file.write_text("".join(source(i, *point) for i, point in enumerate(points)), "utf-8")
+    words = ["-x", "cl", "-cl-no-stdinc", "-nogpulib", "-O1", "--target=amdgcn-amd-amdhsa"]
+    words += [f"-mcpu={arch}", "-Rpass-analysis=kernel-resource-usage", "-S", "-o", "/dev/null"]
+    run = subprocess.run([CLANG, *words, file], capture_output=True, text=True, check=True)
+    figures = ("Name: k", "VGPRs: ", "AGPRs: ", "SIMD]: ", "block]: ")
+    shown = ".*?".join(rf"{re.escape(name)}(\d+) " for name in figures)
+    said = re.findall(shown, run.stderr, re.DOTALL)
+    assert len(said) == len(points)
+    rounded = 0
+    for number, vector, matrix, waves, lds in (map(int, figures) for figures in said):
+        # Those for matrices begin at a multiple of four.
+        registers = -(-vector // 4) * 4 + matrix if matrix else vector
+        found = occupancy(arch, registers, lds, points[number][3])
+        assert found
+        if lds % LDS[arch].granule and found.waves != waves:
+            rounded += 1
+            assert found.waves < waves
+            continue
+        assert found.waves == waves, (arch, points[number])
+    assert rounded < len(points) / 10
+
+
+def test_the_limit_is_what_there_is_least_of() -> None:
+    """Prevents: advice to save LDS where registers are short."""
+    limits = [
+        occupancy("gfx942", registers, lds, 256)
+        for registers, lds in ((128, 0), (128, 40000), (24, 0), (24, 65536))
+    ]
+    assert [(found.waves, found.limit) for found in limits if found] == [
+        (4, "registers"),
+        (1, "LDS"),
+        (8, "waves"),
+        (1, "LDS"),
+    ]
+
+
+def test_an_arch_that_is_not_known() -> None:
+    """Prevents: waves of a GPU with other rules, made up."""
+    assert occupancy("gfx1250", 64, 0, 256) is None

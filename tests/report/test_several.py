@@ -1,0 +1,62 @@
+"""Libraries whose sources bring several kernels each, or assembly kernels."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from qola.plan.model import Plan
+from qola.report.assemble import make_report
+from qola.report.data import Report
+from qola.report.device_code import read_library
+
+LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
+TREE = Path(os.environ["QOLA_TEST_AITER_TREE"])
+
+
+def report_of(name: str) -> tuple[Plan, Report]:
+    libraries = [read_library(Path(path)) for path in os.environ[f"QOLA_TEST_{name}"].split()]
+    plan = Plan.from_json(Path(os.environ[f"QOLA_TEST_{name}_PLAN"]).read_text("utf-8"))
+    return plan, make_report(plan, libraries)
+
+
+def test_several_kernels_of_a_source_have_its_name() -> None:
+    """Prevents: kernels of a batch under the name of a neighbour, which brings as many."""
+    plan, report = report_of("SPLITKV")
+    fields = {kernel.name: kernel.fields for kernel in plan.kernels}
+    combined = [kernel for kernel in report.kernels if kernel.role == "splitkv_combine"]
+    shown = r"TileFmhaFwdSplitKVCombineTraitsILb(\d)ELb(\d)ELb(\d)ELb\dELi(\d)"
+    ways: dict[str, set[str]] = {}
+    for kernel in combined:
+        ((*padding, way),) = re.findall(shown, kernel.symbol)
+        asked = [str(int(bool(fields[kernel.name][of]))) for of in ("spad", "dvpad", "lse")]
+        assert padding == asked, kernel.name
+        ways.setdefault(kernel.name, set()).add(way)
+    assert len(ways) > 1
+    assert {len(found) for found in ways.values()} == {5}, "a power of two of splits each"
+    assert {batch.kernels for batch in report.batches if batch.role == "splitkv_combine"} == {
+        len(combined)
+    }
+
+
+def test_assembly_kernels_are_the_trees() -> None:
+    """Prevents: code objects that are not found, or found under another's key, or misread."""
+    plan, report = report_of("ASSEMBLY")
+    planned = {found.key: found for module in plan.modules for found in module.code_objects}
+    assert {kernel.key for kernel in report.assembly} == planned.keys()
+    for kernel in report.assembly:
+        found = planned[kernel.key]
+        assert (kernel.arch, kernel.bytes) == (found.arch, found.size)
+        command = [str(LLVM / "llvm-readelf"), "--notes", str(TREE / found.file)]
+        notes = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for name, number in (
+            ("vgpr_count", kernel.vgprs),
+            ("sgpr_count", kernel.sgprs),
+            ("group_segment_fixed_size", kernel.lds),
+        ):
+            assert re.findall(rf"\.{name}:\s+(\d+)", notes) == [str(number)], kernel.key
+    assert len(planned) > 10
+    of_library = sum(library.assembly_bytes for library in report.libraries)
+    assert of_library == sum(found.size for found in planned.values())
