@@ -66,11 +66,19 @@ def refuse_foreign(directory: Path) -> None:
     Raises:
         QolaError: another user may have written it, or may replace it.
     """
-    if why := distrust(directory):
-        path, found = why
-        fix = f"QOLA_CACHE_HOME names another place; or, after a look at it: chmod go-w {path}"
-        expected = "a directory of yours or root's, which nobody else may write to"
-        raise QolaError(Finding(str(path), found, expected, fix), "the cache may be another user's")
+    if why := foreign(directory):
+        raise QolaError(why, "the cache may be another user's")
+
+
+def foreign(directory: Path) -> Finding | None:
+    """Return why a directory of the cache may be another user's, None where it is not."""
+    why = distrust(directory)
+    if why is None:
+        return None
+    path, found = why
+    fix = f"QOLA_CACHE_HOME names another place; or, after a look at it: chmod go-w {path}"
+    expected = "a directory of yours or root's, which nobody else may write to"
+    return Finding(str(path), found, expected, fix)
 
 
 def distrust(path: Path) -> tuple[Path, str] | None:

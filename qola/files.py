@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from qola.errors import Finding, QolaError
+
+ASIDE = ".qola-"
+"""How names of files begin that are not whole yet."""
+
+_SCRATCH = f"{ASIDE}unfinished-"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FIXES = {
@@ -119,7 +127,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # As short as can be: names of kernels are nearly as long as a name may be.
-    aside = path.parent / f".qola-{secrets.token_hex(8)}"
+    aside = path.parent / f"{ASIDE}{secrets.token_hex(8)}"
     try:
         with writing(path, aside):
             with aside.open("xb") as file:
@@ -129,6 +137,40 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             aside.unlink()
         raise
+
+
+@contextmanager
+def scratch(place: Path) -> Iterator[Path]:
+    """Make a directory in `place` that is gone after the block, and remove those of killed ones.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    with ExitStack() as stack:
+        with _locked(place, fcntl.LOCK_EX):
+            for left in place.glob(f"{_SCRATCH}*"):
+                # Who works in one has it locked.
+                with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB) as unused:
+                    if unused:
+                        shutil.rmtree(left, ignore_errors=True)
+            made = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=place))
+            stack.callback(shutil.rmtree, made, ignore_errors=True)
+            stack.enter_context(_locked(made, fcntl.LOCK_EX))
+        yield made
+
+
+@contextmanager
+def _locked(directory: Path, how: int) -> Iterator[bool]:
+    """Lock a directory for the block; yield False where that cannot be."""
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, how)
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def write_if_changed(path: Path, content: str | bytes) -> str:

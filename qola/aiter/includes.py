@@ -61,7 +61,7 @@ def find(tree_root: Path, name: str, dirs: Iterable[str]) -> str | None:
     for folder in dirs:
         path = posixpath.normpath(posixpath.join(folder, name))
         # os.path, not pathlib: a name that is too long does not exist, instead of raising.
-        if not path.startswith(("../", "/")) and os.path.isfile(tree_root / path):
+        if not path.startswith(("../", "/")) and os.path.isfile(os.path.join(tree_root, path)):
             return path
     return None
 

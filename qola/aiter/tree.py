@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
@@ -89,6 +90,17 @@ class AiterTree:
     def text(self, path: str) -> str:
         """Return a file of the tree for reading in it, whatever bytes it has."""
         return lossy_text(self.root / path)
+
+    def holds(self, path: str) -> bool:
+        """Return whether a tree-relative path lies in the tree or its Composable Kernel.
+
+        Links are followed: in a repository of Bazel's, they lead to the tree that it is made of.
+        """
+        real = Path(os.path.realpath(self.root / path))
+        own = {Path(os.path.realpath(self.root / home)) for home in ("", self.ck_dir)}
+        return any(
+            place in own or os.path.isfile(place / CONFIG_FILE) for place in (real, *real.parents)
+        )
 
     def module_names(self) -> tuple[str, ...]:
         """Return the modules this tree configures, in the file's order; nothing is evaluated."""

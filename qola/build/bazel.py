@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.build.events import ANSI, EventReader
+from qola.build.events import ANSI, EventReader, fails
 from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
 
@@ -106,6 +106,39 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def ask(
+    words: Sequence[str], environ: Mapping[str, str], directory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Bazel for an answer, and return what it says, whatever bytes it has.
+
+    Raises:
+        ToolchainError: it cannot be started.
+    """
+    with _starting(words):
+        return subprocess.run(
+            words,
+            cwd=directory,
+            env=child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+
+
+@contextmanager
+def _starting(words: Sequence[str]) -> Iterator[None]:
+    """Say of a program that is none what it was to be."""
+    try:
+        yield
+    except OSError as error:
+        expected = "Bazelisk, or a Bazel, which this machine can run"
+        found = error.strerror or str(error)
+        finding = Finding(words[0], found, expected, GET_BAZEL)
+        raise ToolchainError(finding, "Bazel cannot be started") from None
+
+
 def own_settings_alone() -> list[str]:
     """Return Bazel's startup options without which it reads settings that no key has.
 
@@ -122,7 +155,7 @@ def build(
     options: BuildOptions,
     environ: Mapping[str, str],
     note: Callable[[str], None] = lambda _: None,
-    kernels: Callable[[Path], frozenset[str]] = lambda _: frozenset(),
+    kernels: Callable[[Path], Mapping[str, int]] = lambda _: {},
 ) -> EventReader:
     """Run bazel build; return what its events said.
 
@@ -131,7 +164,7 @@ def build(
 
     Args:
         note: told every few seconds how far the build is, and what rules warn of.
-        kernels: the names of the kernels that are built, as `planned_kernels` reads them.
+        kernels: what is compiled and the number of kernels in each, as `planned_kernels` has them.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
@@ -149,15 +182,16 @@ def build(
             events.reader.told = str(log.path)
             output = stack.enter_context(log.path.open("ab")).fileno()
         # In a session of its own, so that one Ctrl-C is one interrupt: the third kills its server.
-        process = subprocess.Popen(
-            words,
-            cwd=workspace,
-            env=child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        with _starting(words):
+            process = subprocess.Popen(
+                words,
+                cwd=workspace,
+                env=child_environment(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
     try:
         _follow(process, events, log, status, note)
     except BaseException:
@@ -172,7 +206,7 @@ def build(
                 note(message)
     if events.reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
         raise ToolchainError(
-            _no_build(" ".join(bazel), process.returncode, log.text() if log else ""),
+            no_build(" ".join(bazel), process.returncode, log.text() if log else ""),
             "Bazel cannot build here",
         )
     return events.reader
@@ -208,10 +242,13 @@ _OF_BAZELW = re.compile(
 )
 
 
-def _no_build(bazel: str, code: int, said: str) -> Finding:
+def no_build(bazel: str, code: int, said: str) -> Finding:
     """Return why Bazel built nothing, in its own words or in bazelw's."""
     of_bazelw = _OF_BAZELW.search(said)
-    found = (of_bazelw["found"] if of_bazelw else said).strip().splitlines()[-15:]
+    # A rule's own words say more than the lines around them.
+    words_of_rules = fails(said)
+    said = of_bazelw["found"] if of_bazelw else "\n".join(words_of_rules) or said
+    found = said.strip().splitlines()[-15:]
     words = "\n".join([f"exit code {code}, before anything was built", *found])
     return Finding(
         bazel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import Forms
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
 from qola.build.progress import planned_kernels
-from qola.build.results import _said, describe_failure, results_of
+from qola.build.results import broken_below, describe_failure, results_of, said_by
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, library_file
@@ -23,6 +23,8 @@ from qola.plan.model import Plan, PlannedModule, PythonModule
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""
+
+_LOG = "--execution_log_"
 
 
 def build_all(
@@ -52,18 +54,21 @@ def build_all(
     results = results_of(events, dict(zip(names, labels, strict=True)))
     # Read before Bazel runs again: it then forgets what failing actions wrote.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
+    broken = {n: broken_below(r, events) for n, r in results.items()}
     good = [name for name in names if name in ATTENTION and results[name].success]
     bundle = _Bundle()
     if good:
         text = setup.made.bundle_file(good, forms.lazy, forms.static)
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
         progress(f"{file}: bundle of {', '.join(good)}")
-        found = build(setup.bazel, directory, [workspace.BUNDLE], options, environ, progress)
+        # A log is that of the libraries, which this one would overwrite.
+        unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
+        found = build(setup.bazel, directory, [workspace.BUNDLE], unlogged, environ, progress)
         bundle = _bundle(found)
     else:
         # One of an earlier build names libraries that this one does not have.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
-    return Built(events, results, errors, bundle)
+    return Built(results, errors, broken, bundle)
 
 
 @dataclass(frozen=True)
@@ -81,11 +86,15 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class Built:
-    """The results of a build."""
+    """The results of a build.
 
-    events: EventReader
+    Attributes:
+        broken: kernel instances and other targets that did not build, by module.
+    """
+
     results: Mapping[str, TargetResult]
     errors: Mapping[str, str]
+    broken: Mapping[str, list[str]]
     bundle: _Bundle
 
 
@@ -99,7 +108,7 @@ def _bundle(events: EventReader) -> _Bundle:
     if holding:
         return _Bundle(min(holding, key=lambda path: len(path.parts)))
     # An action has said it on its own standard error, a rule or a BUILD file with fail.
-    said = [_said(action).strip() for _, action in sorted(events.failed.items())]
+    said = [said_by(action).strip() for _, action in sorted(events.failed.items())]
     words = [text for text in (*said, *events.errors()) if text]
     reason = result.reason if result else ""
     return _Bundle(None, "\n".join(words) or reason or f"{events.told} says why")
@@ -167,7 +176,7 @@ def _module_record(
     bundled: Mapping[str, Any], name: str, built: Built, library: Path | None, place: Path
 ) -> ModuleRecord:
     """Return what the bundle and the build know of a module; of both, the build knows better."""
-    result, failed = built.results[name], built.events.failed
+    result = built.results[name]
     own: dict[str, Any] = {
         "name": name,
         "md_name": place.stem,
@@ -176,6 +185,6 @@ def _module_record(
         "so_path": str(place) if library else None,
         "duration_s": round(result.seconds, 2),
         "size": library.stat().st_size if library else None,
-        "failed": sorted(failed[label].name for label in result.failures if label in failed),
+        "failed": built.broken[name],
     }
     return cast(ModuleRecord, {**bundled, **own})

@@ -132,7 +132,7 @@ class EventReader:
 
         The stream has them nowhere but in what Bazel prints.
         """
-        return self._texts(_FAIL)
+        return fails(self._said())
 
     def messages(self) -> tuple[str, ...]:
         """Return what rules print, each text once: warnings of the plan."""
@@ -156,8 +156,7 @@ class EventReader:
         return total - done
 
     def _texts(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        found = (match[1].strip() for match in pattern.finditer(self._said()))
-        return tuple(dict.fromkeys(found))
+        return _texts(pattern, self._said())
 
     def _said(self, last: int | None = None) -> str:
         """Return what Bazel has printed, without colours: all of it, or so many last pieces."""
@@ -218,6 +217,15 @@ class EventReader:
                 if path := _path(file.get("uri", "")):
                     yield path
             yield from self._files(named.get("fileSets", ()))
+
+
+def fails(said: str) -> tuple[str, ...]:
+    """Return what rules and BUILD files failed with, in what Bazel has printed, each once."""
+    return _texts(_FAIL, ANSI.sub("", said))
+
+
+def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(said)))
 
 
 def exec_root_in(file: Path) -> Path | None:

@@ -15,14 +15,15 @@ from pathlib import Path
 from qola.build.events import exec_root_in
 from qola.build.workspace import WORKSPACES
 from qola.checkout.default_tree import TREES
+from qola.codegen.answers import DIRECTORY as ANSWERS
 
 OUTPUTS = "Bazel's outputs"
 """What Bazel keeps of the workspaces, where it keeps such things."""
 
-_BY_FILE = frozenset({"disk"})
-"""Directories whose files are used one by one; Bazel renews the time of one it uses."""
+_BY_FILE = frozenset({"disk", ANSWERS})
+"""Directories whose files are used one by one; who uses one renews its time."""
 
-_PRUNED = ("disk", TREES, "prebuilt", WORKSPACES)
+_PRUNED = ("disk", ANSWERS, TREES, "prebuilt", WORKSPACES)
 """What is made or fetched anew when it is needed. bazelw --uninstall removes what bazelw made."""
 
 _DAY = 86400.0

@@ -7,7 +7,6 @@ import filecmp
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -16,7 +15,7 @@ from typing import TypedDict
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import Chosen
-from qola.files import writing
+from qola.files import scratch, writing
 from qola.layout import (
     CMAKE_CONFIG,
     RECORD,
@@ -135,11 +134,7 @@ def install(
     Raises:
         OSError: the directory cannot be written to. manifest.json is then as it was.
     """
-    with (
-        _directories(output, files),
-        tempfile.TemporaryDirectory(prefix=".qola-", dir=output) as directory,
-    ):
-        aside = Path(directory)
+    with _directories(output, files), scratch(output) as aside:
         # All is written before anything is renamed: a full disk changes nothing.
         for name, source in files.items():
             if not _is_there(output / name, source):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,8 @@ _SHORTEST_COMPILE = 2.0
 """Seconds. Of the measured compiles (qola/inspect/costs.json) none is half as short; what a cache
 gives takes a fraction of it."""
 
-_DEVICE = "QolaDevice"
-_LAST = frozenset({"QolaHost", "QolaCompile"})
-"""Kinds of the action that gives a kernel's object: with a device pass before it, or alone."""
+_COMPILE = "QolaCompile"
+"""Kind of the action that compiles kernel instances: a batch of them, or one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Counts:
 
 def count(
     actions: Sequence[FinishedAction],
-    kernels: frozenset[str],
+    kernels: Mapping[str, int],
     jobs: int,
     remaining: int | None,
     now: float,
@@ -56,9 +56,9 @@ def count(
     more than so many compiles in the time that the shortest takes: what comes faster was cached.
 
     Args:
-        kernels: names of the kernels of the build.
+        kernels: what the build compiles, by name: the number of kernel instances in each.
         remaining: actions that are to be done yet, None for not known. What Bazel's own
-            output tree has is no action, so the kernels that are left are no more than that.
+            output tree has is no action, so no more compiles are left than that.
         now: seconds since the build began, as actions have them.
     """
     start = actions[0].seconds if actions else now
@@ -66,41 +66,45 @@ def count(
     compiled: set[str] = set()
     done: set[str] = set()
     for action in actions:
-        if action.name not in kernels:
+        if action.name not in kernels or action.mnemonic != _COMPILE:
             continue
-        compiles = action.mnemonic == _DEVICE or action.mnemonic in _LAST
-        if compiles and action.seconds - free[0] >= _SHORTEST_COMPILE:
+        if action.seconds - free[0] >= _SHORTEST_COMPILE:
             heapq.heapreplace(free, action.seconds)
             compiled.add(action.name)
-        if action.mnemonic in _LAST:
-            done.add(action.name)
-    left = len(kernels) - len(done)
-    finished = len(compiled & done)
+        done.add(action.name)
+    undone = sorted(kernels[name] for name in kernels.keys() - done)
     # Before a compile has ended, Bazel may not have counted all that is to be done.
-    if remaining is not None and finished:
-        left = min(left, remaining)
+    if remaining is not None and compiled:
+        undone = undone[max(0, len(undone) - remaining) :]
+    left, finished = sum(undone), sum(kernels[name] for name in compiled)
     spent = now - start
+    total = sum(kernels.values())
     seconds = left * spent / finished if finished and left else None
-    return Counts(len(kernels), len(kernels) - left, finished, seconds)
+    return Counts(total, total - left, finished, seconds)
 
 
-def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path], frozenset[str]]:
-    """Return a function that reads the names of modules' kernels.
+def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path], Mapping[str, int]]:
+    """Return a function that reads what modules compile: by name, the kernel instances in each.
 
     It takes the directory with Bazel's external repositories, where the plan is once Bazel has
-    analysed; it returns an empty set where there is none that can be read.
+    analysed; it returns nothing where there is none that can be read.
     """
 
-    def read(external: Path) -> frozenset[str]:
+    def read(external: Path) -> Mapping[str, int]:
         # Bazel puts ~ or + between the parts of a repository's canonical name.
         found = [*external.glob(f"*[~+]qola_{repository}/plan.json")]
         if len(found) != 1:
-            return frozenset()
+            return {}
         try:
             plan = Plan.from_json(found[0].read_text(encoding="utf-8"))
         except (OSError, ValueError, QolaError):
-            return frozenset()
-        return frozenset(kernel.name for kernel in plan.kernels if kernel.module in modules)
+            return {}
+        return Counter(
+            name
+            for module in plan.modules
+            if module.name in modules
+            for name in plan.compiled_as(module)
+        )
 
     return read
 
@@ -108,10 +112,12 @@ def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path],
 class Status:
     """What to say of a build at a moment."""
 
-    def __init__(self, reader: EventReader, kernels: Callable[[Path], frozenset[str]], cores: int):
+    def __init__(
+        self, reader: EventReader, kernels: Callable[[Path], Mapping[str, int]], cores: int
+    ):
         self._reader = reader
         self._read = kernels
-        self._kernels: frozenset[str] | None = None
+        self._kernels: Mapping[str, int] | None = None
         self._cores = cores
 
     def text(self, now: float) -> str:

@@ -42,7 +42,7 @@ def results_of(events: EventReader, labels: Mapping[str, str]) -> dict[str, Targ
         raise _as_error(events.errors(), events)
     if not any(result.success for result in results.values()):
         # What stands in for the compiler on a machine without ROCm fails every action alike.
-        said = map(_said, events.failed.values())
+        said = map(said_by, events.failed.values())
         if missing_rocm := next((text for text in said if _NO_ROCM in text), ""):
             raise _as_error([missing_rocm], events)
     untried = TargetResult(False, 0.0, {}, (), "not tried, because another module failed")
@@ -88,10 +88,12 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     by_words: dict[tuple[str, ...], list[FailedAction]] = {}
     for label in sorted({f for f in result.failures if f in events.failed}):
         action = events.failed[label]
-        by_words.setdefault(first_errors(_said(action)), []).append(action)
+        by_words.setdefault(first_errors(said_by(action)), []).append(action)
     lines = []
     for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:
-        lines.append(f"{first.name}: {first.mnemonic} failed with exit code {first.exit_code}")
+        name, *others = failed_in(first)
+        more = f" and {len(others)} more of {first.name}" if others else ""
+        lines.append(f"{name}{more}: {first.mnemonic} failed with exit code {first.exit_code}")
         lines += [f"  {line}" for line in words]
         lines += [f"  {len(same)} more targets failed with the same words"] if same else []
     hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
@@ -99,7 +101,25 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     return "\n".join(lines) or result.reason or f"failed; {events.told} says why"
 
 
-def _said(action: FailedAction) -> str:
+def broken_below(result: TargetResult, events: EventReader) -> list[str]:
+    """Return the names of what did not compile of a module, sorted."""
+    failed = (events.failed[label] for label in result.failures if label in events.failed)
+    return sorted(name for action in failed for name in failed_in(action))
+
+
+def failed_in(action: FailedAction) -> tuple[str, ...]:
+    """Return what does not compile: of a batch its broken kernel instances, else the target.
+
+    rules/private/compile_batch.sh names them.
+    """
+    return tuple(_BROKEN.findall(said_by(action))) or (action.name,)
+
+
+_BROKEN = re.compile(r"^qola: kernel instance (\S+) does not compile$", re.MULTILINE)
+
+
+def said_by(action: FailedAction) -> str:
+    """Return what the action's tool said."""
     if action.stderr is None or not action.stderr.is_file():
         return ""
     return action.stderr.read_text(encoding="utf-8", errors="replace")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qola.cache import cache_directory, locked, own_directory
+from qola.cache import cache_directory, locked, own_directory, refuse_foreign
 from qola.checkout.prepare import WheelSource, prepare_tree
 from qola.errors import AiterError, Finding
 from qola.fetch.pins import RECORD
@@ -30,7 +29,7 @@ def find_tree(
     """Return the tree to use: the one that is named, Bazel's for //:qola, else one in the cache.
 
     Raises:
-        AiterError: as `pinned_tree`.
+        QolaError: as `pinned_tree`.
     """
     if explicit is not None:
         return explicit
@@ -43,14 +42,13 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
     Its name has the wheel's digest, which was checked; it is there as a whole, or not at all.
 
     Raises:
-        AiterError: the wheel cannot be fetched, is not the pinned one, or others may have written
-            what is in the cache: the generators in it are programs.
+        AiterError: the wheel cannot be fetched, or is not the pinned one.
+        QolaError: others may have written what is in the cache: the generators in it are programs.
     """
     tree = kept_tree(environ)
     trees = tree.parent
-    own_directory(trees.parent)
-    trees.mkdir(mode=0o700, exist_ok=True)
-    _refuse_others(trees)
+    own_directory(trees)
+    refuse_foreign(tree)
     if (tree / RECORD).is_file():
         # When it was last used: `qola cache --prune` goes by that.
         os.utime(tree)
@@ -79,23 +77,6 @@ def kept_tree(environ: Mapping[str, str]) -> Path:
 def _pinned_wheel() -> WheelSource:
     pin, _ = read_pin(ruleset_root())
     return WheelSource(**pin)
-
-
-def _refuse_others(trees: Path) -> None:
-    """Refuse a directory whose trees somebody else may have put there or changed."""
-    about = trees.lstat()
-    mode = stat.S_IMODE(about.st_mode)
-    own = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
-    if not own or mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise AiterError(
-            Finding(
-                str(trees),
-                f"mode {mode:o}, of the user with the number {about.st_uid}",
-                f"a directory that only you (number {os.geteuid()}) write to: qola runs programs "
-                "that lie in it",
-                f"rm -r {trees}, or QOLA_CACHE_HOME=<a directory of your own>",
-            )
-        )
 
 
 def runfile_tree(environ: Mapping[str, str]) -> Path | None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
-from qola.cli import build, compat, completion, doctor, housekeeping, init, plan, prebuilt
+from qola.cli import build, compat, completion, doctor, housekeeping, init, plan, prebuilt, report
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import add_command, exit_codes
+from qola.cli.options import JSON, Parser, add_command, exit_codes
 from qola.errors import ExitCode, QolaError
 from qola.files import disk_error
 from qola.manifest.values import nearest
@@ -25,7 +28,7 @@ from qola.version import __version__
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="qola",
         description="AMD GPU attention libraries from a manifest: what it builds, why; builds it.",
         epilog=exit_codes(list(ExitCode)),
@@ -40,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (plan, compat, build, prebuilt, init, doctor, housekeeping, completion):
+    for module in (plan, compat, build, report, prebuilt, init, doctor, housekeeping, completion):
         module.add_commands(commands)
     text = "say what a command does and takes; without one, which commands there are"
     told = add_command(commands, "help", text, _help, (), words="[COMMAND]")
@@ -88,31 +91,57 @@ def main(
     environ = os.environ if environ is None else environ
     if directory is None:
         directory = Path(environ.get("BUILD_WORKING_DIRECTORY") or ".")
-    args = _parse(sys.argv[1:] if argv is None else argv)
-    console = Console(sys.stdout, sys.stderr, args.quiet)
+    words = sys.argv[1:] if argv is None else argv
+    sys.stdout, sys.stderr = _writable(sys.stdout), _writable(sys.stderr)
+    console = Console(sys.stdout, sys.stderr)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        code: int | None = args.run(args, Surroundings(environ, directory, console))
+        code = _run(words, Surroundings(environ, directory, console))
         sys.stdout.flush()
-    except QolaError as error:
-        console.note(str(error))
-        if getattr(args, "json", False):
-            console.line(_to_json(error))
-        return error.exit_code
     except BrokenPipeError:
         # Whoever read our output has enough.
         _lose_output()
         return ExitCode.PIPE
     except OSError as error:
         _lose_output()
-        console.note(str(disk_error(error)))
-        return ExitCode.ERROR
+        return _tell(disk_error(error), words, console)
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return ExitCode.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
+    return code
+
+
+def _writable(stream: TextIO | None) -> TextIO:
+    """Return a stream that takes any text: nobody's where the process was started with none."""
+    if stream is None:
+        return open(os.devnull, "w")
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        # Names of files may have bytes that no encoding has.
+        stream.reconfigure(errors="backslashreplace")
+    return stream
+
+
+def _run(words: Sequence[str], around: Surroundings) -> int:
+    """Run a command, and tell the errors that its user can correct."""
+    try:
+        args = _parse(words)
+        around = replace(around, console=replace(around.console, quiet=args.quiet))
+        code: int | None = args.run(args, around)
+    except QolaError as error:
+        return _tell(error, words, around.console)
     return code or ExitCode.DONE
+
+
+def _tell(error: QolaError, words: Sequence[str], console: Console) -> int:
+    """Print an error, as JSON too where any word asks for that; return its exit code."""
+    console.note(str(error))
+    if JSON in words:
+        # Standard output may be what is wrong.
+        with suppress(OSError):
+            console.line(_to_json(error))
+    return error.exit_code
 
 
 def _lose_output() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from qola.cli.tables import Table, to_text
+from qola.errors import visible
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Console:
         print(text, file=self.out)
 
     def note(self, text: str) -> None:
-        """Print a line beside the result."""
+        """Print a line beside the result, without escapes of somebody else's."""
         self.out.flush()
-        print(text, file=self.err)
+        print(visible(text, keep="\n\t"), file=self.err)
 
     def progress(self, text: str) -> None:
         """Say what is being done."""

@@ -8,15 +8,14 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from qola.build.bazel import GET_BAZEL, child_environment, find_bazel
-from qola.cache import cache_directory
+from qola.build.bazel import GET_BAZEL, ask, find_bazel
+from qola.cache import cache_directory, foreign
 from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
@@ -104,6 +103,8 @@ def checks(environ: Mapping[str, str], progress: Callable[[str], None]) -> Itera
 
 def _cache(environ: Mapping[str, str]) -> Check:
     directory = cache_directory(environ)
+    if why := foreign(directory):
+        return Check("cache", "missing", f"{why.place}: {why.found}", why.fix)
     there = next(path for path in (directory, *directory.parents) if path.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         free = size(shutil.disk_usage(there).free)
@@ -122,19 +123,12 @@ def _aiter(environ: Mapping[str, str]) -> Check:
 def _bazel(environ: Mapping[str, str], progress: Callable[[str], None]) -> Check:
     try:
         command = find_bazel(environ, ruleset_root())
+        wrapper = Path(command[-1]).name == _BAZELW
+        progress("asking Bazel; this may take a minute")
+        run = ask([*command, "--doctor" if wrapper else "--version"], environ)
     except ToolchainError as error:
         (finding, *_) = error.findings
         return Check("Bazel", "missing", f"{finding.place}: {finding.found}", finding.fix)
-    wrapper = Path(command[-1]).name == _BAZELW
-    progress("asking Bazel; this may take a minute")
-    run = subprocess.run(
-        [*command, "--doctor" if wrapper else "--version"],
-        env=child_environment(environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     lines = run.stdout.splitlines()
     if not wrapper:
         said = (run.stdout or run.stderr).strip().partition("\n")[0]

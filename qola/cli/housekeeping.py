@@ -7,7 +7,7 @@ import json
 from typing import Any, ClassVar
 
 from qola.build import housekeeping
-from qola.cache import cache_directory
+from qola.cache import cache_directory, refuse_foreign
 from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options, positive
 from qola.cli.tables import Table, size
@@ -39,6 +39,8 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     freed = 0
     with console.working() as progress:
         if args.prune:
+            # Another user's link there would lead to files of this one.
+            refuse_foreign(directory)
             try:
                 freed = housekeeping.prune(directory, args.prune, progress)
             except OSError as error:

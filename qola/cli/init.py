@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options
-from qola.errors import ExitCode, Finding, ManifestError, QolaError
+from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import disk_error, write_if_changed
 from qola.manifest import json_schema
 from qola.manifest.archs import split
@@ -104,7 +104,7 @@ def _only_word(words: list[str]) -> str:
 def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
     """Return the manifest's text once the manifest itself accepts what the options put into it."""
     archs = split(args.arch) or DEFAULT_ARCHS
-    text = starter_manifest(args.namespace, archs, file=Path(file).name, schema=schema)
+    text = starter_manifest(args.namespace, archs, file=visible(Path(file).name), schema=schema)
     try:
         loads(text, file=file)
     except ManifestError as error:

@@ -5,23 +5,49 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from qola.build.bazel import BuildOptions
 from qola.build.setup import BuildRequest
 from qola.checkout.request import DEFAULT_REMOTE
 from qola.cli.context import Surroundings
 from qola.codegen.types import LEVELS
-from qola.errors import ExitCode
+from qola.errors import ExitCode, Finding, QolaError, visible
 from qola.manifest.archs import split
 from qola.manifest.fields import BUILD_MODES, NATIVE, TESTED_ARCHS
 from qola.prebuilt.options import PrebuiltOptions
 
+JSON = "--json"
+
+
+class UsageError(QolaError):
+    """A command line that is none; its text is argparse's."""
+
+    exit_code: ClassVar[int] = ExitCode.USAGE
+    default_title: ClassVar[str] = "wrong usage"
+
+    def __init__(self, message: str, parser: argparse.ArgumentParser) -> None:
+        usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+        super().__init__(Finding("the command line", message, usage, f"{parser.prog} --help"))
+        self._text = f"{parser.format_usage()}{parser.prog}: error: {message}"
+
+    def __str__(self) -> str:
+        """Return the usage and what is wrong, without escapes of somebody else's."""
+        return visible(self._text, keep="\n")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError: as every error, it may be asked for as JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error."""
+        raise UsageError(message, self)
+
 
 def positive(text: str) -> int:
-    """Return a number above 0."""
+    """Return a number above 0 that other programs can read."""
     value = int(text)
-    if value < 1:
+    if not 0 < value < 1 << 31:
         raise ValueError
     return value
 
@@ -152,7 +178,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "standard input; repeatable",
     ),
     "overwrite": _flag("--overwrite", help="replace what is there"),
-    "json": _flag("--json", help="print JSON, errors too (docs/reference/plan.md)"),
+    "json": _flag(JSON, help="print JSON, errors too (docs/reference/plan.md)"),
     "quiet": _flag("-q", "--quiet", help="no progress"),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
+from qola.cache import cache_directory
 from qola.checkout.default_tree import find_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import DEFAULT_TREE, add_command, add_options, groups_of
 from qola.cli.tables import Table, align, duration, size
+from qola.codegen.answers import DIRECTORY
 from qola.errors import ExitCode, Finding
 from qola.fetch.pins import pinned_id, recorded_patches
+from qola.folder import Folder
 from qola.inspect import estimate
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
@@ -90,7 +92,7 @@ def _add_command(
     return parser
 
 
-def _request(args: argparse.Namespace, around: Surroundings) -> Request:
+def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
     """Return what to plan; the manifest is taken from the words unless an option names it.
 
     Raises:
@@ -128,16 +130,21 @@ def _request(args: argparse.Namespace, around: Surroundings) -> Request:
         aiter_patches=recorded_patches(tree),
         patches=manifest_patches(loaded, file),
         level=args.require,
+        answers=cache_directory(around.environ) / DIRECTORY,
     )
 
 
-def _make_plan(request: Request, console: Console) -> Plan:
-    """Plan in a directory that is gone afterwards: the command line wants the plan alone."""
-    with (
-        tempfile.TemporaryDirectory(prefix="qola-") as directory,
-        console.working() as progress,
-    ):
-        return planner.build_plan(resolve(request), Path(directory), progress=progress)
+def make_plan(request: Request, console: Console) -> Plan:
+    """Plan in memory: the command line wants the plan alone."""
+    with console.working() as progress:
+        return planner.build_plan(resolve(request), Folder(), progress=progress)
+
+
+def explained(request: Request, console: Console) -> list[Verdict]:
+    """Return the fate of each kernel instance of the receipts in use."""
+    with console.working() as progress:
+        found = planner.explain(resolve(request), Folder(), progress=progress)
+    return verdicts(request.manifest, found)
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -146,9 +153,9 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     # Read first: a wrong file of costs need not wait for the plan.
     costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
     measured = load_costs(costs) if args.estimate else None
-    request = _request(args, around)
+    request = request_of(args, around)
     _no_more_words(args)
-    plan = _make_plan(request, console)
+    plan = make_plan(request, console)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
     if args.json:
@@ -235,8 +242,8 @@ def _code_objects(module: PlannedModule) -> str:
 def _list(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola list``."""
     console = around.console
-    request = _request(args, around)
-    plan = _make_plan(request, console)
+    request = request_of(args, around)
+    plan = make_plan(request, console)
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:
@@ -261,10 +268,7 @@ def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> Non
 def _explain(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola explain``."""
     console = around.console
-    request = _request(args, around)
-    with tempfile.TemporaryDirectory(prefix="qola-") as folder, console.working() as progress:
-        explained = planner.explain(resolve(request), Path(folder), progress=progress)
-    found = verdicts(request.manifest, explained)
+    found = explained(request_of(args, around), console)
     if not args.words:
         _print_summary(found, args.json, console)
         return
@@ -329,6 +333,7 @@ def to_table(found: Estimate) -> Table:
             row.module,
             row.direction,
             row.role if row.measured else f"{row.role} (borrowed)",
+            str(row.kernels),
             str(row.compiles),
             duration(row.cpu_seconds / row.compiles),
             duration(row.cpu_seconds),
@@ -336,13 +341,14 @@ def to_table(found: Estimate) -> Table:
         )
         for row in found.rows
     ]
-    total = ("total", "", "", str(sum(row.compiles for row in found.rows)), "")
+    sums = (sum(row.kernels for row in found.rows), sum(row.compiles for row in found.rows))
+    total = ("total", "", "", *map(str, sums), "")
     return Table(
         "Estimated cost",
-        ("module", "direction", "role", "compiles", "each", "CPU time", "objects"),
+        ("module", "direction", "role", "kernels", "compiles", "each", "CPU time", "objects"),
         rows,
         (*total, duration(found.cpu_seconds), size(found.object_bytes)),
-        numbers=4,
+        numbers=5,
     )
 
 

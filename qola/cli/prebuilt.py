@@ -156,6 +156,8 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
 
 def _keygen(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola keygen``."""
+    if not args.prefix.name:
+        args.parser.error(f"PREFIX has to end in a name, which {args.prefix} does not")
     prefix = around.directory / args.prefix
     key = signature.write_pair(prefix, around.environ.get(_PASSWORD, ""))
     around.console.line(signature.shown(key))

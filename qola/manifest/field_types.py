@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+MAX_INTEGER = 2**31 - 1
+"""What an int of C++ holds, which CK's generators write integers into."""
+
 
 class Kind(Enum):
     """The sort of value a field holds; the value is the phrase messages and tables use."""
@@ -49,6 +52,7 @@ class Field:
     pattern_doc: str = ""
     repair: tuple[str, str] = ("", "")
     minimum: int | None = None
+    maximum: int = MAX_INTEGER
     required: bool = False
     may_be_empty: bool = False
     aliases: tuple[tuple[str, str], ...] = ()

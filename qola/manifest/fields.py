@@ -42,8 +42,12 @@ KNOWN_ARCHS = (
 MAX_HDIM = 512
 """No flash-attention kernel of CK goes beyond a head dimension of 256; twice that is a slip."""
 
-MAX_INTEGER = 2**31 - 1
-"""What an int of C++ holds, which CK's generators write integers into."""
+BATCH = 16
+"""Kernel instances in one compile: most of what batches save, within 2 GB of memory
+(docs/internals/batches.md)."""
+
+MAX_BATCH = 64
+"""Beyond 32 next to nothing is saved, and a compile takes more memory than actions declare."""
 
 MAX_TEXT = 4096
 """The most characters of a string: more than a path can have."""
@@ -221,6 +225,15 @@ BUILD = Table(
             Kind.BOOL,
             "also build unreachable kernels, which CK's dispatch never calls",
             "they are left out",
+        ),
+        Field(
+            "batch",
+            Kind.INTEGER,
+            "the most kernel instances in one compile",
+            f"{BATCH}",
+            minimum=1,
+            maximum=MAX_BATCH,
+            example="8",
         ),
     ),
 )

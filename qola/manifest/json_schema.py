@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.manifest.field_types import Field, Kind, Table
-from qola.manifest.fields import MAX_HDIM, MAX_INTEGER, TABLES
+from qola.manifest.fields import MAX_HDIM, TABLES
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"
@@ -100,7 +100,7 @@ def _text(field: Field) -> Schema:
 
 
 def _integer(field: Field) -> Schema:
-    return {**_at_least(field.minimum or 0), "maximum": MAX_INTEGER}
+    return {**_at_least(field.minimum or 0), "maximum": field.maximum}
 
 
 def _at_least(minimum: int) -> Schema:

@@ -10,6 +10,7 @@ from typing import Any
 from qola.errors import Finding, ManifestError, Severity
 from qola.manifest.field_types import Kind, Table
 from qola.manifest.fields import (
+    BATCH,
     BIAS_KINDS,
     BUILD,
     BWD_VARIANTS,
@@ -324,6 +325,7 @@ def _assemble(
         architectures=tuple(sorted(set(build.get("architectures", ())))),
         mode=build.get("mode", "pybind"),
         keep_unreachable=build.get("keep_unreachable", False),
+        batch=build.get("batch", BATCH),
         modules=tuple(_module(n, m, lines) for n, m in enumerate(tables[MODULES])),
         fwd_variants=fwd,
         bwd_variants=bwd,

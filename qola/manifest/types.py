@@ -139,6 +139,7 @@ class Manifest:
     architectures: tuple[str, ...]
     mode: BuildMode
     keep_unreachable: bool
+    batch: int
     modules: tuple[ModuleSpec, ...]
     fwd_variants: tuple[FwdVariant, ...]
     bwd_variants: tuple[BwdVariant, ...]
@@ -174,6 +175,7 @@ class Manifest:
             "architectures": list(self.architectures),
             "mode": self.mode,
             "keep_unreachable": self.keep_unreachable,
+            "batch": self.batch,
             "modules": [module.to_dict() for module in self.modules],
             "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
             "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],

@@ -11,7 +11,7 @@ from typing import Any
 
 from qola.errors import unseen, visible
 from qola.manifest.field_types import Field, Kind
-from qola.manifest.fields import MAX_HDIM, MAX_INTEGER, MAX_ITEMS, MAX_TEXT
+from qola.manifest.fields import MAX_HDIM, MAX_ITEMS, MAX_TEXT
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def expectation(field: Field) -> str:
     if field.kind is Kind.HDIM_SET:
         return f"{text}, each from {field.minimum} to {MAX_HDIM}"
     if field.kind is Kind.INTEGER:
-        return f"{text} from {field.minimum} to {MAX_INTEGER}"
+        return f"{text} from {field.minimum} to {field.maximum}"
     return text
 
 
@@ -79,7 +79,7 @@ def _check_integer(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     if isinstance(raw, bool) or not isinstance(raw, int):
         digits = isinstance(raw, str) and re.fullmatch(r"0*([0-9]{1,9})", raw.strip())
         return None, [_wrong_type(raw, f"{field.key} = {digits[1]}" if digits else "")]
-    if not (field.minimum or 0) <= raw <= MAX_INTEGER:
+    if not (field.minimum or 0) <= raw <= field.maximum:
         return None, [Problem(shown(raw))]
     return raw, []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qola.bundle.archive import pack
 from qola.errors import BundleError, Finding, PrebuiltError
-from qola.files import sha256_of, writing
+from qola.files import ASIDE, sha256_of, writing
 from qola.prebuilt.record import Archive
 from qola.prebuilt.tar_members import Member, NotATarError, members, skip_padding
 
@@ -34,7 +34,7 @@ def pack_bundle(bundle: Path, output: Path) -> Archive:
         BundleError: `unpack` would refuse it, for its names or their number.
         OSError: it cannot be written.
     """
-    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=".qola-") as file:
+    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=ASIDE) as file:
         plain = Path(file.name)
         pack(bundle, plain, TOP)
         try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.build import workspace
-from qola.build.bazel import child_environment, own_settings_alone
+from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
@@ -111,24 +110,16 @@ def _ask_bazel(
     with workspace_locked(setup.directory, progress):
         setup.write()
         progress("looking for the ROCm of this machine")
-        run = subprocess.run(
-            command,
-            cwd=setup.directory,
-            env=child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = ask(command, environ, setup.directory)
     file = Path(run.stdout.partition(":")[0])
     if run.returncode or not file.is_file():
         raise ToolchainError(
             Finding(
-                identity.ROCM_VARIABLE,
-                run.stderr.strip() or run.stdout.strip(),
-                "a ROCm whose versions are known",
-                f"--no-prebuilt builds without asking; {identity.ROCM_VARIABLE}=pinned takes the "
-                "ROCm that qola pins",
+                f"{identity.ROCM_VARIABLE}, of which Bazel is asked",
+                no_build(" ".join(setup.bazel), run.returncode, run.stderr or run.stdout).found,
+                "a ROCm whose versions are known: they are part of a prebuilt bundle's key",
+                f"{identity.ROCM_VARIABLE}=pinned takes the ROCm that qola pins; qola build "
+                "--no-prebuilt asks for none",
             )
         )
     return file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ from typing import Any, cast
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
 from qola.build.setup import Chosen
 from qola.errors import Finding, PrebuiltError
+from qola.files import scratch
 from qola.layout import RECORD, library_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.key import Key
@@ -31,8 +31,8 @@ def install_found(
         PrebuiltError: the archive has what it may not have, or lacks what it has to have.
     """
     namespace, modules = chosen.manifest.namespace, [module.name for module in chosen.modules]
-    with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=found.archive.parent) as directory:
-        files = unpack(found.archive, Path(directory), found.unpacked_size, found.source)
+    with scratch(found.archive.parent) as directory:
+        files = unpack(found.archive, directory, found.unpacked_size, found.source)
         bundled: Mapping[str, Any] = {"modules": []}
         if found.layout == LAYOUT:
             targets = without_top(list(files))

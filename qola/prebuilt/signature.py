@@ -8,18 +8,21 @@ from pathlib import Path
 import minisign
 
 from qola.errors import Finding, PrebuiltError, QolaError
-from qola.files import write_if_changed, writing
+from qola.files import UnfitFileError, bounded_bytes, write_if_changed, writing
 
 SUFFIX = ".minisig"
+
+_MAX_KEY = 1 << 16
+_UNFIT = (minisign.Error, ValueError, OSError, UnfitFileError)
 
 
 def read_public_key(text: str, folder: Path) -> minisign.PublicKey:
     """Return a public key: RW..., or in a file below a folder, as `minisign -G` writes it."""
     try:
-        if (folder / text).is_file():
-            return minisign.PublicKey.from_file(folder / text)
+        if (folder / text).exists():
+            return minisign.PublicKey.from_bytes(bounded_bytes(folder / text, _MAX_KEY))
         return minisign.PublicKey.from_base64(text)
-    except (minisign.Error, ValueError, OSError) as error:
+    except _UNFIT as error:
         raise QolaError(
             Finding(
                 "--public-key or [prebuilt].public_key",
@@ -73,10 +76,10 @@ def trusted_comment(record: str) -> str:
 def read_secret_key(path: Path, password: str) -> minisign.SecretKey:
     """Return the decrypted key in a file of `qola keygen` or `minisign -G`."""
     try:
-        key = minisign.SecretKey.from_file(path)
+        key = minisign.SecretKey.from_bytes(bounded_bytes(path, _MAX_KEY))
         if key.is_encrypted():
             key.decrypt(password)
-    except (minisign.Error, ValueError, OSError) as error:
+    except _UNFIT as error:
         raise QolaError(
             Finding(
                 str(path),

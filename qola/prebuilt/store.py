@@ -9,7 +9,7 @@ from pathlib import Path
 import minisign
 
 from qola.errors import Finding, NoAnswerError, NoPrebuiltError, PrebuiltError
-from qola.files import sha256_of, write_if_changed
+from qola.files import ASIDE, sha256_of, write_if_changed
 from qola.prebuilt import signature
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
@@ -18,6 +18,7 @@ from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 Note = Callable[[str], None]
 
 _MAX_SMALL = 1 << 16
+_ARRIVED = ".arrived"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ def find(
     Raises:
         PrebuiltError: a source has one whose digest or signature is wrong.
     """
+    for pattern in (f"*{_ARRIVED}", f"{ASIDE}*"):
+        for left in cache.glob(pattern):  # by a fetch that was killed
+            if left.is_file():
+                left.unlink(missing_ok=True)
     found = _cached(key, cache, newest, public_key, note)
     if isinstance(found, Found):
         return found
@@ -136,7 +141,7 @@ def _take(
 
 def arrive(source: Source, name: str, cache: Path, limit: int, sha256: str) -> bool:
     """Put a source's file into the cache if its digest is right; return whether there is one."""
-    arrived = cache / f"{name}.arrived"
+    arrived = cache / f"{name}{_ARRIVED}"
     try:
         if not source.download(name, arrived, limit):
             return False

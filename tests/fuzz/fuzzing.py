@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -95,3 +96,44 @@ def mutate(rng: random.Random, text: str, words: tuple[str, ...] = HOSTILE) -> s
                 part = text[other : other + rng.choice((5, 50, 500))]
         text = text[:begin] + part + text[end:]
     return text
+
+
+def mutate_json(rng: random.Random, text: str, values: tuple[Any, ...]) -> str:
+    """Return a JSON text with values of other kinds, keys gone or lists long, or a changed text.
+
+    Args:
+        values: what may take a value's place, beside texts of `HOSTILE`.
+    """
+    if rng.random() < 0.2:
+        return mutate(rng, text)
+    data = json.loads(text)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        known = _places(data)
+        if rng.random() < 0.6:
+            known = [(holder, key) for holder, key in known if isinstance(holder[key], str)]
+        if not known:
+            continue
+        holder, key = rng.choice(known)
+        match rng.randint(0, 4):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder[key], list):
+                holder[key] *= rng.choice((0, 2, 40))
+            case 2 if isinstance(holder, dict):
+                holder[rng.choice(HOSTILE)] = holder.pop(key)
+            case 3 | 4 if isinstance(holder[key], str):
+                holder[key] = rng.choice((mutate(rng, holder[key]), rng.choice(HOSTILE), "gfx942"))
+            case _:
+                holder[key] = rng.choice((*values, *HOSTILE))
+    return json.dumps(data)
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return all (object or list, key or index) in a value of JSON."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    found: list[tuple[Any, Any]] = []
+    for key in keys:
+        found += [(value, key), *_places(value[key])]
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from argparse import Namespace
@@ -22,11 +21,11 @@ from qola.inspect.query import count, items_of
 from qola.launch.problems import problems
 from qola.lazy.__main__ import make_index
 from qola.lazy.index import render_index, render_table
-from qola.plan.model import HeaderSet, Plan, PlannedFamily, PlannedFile, PlannedSource
+from qola.plan.model import HeaderSet, Plan, PlannedBatch, PlannedFile, PlannedSource
 from qola.repository.build_files import config_header, kernel_build_file, manifest_build_file
 from qola.repository.kernel_repository import kernel_repository
 from qola.repository.merge import merge
-from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
+from tests.fuzz.fuzzing import fuzz, mutate_json
 from tests.fuzz.starlark_reader import values_of
 from tests.python import plans
 
@@ -34,12 +33,10 @@ TEXT = "int x;\n"
 DIGEST = sha256_of_text(TEXT)
 FIELDS = {"dtype": "bf16", "hdim_q": 64, "mode": "batch", "mask": True}
 PLAN = plans.plan(
-    packages={
-        "fwd": plans.package("-DX", overlay=(PlannedFile("a/o.h", "libmha_fwd/o.h", DIGEST),))
-    },
+    packages={"fwd": plans.package("-DX")},
     header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h",)), HeaderSet("libmha_fwd", ("inc",), ())),
     kernels=tuple(
-        plans.kernel(f"k{n}", headers="fwd", entry="e", family="w", fields=FIELDS, sha256=DIGEST)
+        plans.kernel(f"k{n}", headers="fwd", entry="e", fields=FIELDS, sha256=DIGEST)
         for n in range(2)
     ),
     modules=(
@@ -54,7 +51,7 @@ PLAN = plans.plan(
         ),
     ),
     python_modules=(plans.python_module("module_x", "x.so"),),
-    families=(PlannedFamily("w", "fwd", "k0", "libmha_fwd/w.hpp", DIGEST),),
+    batches=(PlannedBatch("w", "fwd", (0, 1), "libmha_fwd/w.cpp", DIGEST),),
     warnings=(Finding("place", "found", "expected", severity="warning"),),
     configs=("aiter/configs/a.csv",),
 )
@@ -65,39 +62,9 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Return all (object or list, key or index) in a value of JSON."""
-    found: list[tuple[Any, Any]] = []
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
-    for key in keys:
-        found += [(value, key), *places(value[key])]
-    return found
-
-
 def text_of(rng: random.Random) -> str:
     """Return a plan with some values of other kinds, keys gone or lists long, or a changed text."""
-    if rng.random() < 0.2:
-        return mutate(rng, PLAN.to_json())
-    data = json.loads(PLAN.to_json())
-    for _ in range(rng.choice((1, 1, 2, 5))):
-        known = places(data)
-        if rng.random() < 0.6:
-            known = [(holder, key) for holder, key in known if isinstance(holder[key], str)]
-        holder, key = rng.choice(known)
-        match rng.randint(0, 4):
-            case 0:
-                del holder[key]
-            case 1 if isinstance(holder[key], list):
-                holder[key] *= rng.choice((0, 2, 40))
-            case 2 if isinstance(holder, dict):
-                holder[rng.choice(HOSTILE)] = holder.pop(key)
-            case 3 | 4 if isinstance(holder[key], str):
-                holder[key] = rng.choice((mutate(rng, holder[key]), rng.choice(HOSTILE), "gfx942"))
-            case _:
-                holder[key] = rng.choice((*VALUES, *HOSTILE))
-    return json.dumps(data)
+    return mutate_json(rng, PLAN.to_json(), VALUES)
 
 
 def readers(directory: Path) -> list[Callable[[Plan], object]]:
@@ -127,7 +94,7 @@ def readers(directory: Path) -> list[Callable[[Plan], object]]:
             assert {kernel.name for kernel in package.kernels} <= written
 
     def repository(plan: Plan) -> None:
-        for file in ("kernels/k0.cpp", "kernels/k1.cpp", "o.h", "e.cpp", "w.hpp"):
+        for file in ("kernels/k0.cpp", "kernels/k1.cpp", "e.cpp", "w.cpp"):
             write_if_changed(directory / "libmha_fwd" / file, TEXT)
         (directory / "plan.json").write_text(plan.to_json(), "utf-8")
         others = {path.name for path in directory.iterdir()}

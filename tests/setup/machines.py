@@ -6,7 +6,9 @@ It is laid out as Debian's archive and its snapshots are: URI/dists/SUITE/InRele
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +71,20 @@ class Machine:
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         """Run shell text that may call bazelw's functions; in debs/, where packages are fetched."""
+        with self._start(text) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def killed(self, text: str, seconds: float) -> None:
+        """Run shell text as `run` does, and kill it after some time with all that it started."""
+        with self._start(text) as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+    def _start(self, text: str) -> subprocess.Popen[str]:
         script = (self.workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
         (self.workspace / "functions.sh").write_text(script)
         (self.directory / "debs").mkdir(exist_ok=True)
@@ -80,14 +96,14 @@ class Machine:
             "no_proxy": "127.0.0.1",
             **self.variables,
         }
-        return subprocess.run(
+        return subprocess.Popen(
             ["bash", "-c", f"{start}REPORT=(); {text}"],
             env=environment,
             cwd=self.directory / "debs",
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=60,
+            start_new_session=True,
         )
 
     def fetched(self) -> set[str]:

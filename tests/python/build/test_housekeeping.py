@@ -33,6 +33,8 @@ def cache(tmp_path: Path) -> Path:
         {
             "cache/disk/cas/ab/old": "o" * 9000,
             "cache/disk/cas/ab/new": "n",
+            "cache/generated/old": "g",
+            "cache/generated/new": "g",
             "cache/trees/old/aiter/file": "t",
             "cache/trees/new/aiter/file": "t",
             "cache/trees/lock": "",
@@ -55,7 +57,7 @@ def files(cache: Path) -> set[str]:
 def test_sizes(cache: Path) -> None:
     """Prevents: a cache of gigabytes that nobody can find, most of it in Bazel's outputs."""
     sizes = {part.name: part.size for part in parts(cache)}
-    assert {*sizes} == {"aiter", "disk", "roots", "trees", "workspaces", OUTPUTS}
+    assert {*sizes} == {"aiter", "disk", "generated", "roots", "trees", "workspaces", OUTPUTS}
     assert 50_000 < sizes[OUTPUTS] < 90_000
     assert next(iter(sizes)) == OUTPUTS
     assert parts(cache / "absent") == []
@@ -67,14 +69,17 @@ def test_what_was_used_stays(cache: Path) -> None:
     assert prune(cache, 30, print) == 0
     assert files(cache) == before
     age(cache / "disk/cas/ab/old")
-    os.utime(cache / "disk/cas/ab/old", (_OLD, _OLD))
+    for name in ("disk/cas/ab/old", "generated/old"):
+        os.utime(cache / name, (_OLD, _OLD))
     age(cache / "trees/old")
     age(cache / "roots")
     age(cache / "aiter")
     said: list[str] = []
     assert prune(cache, 30, said.append) > 9000
-    assert before - files(cache) == {"disk/cas/ab/old", "trees/old/aiter/file"}
-    assert said == ["removed 1 files of disk/", "removed trees/old"]
+    gone = {"disk/cas/ab/old", "generated/old", "trees/old/aiter/file"}
+    assert before - files(cache) == gone
+    told = ["removed 1 files of disk/", "removed 1 files of generated/", "removed trees/old"]
+    assert said == told
 
 
 def test_a_workspace_goes_with_its_outputs(cache: Path, tmp_path: Path) -> None:

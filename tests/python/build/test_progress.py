@@ -11,7 +11,7 @@ from qola.build.events import EventReader, FinishedAction
 from qola.build.progress import Counts, Status, count, planned_kernels
 from tests.python import plans
 
-EIGHT = frozenset(f"k{n}" for n in range(8))
+EIGHT = {f"k{n}": 1 for n in range(8)}
 
 
 def kernel(name: str, seconds: float, mnemonic: str = "QolaCompile") -> FinishedAction:
@@ -28,12 +28,12 @@ def test_compiles_and_what_a_cache_gave() -> None:
     assert count(late, EIGHT, 2, None, 32).compiled == 2
 
 
-def test_a_device_pass_is_no_kernel_yet() -> None:
-    """Prevents: kernels counted twice where each pass is an action; others' actions counted."""
-    device, host = kernel("k0", 20, "QolaDevice"), kernel("k0", 24, "QolaHost")
-    linked = [kernel("lib", 0, "CppLink"), kernel("pass", 9, "QolaPch")]
-    assert count([*linked, device], EIGHT, 4, None, 22) == Counts(8, 0, 0, None)
-    assert count([*linked, device, host], EIGHT, 4, None, 24).done == 1
+def test_a_batch_is_all_its_kernels() -> None:
+    """Prevents: a build of 48 kernels that counts four batches; others' actions counted."""
+    linked = [kernel("lib", 0, "CppLink"), kernel("k0", 9, "CppCompile")]
+    batches = {"b0": 16, "b1": 12, "k0": 1}
+    assert count(linked, batches, 4, None, 22) == Counts(29, 0, 0, None)
+    assert count([*linked, kernel("b1", 24)], batches, 1, None, 24) == Counts(29, 12, 12, 34.0)
 
 
 def test_what_bazel_has_already_is_done() -> None:
@@ -59,7 +59,8 @@ def feed(reader: EventReader, seconds: float, **event: object) -> None:
 
 def test_events_of_a_build(tmp_path: Path) -> None:
     """Prevents: fields of Bazel's events read that it does not write: these are as 7.7 has them."""
-    plan = plans.plan(kernels=(plans.kernel("k0"), plans.kernel("k1")))
+    kernels = (plans.kernel("k0"), plans.kernel("k1"))
+    plan = plans.plan(kernels=kernels, modules=(plans.module(kernels=(0, 1)),))
     file = tmp_path / "external/qola~~qola~qola_mine/plan.json"
     file.parent.mkdir(parents=True)
     reader = EventReader()

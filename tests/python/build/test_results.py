@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from qola.build.events import EventReader
-from qola.build.results import first_errors, read_findings, results_of
+from qola.build.events import EventReader, FailedAction, TargetResult
+from qola.build.results import (
+    broken_below,
+    describe_failure,
+    failed_in,
+    first_errors,
+    read_findings,
+    results_of,
+)
 from qola.errors import Finding, ManifestError, QolaError
 
 CLANG = """\
@@ -46,6 +54,23 @@ def test_first_errors_of_clang() -> None:
         "    9 | }",
         "      | ^",
     )
+
+
+def test_broken_kernels_of_a_batch(tmp_path: Path) -> None:
+    """Prevents: a batch's name, which no user knows, where kernel instances are broken."""
+    said = "x.cpp:1:1: error: no\nqola: kernel instance k1 does not compile\n"
+    (tmp_path / "said").write_text(said + "qola: kernel instance k3 does not compile\n")
+    batch = FailedAction("@k//fwd:b.object", "QolaCompile", 1, tmp_path / "said")
+    assert failed_in(batch) == ("k1", "k3")
+    alone = FailedAction("@k//fwd:k2.object", "QolaCompile", 1, None)
+    assert failed_in(alone) == (alone.name,)
+    result = TargetResult(False, 1.0, {}, (batch.label,))
+    events = EventReader(failed={batch.label: batch})
+    assert broken_below(result, events) == ["k1", "k3"]
+    text = describe_failure(result, events)
+    first, *rest = text.splitlines()
+    assert first == f"k1 and 1 more of {batch.name}: QolaCompile failed with exit code 1"
+    assert rest == ["  x.cpp:1:1: error: no"]
 
 
 def test_linker() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from qola.checkout import default_tree
 from qola.checkout.default_tree import find_tree
-from qola.errors import AiterError
+from qola.errors import AiterError, QolaError
 from qola.fetch import wheel as wheel_module
 from tests.python.checkout.trees import FILES
 from tests.python.folders import write
@@ -78,11 +78,14 @@ def test_without_the_wheel_the_error_names_both_ways(wheel: Path, tmp_path: Path
 @pytest.mark.usefixtures("wheel")
 def test_a_directory_that_others_write_to_is_refused(tmp_path: Path) -> None:
     """Prevents: another user's program run as an AITER generator."""
-    trees = tmp_path / "cache/trees"
-    trees.mkdir(parents=True)
-    trees.chmod(0o777)
-    with pytest.raises(AiterError, match="mode 777"):
-        find_tree(None, {"QOLA_CACHE_HOME": str(tmp_path / "cache")})
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    tree = default_tree.kept_tree(environ)
+    tree.mkdir(parents=True)
+    for place in (tree, tree.parent):
+        place.chmod(0o777)
+        with pytest.raises(QolaError, match=rf"{place}\n.*mode 0777"):
+            find_tree(None, environ)
+        place.chmod(0o700)
 
 
 _SLOW_PIP = """\

@@ -68,6 +68,31 @@ def test_a_bazel_of_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "which is not a program" in text
 
 
+def test_a_bazel_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a doctor without a word on all the rest, for a Bazel of another processor."""
+    here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    bazel = program(tmp_path / "bazel", "\x7fELF, but not here")
+    code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))
+    assert code == 5
+    assert f"missing  Bazel  {bazel}: Exec format error\n" in text
+    assert "ok       qola" in text
+    program(bazel, "#!/bin/sh\nprintf 'bazel \\377\\n'\n")
+    assert "bazel \ufffd\n" in run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))[1]
+
+
+def test_a_cache_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a doctor that finds well what every other command refuses to touch."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    code, text = run(capsys, "doctor", "--json", QOLA_CACHE_HOME=str(cache))
+    found = {check["name"]: check for check in json.loads(text)}["cache"]
+    assert code == 5
+    assert found["status"] == "missing"
+    assert "writable by others" in found["found"]
+    assert f"chmod go-w {cache}" in found["fix"]
+
+
 def test_what_is_missing_has_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a line that says what is missing and not what to do."""
     (tmp_path / "file").write_text("")
@@ -96,3 +121,23 @@ def test_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert text.splitlines()[0].endswith("kB freed")
     assert not (tmp_path / "disk/a").exists()
     assert (tmp_path / "trees/t/f").exists()
+
+
+def test_pruning_what_others_write_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: files of a user removed by way of another's link in a shared cache."""
+    write(tmp_path, {"mine/letter": "x", "shared/empty": ""})
+    os.utime(tmp_path / "mine/letter", (0, 0))
+    (tmp_path / "shared/disk").symlink_to(tmp_path / "mine")
+    (tmp_path / "shared").chmod(0o777)
+    code, text = run(capsys, "cache", "--prune=1", QOLA_CACHE_HOME=str(tmp_path / "shared"))
+    assert (code, text) == (1, "")
+    assert (tmp_path / "mine/letter").exists()
+
+
+@pytest.mark.parametrize("days", ["9" * 400, "9" * 5000])
+def test_pruning_after_ages(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
+    """Prevents: a traceback for a number that no time has."""
+    write(tmp_path, {"disk/a": "x"})
+    code, _ = run(capsys, "cache", "--prune", days, QOLA_CACHE_HOME=str(tmp_path))
+    assert code == 2
+    assert (tmp_path / "disk/a").exists()

@@ -15,11 +15,11 @@ from qola.cli.tables import to_text
 from qola.errors import PlanError
 from qola.inspect.costs import Cost, Costs, load_costs
 from qola.inspect.estimate import available_cores, estimate
-from qola.plan.model import Plan, PlannedKernel, PlannedSource
-from qola.plan.warm_headers import PrecompileCost
+from qola.plan.model import Plan, PlannedBatch, PlannedKernel, PlannedSource
 from tests.python import plans
 
 KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
+KERNEL["further_cpu_seconds"] = 5
 DISPATCH = {"direction": "fwd", "role": "dispatch"}
 COSTS: dict[str, Any] = {
     **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
@@ -49,7 +49,8 @@ def kernel(
 
 def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) -> Plan:
     module = plans.module(kernels=tuple(range(len(kernels))), sources=tuple(sources))
-    return plans.plan(kernels=kernels, modules=(module,))
+    named = tuple(replace(kernel, name=f"k{n}") for n, kernel in enumerate(kernels))
+    return plans.plan(kernels=named, modules=(module,))
 
 
 @pytest.fixture
@@ -77,14 +78,15 @@ def test_each_arch_costs_a_device_pass(costs: Costs) -> None:
     assert found.object_bytes == pytest.approx(2000)
 
 
-def test_the_default_build_is_estimated(costs: Costs) -> None:
-    """Prevents: an estimate of one command for each kernel, which is not what is built."""
-    saves = replace(costs, precompiled={("fwd", "fwd"): PrecompileCost(15, 30, 15)})
-    alike = [replace(kernel(128), name=f"k{i}", family="f") for i in range(3)]
-    found = estimate(make_plan(*alike, kernel(64)), saves, 1)
-    # One header, three device passes at half of their 20 s, and one without a header.
-    assert found.cpu_seconds == pytest.approx(15 + 3 * (4 + 10) + 20)
-    assert [row.role for row in found.rows] == ["precompiled header", "fwd"]
+def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
+    """Prevents: an estimate of one compile for each kernel, which is not what is built."""
+    plan = make_plan(*[kernel(128)] * 3, kernel(64))
+    batch = PlannedBatch("b", "fwd", (0, 1, 2), "b.cpp", "")
+    found = estimate(replace(plan, batches=(batch,)), costs, 1)
+    # The first costs 24 s, each further one 5, and 20 the one in a compile of its own.
+    assert found.cpu_seconds == pytest.approx(24 + 2 * 5 + 20)
+    assert [(row.role, row.kernels, row.compiles) for row in found.rows] == [("fwd", 4, 2)]
+    assert found.longest_seconds == pytest.approx(34)
 
 
 def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
@@ -132,9 +134,9 @@ def test_the_words_say_what_it_is(costs: Costs) -> None:
     ]
     assert to_text(to_table(found)).splitlines() == [
         "Estimated cost",
-        "module      direction  role  compiles  each  CPU time  objects",
-        "libmha_fwd  fwd        fwd        300  24 s       2 h   300 kB",
-        "total                             300             2 h   300 kB",
+        "module      direction  role  kernels  compiles  each  CPU time  objects",
+        "libmha_fwd  fwd        fwd       300       300  24 s       2 h   300 kB",
+        "total                            300       300             2 h   300 kB",
     ]
 
 
@@ -149,6 +151,7 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
             "module": "libmha_fwd",
             "direction": "fwd",
             "role": "fwd",
+            "kernels": 1,
             "compiles": 1,
             "cpu_seconds": 22,
             "object_bytes": 1000,

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,54 @@ def test_errors_refer_to_the_table() -> None:
     assert [cls for cls in found if not isinstance(cls.exit_code, ExitCode)] == []
 
 
-def test_standard_output_on_a_full_disk(repo_root: Path) -> None:
-    """Prevents: a traceback, or success, where what a command prints goes to a full disk."""
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "qola", "init", "-"]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repo_root), *sys.path])}
+def qola(
+    repo_root: Path, *words: str, out: str | int = subprocess.PIPE, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run qola as a process, whose standard output is a file, or is closed ("")."""
+    command = [sys.executable, "-m", "qola", *words]
+    if out == "":
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    path = os.pathsep.join([str(repo_root), *sys.path])
+    with open(out or os.devnull, "w") if isinstance(out, str) else nullcontext(out) as opened:
         run = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ, check=False
+            command,
+            stdout=opened,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": path, **environ},
+            check=False,
         )
+    assert "Traceback" not in run.stderr
+    assert "Exception ignored" not in run.stderr
+    return run
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_on_a_full_disk(repo_root: Path, unbuffered: str) -> None:
+    """Prevents: a traceback, or success, where what a command prints goes to a full disk."""
+    run = qola(repo_root, "init", "-", out="/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert run.returncode == ExitCode.ERROR, run.stderr
     assert "error: standard output" in run.stderr
     assert "No space left on device" in run.stderr
-    assert "Traceback" not in run.stderr
-    assert "Exception ignored" not in run.stderr
+    run = qola(repo_root, "plan", "nowhere", "--json", out="/dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert run.returncode in (ExitCode.ERROR, ExitCode.USAGE)
+    assert "error: nowhere" in run.stderr
+
+
+def test_no_standard_output(repo_root: Path) -> None:
+    """Prevents: a traceback in place of the error, or of the work, where nobody reads."""
+    assert qola(repo_root, "init", "-", out="").returncode == ExitCode.DONE
+    run = qola(repo_root, "plan", "nowhere", "--json", out="")
+    assert run.returncode == ExitCode.USAGE
+    assert "error: nowhere" in run.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
+def test_names_that_no_encoding_has(repo_root: Path, tmp_path: Path, encoding: str) -> None:
+    """Prevents: a traceback for a directory whose name is not UTF-8, or not in a user's locale."""
+    place = os.fsdecode(os.fsencode(tmp_path) + b"/c\xff\xc3\xbc\x1b[2J")
+    environ = {"PYTHONIOENCODING": encoding, "QOLA_CACHE_HOME": place}
+    for words in (("cache",), ("cache", "--json"), ("doctor", "--json"), ("plan", place)):
+        run = qola(repo_root, *words, **environ, QOLA_BAZEL="none")
+        assert run.returncode in (ExitCode.DONE, ExitCode.TOOLCHAIN, ExitCode.USAGE)
+        assert "\x1b" not in run.stderr

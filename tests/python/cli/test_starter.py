@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from qola.aiter.tree import read_tree
 from qola.cli import command_line as cli
+from qola.folder import Folder
 from qola.manifest.field_types import Field, Kind
 from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import to_json
@@ -41,7 +43,7 @@ def test_the_text(repo_root: Path) -> None:
 def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: a first build that fails, or that takes hours."""
     manifest = loads(starter_manifest(), file="qola.toml")
-    plan = build_plan(resolve(Request("qola", manifest, read_tree(aiter_tree))), tmp_path)
+    plan = build_plan(resolve(Request("qola", manifest, read_tree(aiter_tree))), Folder(tmp_path))
     assert plan.warnings == ()
     assert [module.library for module in plan.modules] == ["mine_libmha_fwd.so"]
     assert 0 < len(plan.kernels) < 30
@@ -142,3 +144,11 @@ def test_what_cannot_be_written(words: list[str], message: str, init: Init, tmp_
     assert (code, out) == (2, "")
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_not_utf_8(init: Init, tmp_path: Path) -> None:
+    """Prevents: a traceback, or a line of the manifest, by the name of its file."""
+    for name in (os.fsdecode(b"\xff.toml"), "a\nb = 1.toml"):
+        code, _, said = init(name)
+        assert code == 0, said
+        assert load(tmp_path / name).namespace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import random
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -13,36 +12,10 @@ import pytest
 
 from qola.errors import BundleError, PrebuiltError
 from qola.prebuilt.archive import pack_bundle, unpack
-from tests.python.folders import read, write
+from tests.python.folders import write
+from tests.python.prebuilt.tars import END, entry, pax
 
-END = bytes(1024)
 LIMIT = 1_000_000
-
-
-def entry(name: str | bytes, content: bytes = b"", kind: bytes = b"0", **changed: object) -> bytes:
-    """A header and what follows it; `size`, `magic` and such are put in as they are."""
-    raw = name if isinstance(name, bytes) else name.encode()
-    fields = {"mode": b"0000644\0", "size": b"%011o\0" % len(content), "magic": b"ustar\00000"}
-    fields |= {key: value for key, value in changed.items() if isinstance(value, bytes)}
-    ids = b"0000000\0" * 2
-    head = raw[:100].ljust(100, b"\0") + fields["mode"] + ids + fields["size"]
-    head += b"00000000000\0" + b" " * 8 + kind + bytes(100) + fields["magic"]
-    head = head.ljust(512, b"\0")
-    head = head[:148] + b"%06o\0 " % sum(head) + head[156:]
-    return head + content + bytes(-len(content) % 512)
-
-
-def pax(*records: tuple[str | bytes, str | bytes], kind: bytes = b"x") -> bytes:
-    """A pax header."""
-    text = b""
-    for key, value in records:
-        parts = (part if isinstance(part, bytes) else part.encode() for part in (key, value))
-        rest = b" " + b"=".join(parts) + b"\n"
-        length = len(rest)
-        while length != len(rest) + len(str(length)):
-            length = len(rest) + len(str(length))
-        text += b"%d" % length + rest
-    return entry("././@PaxHeader", text, kind)
 
 
 FILE = entry("lib/a.so", b"content")
@@ -139,32 +112,6 @@ def test_taken(tmp_path: Path) -> None:
         assert {name: path.read_bytes() for name, path in found.items()} == dict.fromkeys(
             ("lib/a.so", long), b"x" * 600
         )
-
-
-def test_bytes_changed_by_chance(tmp_path: Path) -> None:
-    """Prevents: a traceback for damage that nobody thought of."""
-    whole = pax(("path", "include/ü.h")) + entry("a", b"x" * 700) + FILE + entry("d/", kind=b"5")
-    whole += entry("././@LongLink", b"lib/long\0", kind=b"L") + entry("b", b"y") + END
-    chance = random.Random(7)
-    for case in range(400):
-        data = bytearray(whole)
-        for _ in range(chance.randint(1, 4)):
-            place = chance.randrange(len(data))
-            data[place : place + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
-        block = data[: chance.randrange(len(data))] if case % 3 == 0 else data
-        if case % 2:
-            # A right checksum gets it further.
-            for start in range(0, len(block) - 511, 512):
-                if b"ustar" in block[start : start + 512]:
-                    head = block[start : start + 148] + b" " * 8 + block[start + 156 : start + 512]
-                    block[start + 148 : start + 156] = b"%06o\0 " % sum(head)
-        (tmp_path / "a.tar.gz").write_bytes(gzip.compress(bytes(block), 1))
-        out = tmp_path / str(case)
-        try:
-            found = unpack(tmp_path / "a.tar.gz", out, 5000, "here")
-        except PrebuiltError:
-            continue
-        assert read(out).keys() == found.keys()
 
 
 def test_names_that_nobody_takes(tmp_path: Path) -> None:

@@ -318,6 +318,19 @@ def test_a_wrong_lazy_bundle_is_not_passed_over(user: User) -> None:
     assert not user.output.exists()
 
 
+def test_results_as_json(user: User) -> None:
+    """Prevents: words around the JSON of a fetch or a miss, or another record than is installed."""
+    out, said = user.run("fetch", "absent", "--json", code=12)
+    error = json.loads(out)["error"]
+    assert error["exit_code"] == 12
+    assert error["title"] in said
+    out, said = user.run("fetch", "published", "--json")
+    found = json.loads(out)
+    assert found == json.loads((user.output / "manifest.json").read_text())
+    assert found["prebuilt"]["key"] == user.key.text
+    assert f"prebuilt {user.key.text} from" in said
+
+
 def test_keys_printed(user: User) -> None:
     """Prevents: a miss that nobody can explain; fetch and publish that mean different bundles."""
     for command in ("fetch", "publish"):
@@ -325,9 +338,7 @@ def test_keys_printed(user: User) -> None:
     found = json.loads(user.run("fetch", "--explain", "--arch=gfx942")[0])
     assert found["inputs"]["archs"] == ["gfx942"]
     assert found["key"] != user.key.text
-    with pytest.raises(SystemExit) as caught:
-        main(["fetch", "-m", "left.toml"], user.environ, directory=user.directory)
-    assert caught.value.code == 2
+    assert main(["fetch", "-m", "left.toml"], user.environ, directory=user.directory) == 2
 
 
 def test_modules_that_python_imports(user: User) -> None:
@@ -544,3 +555,40 @@ def test_settings_that_no_key_has(user: User, command: str, words: tuple[str, ..
     # In bazelw's tree the machine's does not show, and the tree's own names the registry.
     in_tree = Path("/usr/share/qola/registry").exists()
     assert ("--nosystem_rc" in startup) != in_tree
+
+
+BAZEL_SAYS = """\
+INFO: Invocation ID: 7
+ERROR: An error occurred during the fetch of repository 'qola_rocm':
+   Traceback (most recent call last):
+\tFile "/rocm_repository.bzl", line 95, column 13, in _local
+\t\tfail(finding(
+Error in fail: qola: ToolchainError: no ROCm at the path that was named
+  found:   no runnable /no/rocm/bin/hipcc
+ERROR: no such package '@@qola_rocm//': and so on
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (BAZEL_SAYS, "no runnable /no/rocm/bin/hipcc\n"),
+        ("bazelw: error: no network\nbazelw: to fix: plug it in\n", "no network\n"),
+        ("\udcff\n", "\ufffd\n"),
+        ("", "exit code 1, before anything was built\n"),
+    ],
+)
+def test_a_rocm_that_bazel_does_not_find(user: User, said: str, told: str) -> None:
+    """Prevents: sixty lines of Bazel's, or none, for a QOLA_ROCM that is not there."""
+    program, text = user.directory / "bazel", user.directory / "said"
+    text.write_text(said, errors="surrogateescape")
+    program.write_text(f"#!/bin/sh\ncat {text} >&2\nexit 1\n")
+    program.chmod(0o755)
+    user.environ |= {"QOLA_BAZEL": str(program), "QOLA_ROCM": "/no/rocm", "PATH": "/usr/bin:/bin"}
+    error = user.fetch("published", code=5).partition("error: ")[2]
+    assert error.startswith("QOLA_ROCM, of which Bazel is asked\n")
+    assert told in error
+    assert not {"Traceback", "INFO:", "ERROR:"} & {*error.split()}
+    assert "QOLA_ROCM=pinned takes the ROCm that qola pins" in error
+    program.write_bytes(b"\x7fELF")
+    assert f"error: {program}\n  found     Exec format error" in user.fetch("published", code=5)

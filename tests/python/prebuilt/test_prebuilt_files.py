@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import subprocess
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import minisign
 import pytest
 
+from qola.cli import main
 from qola.errors import PrebuiltError, QolaError
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle, unpack
@@ -91,6 +94,26 @@ def test_a_signature(keys: Path) -> None:
     assert signed(keys, b"data") == signed(keys, b"data")
     text = keys.with_suffix(".pub").read_text().splitlines()[1]
     check(b"data", signed(keys, b"data"), signature.read_public_key(text, Path("/")))
+
+
+@pytest.mark.parametrize("read", [signature.read_public_key, signature.read_secret_key])
+def test_a_key_that_would_not_end(tmp_path: Path, read: Callable[..., object]) -> None:
+    """Prevents: a command that waits for a FIFO, or reads a device until memory ends."""
+    os.mkfifo(tmp_path / "fifo")
+    for name in (str(tmp_path / "fifo"), "/dev/zero"):
+        words = (name, tmp_path) if read is signature.read_public_key else (Path(name), "")
+        with pytest.raises(QolaError, match="not a regular file"):
+            read(*words)
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "."])
+def test_keys_without_a_name(
+    prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a traceback for a prefix that is a directory alone."""
+    assert main(["keygen", prefix], {}, directory=tmp_path) == 2
+    assert "PREFIX has to end in a name" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_wrong_signatures(keys: Path, tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""Where generated files go: a directory, or memory for who only asks about them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from qola.files import write_if_changed
+
+
+class Folder:
+    """Generated files by their path below a folder, on the disk or in memory."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Take a directory, which is made when it is first written to; None for memory."""
+        self._directory = directory
+        self._texts: dict[str, bytes] = {}
+        self._prefix = ""
+
+    def below(self, name: str) -> Folder:
+        """Return the folder of a name within this one."""
+        if self._directory is not None:
+            return Folder(self._directory / name)
+        found = Folder()
+        found._texts, found._prefix = self._texts, f"{self._prefix}{name}/"
+        return found
+
+    def write(self, file: str, content: str | bytes) -> str:
+        """Write a file and return its sha256, as `qola.files.write_if_changed` does."""
+        if self._directory is not None:
+            return write_if_changed(self._directory / file, content)
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        self._texts[self._prefix + file] = data
+        return hashlib.sha256(data).hexdigest()
+
+    def text(self, file: str) -> str:
+        """Return a file that was written."""
+        if self._directory is not None:
+            return (self._directory / file).read_text(encoding="utf-8")
+        return self._texts[self._prefix + file].decode("utf-8")

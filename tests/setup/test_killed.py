@@ -1,0 +1,41 @@
+"""bazelw killed at any moment while it makes its tree: the next call makes a whole one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+
+from tests.python.folders import read
+from tests.servers.http_files import Files
+from tests.setup.machines import PACKAGES, Machine, mirror
+
+# Programs of the tree itself are asked to run at its end; test_setup has such ones.
+MAKE = "tree_finish() { sleep 0.05; }; TREES=$HOME/roots TREE=$TREES/tree; make_tree"
+TIMES = 15
+
+
+def test_at_random_moments(machine: Machine, server: Files) -> None:
+    """Prevents: a tree with half a package in it, one that is never finished, and leftovers."""
+    server.content = mirror("snapshot/20261030T140801Z", *PACKAGES)
+    roots = machine.directory / "roots"
+    start = time.monotonic()
+    result = machine.run(MAKE)
+    lasted = time.monotonic() - start
+    assert result.returncode == 0, result.stderr
+    whole = read(roots / "tree")
+    assert set(PACKAGES) <= {name.rpartition("/")[2] for name in whole}
+    chance = random.Random(1)
+    seen = set()
+    for _ in range(TIMES):
+        shutil.rmtree(roots)
+        machine.killed(MAKE, chance.uniform(0, 1.1 * lasted))
+        left = {path.name for path in roots.iterdir()} if roots.is_dir() else set()
+        seen.add(frozenset(left))
+        assert "tree" not in left or read(roots / "tree") == whole
+        result = machine.run(MAKE)
+        assert result.returncode == 0, result.stderr
+        assert read(roots / "tree") == whole
+        assert {path.name for path in roots.iterdir()} == {"tree", "tree.lock"}
+    # Some were killed before it was whole, with something there.
+    assert frozenset({"tree.partial", "tree.lock"}) in seen
