@@ -9,7 +9,7 @@ LAYERS = [
     ["fetch"],
     ["checkout", "codegen"],
     ["plan"],
-    ["build", "bundle", "inspect", "launch", "lazy", "repository"],
+    ["build", "bundle", "inspect", "launch", "lazy", "report", "repository"],
     ["compat", "prebuilt"],
     ["api"],
     ["cli"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from qola.aiter.attention import ATTENTION
@@ -19,6 +18,7 @@ from qola.compat.check import Check, guarded
 from qola.compat.rows import check_v3, direction_of
 from qola.compat.upstream import directions_of
 from qola.errors import Finding
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.configure import configure
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
@@ -86,7 +86,7 @@ def manifest_text(
     return "\n".join(lines) + "\n"
 
 
-def check_library(library: Library, folder: Path) -> tuple[GeneratedModule | None, list[Check]]:
+def check_library(library: Library, folder: Folder) -> tuple[GeneratedModule | None, list[Check]]:
     """Generate a library and check what a plan of it would.
 
     Args:
@@ -146,14 +146,14 @@ def _directions(library: Library, module: GeneratedModule) -> Iterator[Check]:
 
 
 def _sources(
-    library: Library, module: GeneratedModule, macros: EntryMacros, folder: Path
+    library: Library, module: GeneratedModule, macros: EntryMacros, folder: Folder
 ) -> Iterator[Check]:
     """Say whether a library's sources would find what they need, and which functions they have."""
     tree, of = library.resolved.request.tree, library.of
-    own = folder / module.spec.name
-    texts = {s.file: (own / s.file).read_text("utf-8") for s in module.kernels.sources}
+    own = folder.below(module.spec.name)
+    texts = {s.file: own.text(s.file) for s in module.kernels.sources}
     first = {kernel.role: kernel.file for kernel in module.kernels.kernels}
-    kernels = [Includer(file, (own / file).read_text("utf-8")) for file in first.values()]
+    kernels = [Includer(file, own.text(file)) for file in first.values()]
 
     def entries() -> Check:
         functions = module_functions(library.resolved, module, texts, macros)

@@ -27,6 +27,7 @@ from qola.compat.tree_checks import (
 from qola.compat.upstream import Upstream, differences, directions_of, run_upstream
 from qola.errors import Finding, QolaError
 from qola.files import lossy_text
+from qola.folder import Folder
 from qola.manifest.fields import TESTED_ARCHS
 from qola.plan.generated import GeneratedModule
 
@@ -177,7 +178,7 @@ def _check_libraries(
                     for direction, call in directions_of(made.module.config).items()
                     if not made.module.config.without_ck
                 ]
-                own = pool.submit(_check, made, place, theirs)
+                own = pool.submit(_check, made, Folder(place), theirs)
                 running.append((made, own))
         for made, future in running:
             checks += _all("library", made.of, lambda f=future: f.result()[1])  # type: ignore[misc]
@@ -196,7 +197,7 @@ def _launches(
         yield guarded("launches", library.of, lambda: launches(library, module))
 
 
-def _check(library: Library, folder: Path, theirs: list[Future[Upstream]]) -> Checked:
+def _check(library: Library, folder: Folder, theirs: list[Future[Upstream]]) -> Checked:
     module, checks = check_library(library, folder)
 
     def same(future: Future[Upstream]) -> Check:

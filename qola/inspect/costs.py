@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
-from qola.plan.warm_headers import PrecompileCost, load_policy
 
 SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 #: In place of a direction, of what serves all directions of a library.
 ALL = "all"
-HEADER = "precompiled header"
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,13 @@ class Cost:
 
     Attributes:
         host_cpu_seconds: the part that is spent once, whatever the number of archs.
+        further_cpu_seconds: what a kernel instance costs as a further one in a batch.
         linked_bytes: the part of the object that ends up in a library.
     """
 
     cpu_seconds: float
     host_cpu_seconds: float
+    further_cpu_seconds: float
     object_bytes: float
     linked_bytes: float
 
@@ -45,6 +45,7 @@ class Cost:
         return Cost(
             self.host_cpu_seconds + archs * device,
             self.host_cpu_seconds,
+            archs * self.further_cpu_seconds,
             archs * self.object_bytes,
             archs * self.linked_bytes,
         )
@@ -57,13 +58,11 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
-        precompiled: what warm headers cost and save; plans are made with it.
     """
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
     dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
     source: str
-    precompiled: Mapping[tuple[str, str], PrecompileCost] = field(default_factory=load_policy)
 
 
 def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
@@ -103,6 +102,7 @@ def _grouped(
         cost = Cost(
             float(entry["cpu_seconds"]),
             float(entry.get("host_cpu_seconds", 0.0)),
+            float(entry.get("further_cpu_seconds", entry["cpu_seconds"])),
             float(entry["object_bytes"]),
             float(entry["linked_bytes"]),
         )

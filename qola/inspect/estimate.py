@@ -10,22 +10,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from qola.inspect.costs import ALL, HEADER, Cost, Costs
+from qola.inspect.costs import ALL, Cost, Costs
 from qola.plan.model import Plan, PlannedKernel, PlannedSource
 
 
 @dataclass(frozen=True)
 class Compile:
-    """One source to compile.
+    """One source to compile: a batch of kernel instances, one of them, or a source of a library.
 
     Attributes:
         name: label of its target without the repository.
+        kernels: number of kernel instances in it.
         direction: the direction of a kernel instance; all for a source of the library.
         measured: costs of this role were measured, not borrowed from another one.
     """
 
     name: str
     module: str
+    kernels: int
     direction: str
     role: str
     cost: Cost
@@ -39,6 +41,7 @@ class Row:
     module: str
     direction: str
     role: str
+    kernels: int
     compiles: int
     cpu_seconds: float
     object_bytes: float
@@ -103,27 +106,30 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
     found: list[Compile] = []
     for module in plan.modules:
-        groups: dict[tuple[str, str], list[PlannedKernel]] = {}
-        for kernel in plan.kernels_of(module):
-            groups.setdefault((kernel.direction, kernel.role), []).append(kernel)
-        for (direction, role), kernels in groups.items():
+        groups: dict[tuple[str, str], dict[str, list[PlannedKernel]]] = {}
+        for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
+            group = groups.setdefault((kernel.direction, kernel.role), {})
+            group.setdefault(f"{kernel.package}:{name}", []).append(kernel)
+        for (direction, role), batches in groups.items():
             measured = (direction, role) in costs.kernels
             points = costs.kernels[(direction, role) if measured else _kin(costs, direction)]
             found += [
                 Compile(
-                    f"{kernel.package}:{kernel.name}",
+                    name,
                     module.name,
+                    len(batch),
                     direction,
                     role,
-                    _at(points, _hdim(kernel)).for_archs(len(kernel.archs)),
+                    _together(points, batch),
                     measured,
                 )
-                for kernel in kernels
+                for name, batch in batches.items()
             ]
         found += [
             Compile(
                 f"{module.name}:{source.name}",
                 module.name,
+                0,
                 ALL,
                 "dispatch, entry",
                 _source_cost(costs, source, groups),
@@ -135,49 +141,13 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     return tuple(found)
 
 
-def with_headers(
-    plan: Plan, costs: Costs
-) -> tuple[tuple[Compile, ...], Mapping[str, tuple[str, ...]]]:
-    """Return what is compiled with the warm precompiled headers that the plan has chosen.
-
-    What the headers without templates save, for both passes, is left out: costs.json does not have
-    it for every role.
-
-    Returns:
-        The compiles, headers first, and by name the headers that a compile waits for.
-    """
-    kernels = {
-        f"{kernel.package}:{kernel.name}": kernel for kernel in plan.kernels if kernel.family
-    }
-    headers: dict[str, Compile] = {}
-    waits_for: dict[str, tuple[str, ...]] = {}
-    others = []
-    for one in compiles(plan, costs):
-        kernel = kernels.get(one.name)
-        saves = costs.precompiled.get((one.direction, one.role))
-        if kernel is None or saves is None:
-            others.append(one)
-            continue
-        names = tuple(f"{kernel.package}/{arch}/{kernel.family}.pch" for arch in kernel.archs)
-        for name in names:
-            making = Cost(saves.making_seconds, 0.0, 0.0, 0.0)
-            headers[name] = Compile(name, one.module, one.direction, HEADER, making, True)
-        waits_for[one.name] = names
-        less = (one.cost.cpu_seconds - one.cost.host_cpu_seconds) * (
-            1 - saves.warm_seconds / saves.headers_seconds
-        )
-        cost = replace(one.cost, cpu_seconds=one.cost.cpu_seconds - less)
-        others.append(replace(one, cost=cost))
-    return (*headers.values(), *others), waits_for
-
-
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
     """Estimate what a plan costs to build on `cores` cores with nothing in a cache.
 
     Linking is not part of it: seconds, next to compiling.
     """
     groups: dict[tuple[str, str, str], list[Compile]] = {}
-    for one in with_headers(plan, costs)[0]:
+    for one in compiles(plan, costs):
         groups.setdefault((one.module, one.direction, one.role), []).append(one)
     longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
     rows = tuple(_row(group) for group in groups.values())
@@ -187,12 +157,12 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
 def _source_cost(
     costs: Costs,
     source: PlannedSource,
-    groups: Mapping[tuple[str, str], Sequence[PlannedKernel]],
+    groups: Mapping[tuple[str, str], Mapping[str, Sequence[PlannedKernel]]],
 ) -> Cost:
     """Return the cost of a dispatch by the number it calls; an entry source calls none."""
     called = sum(
-        len(kernels)
-        for (direction, _), kernels in groups.items()
+        sum(map(len, batches.values()))
+        for (direction, _), batches in groups.items()
         if source.role == "dispatch" and direction == source.direction
     )
     points = costs.dispatches.get(source.direction) or next(iter(costs.dispatches.values()))
@@ -205,12 +175,22 @@ def _row(group: Sequence[Compile]) -> Row:
         first.module,
         first.direction,
         first.role,
+        sum(one.kernels for one in group),
         len(group),
         sum(one.cost.cpu_seconds for one in group),
         sum(one.cost.object_bytes for one in group),
         sum(one.cost.linked_bytes for one in group),
         first.measured,
     )
+
+
+def _together(points: Sequence[tuple[int, Cost]], batch: Sequence[PlannedKernel]) -> Cost:
+    """Return the cost of kernel instances in one compile: all but the first cost less."""
+    first, *others = (_at(points, _hdim(kernel)).for_archs(len(kernel.archs)) for kernel in batch)
+    for cost in others:
+        further = replace(cost, cpu_seconds=cost.further_cpu_seconds, host_cpu_seconds=0.0)
+        first = first.scaled(1, further, 1)
+    return first
 
 
 def _hdim(kernel: PlannedKernel) -> int:

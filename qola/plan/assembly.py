@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -10,16 +10,19 @@ from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.missing_headers import Includer
 from qola.aiter.tree import ModuleConfig
-from qola.codegen.types import KernelFamily, KernelInstance
+from qola.codegen.ck.batches import batch_source, included, local_names
+from qola.codegen.types import KernelInstance
 from qola.files import sha256_of_text
+from qola.folder import Folder
 from qola.layout import library_file
+from qola.plan.batches import batch_name, cut, in_order
 from qola.plan.generated import GeneratedModule
-from qola.plan.header_sets import header_set, header_sets, overlay
+from qola.plan.header_sets import header_set, header_sets
 from qola.plan.lazy_sources import LazySources
 from qola.plan.model import (
     HeaderSet,
     KernelPackage,
-    PlannedFamily,
+    PlannedBatch,
     PlannedFile,
     PlannedKernel,
     PlannedModule,
@@ -27,10 +30,10 @@ from qola.plan.model import (
 )
 from qola.plan.module_entry import ModuleEntry, module_entry
 from qola.plan.request import ResolvedRequest
-from qola.plan.warm_headers import load_policy, warm_families
 
-ARCH_NEUTRAL = frozenset({"fwd_splitkv", "batch_prefill", "bwd_asm"})
 """Groups of instances whose sources name no arch: the same one serves gfx942 and gfx950."""
+
+_Names = tuple[str, ...]
 
 
 class Assembly:
@@ -39,21 +42,20 @@ class Assembly:
     Attributes:
         header_sets, packages: by name.
         kernels, modules: in the order added.
-        families: unsorted.
+        batches: unsorted.
         entries: what leaves each module's library.
     """
 
-    def __init__(self, resolved: ResolvedRequest, output: Path) -> None:
+    def __init__(self, resolved: ResolvedRequest, output: Folder) -> None:
         self.header_sets: dict[str, HeaderSet] = {}
         self.packages: dict[str, KernelPackage] = {}
         self.kernels: list[PlannedKernel] = []
         self.modules: list[PlannedModule] = []
-        self.families: list[PlannedFamily] = []
+        self.batches: list[PlannedBatch] = []
         self.entries: list[tuple[str, ModuleEntry]] = []
         self._resolved = resolved
         self._tree = resolved.request.tree
         self._output = output
-        self._policy = load_policy()
         self._unchanged = cache(self._tree.module)
         self._includers: dict[tuple[str, ...], Includer] = {}
 
@@ -68,12 +70,11 @@ class Assembly:
         self._includers = {}
         first = len(self.kernels)
         lazy = LazySources(self._output, spec.name)
-        warm = warm_families(module.kernels.families, self._policy)
         groups: dict[str, list[KernelInstance]] = {}
         for kernel in module.kernels.kernels:
             groups.setdefault(_group(kernel), []).append(kernel)
         for group, instances in sorted(groups.items()):
-            self._add_group(module, group, instances, lazy, warm)
+            self._add_group(module, group, instances, lazy)
         sources = tuple(
             PlannedSource(
                 Path(s.name).stem, f"{spec.name}/{s.file}", s.direction, s.role, s.sha256, s.archs
@@ -108,8 +109,8 @@ class Assembly:
     def _entry(self, module: GeneratedModule) -> ModuleEntry:
         """Add the header set of a module's sources, and write what leaves its library."""
         name = module.spec.name
-        folder = self._output / name
-        texts = {s.file: (folder / s.file).read_text("utf-8") for s in module.kernels.sources}
+        folder = self._output.below(name)
+        texts = {s.file: folder.text(s.file) for s in module.kernels.sources}
         roots = {name for text in texts.values() for name, _ in includes(text)}
         roots.add(f"{ATTENTION[name].header}.h")
         headers = header_set(self._tree, module.config, name, roots)
@@ -126,26 +127,20 @@ class Assembly:
         group: str,
         instances: Sequence[KernelInstance],
         lazy: LazySources,
-        warm: Mapping[str, KernelFamily],
     ) -> None:
         """Add the kernel instances of a group: they share a package."""
         name = module.spec.name
-        texts = [(self._output / name / k.file).read_text("utf-8") for k in instances]
+        folder = self._output.below(name)
+        texts = [folder.text(k.file) for k in instances]
         roots = [tuple(sorted({name for name, _ in includes(text)})) for text in texts]
         for kernel, text, names in zip(instances, texts, roots, strict=True):
             self._includers.setdefault(names, Includer(f"{name}/{kernel.file}", text))
         set_of = header_sets(self._tree, module.config, group, roots, self.header_sets)
         entries = lazy.add(group, instances, texts, roots)
-        package = self._package_name(group, module.config)
-        changed = overlay(self._tree, self.header_sets[group], self._output, name)
-        self.packages[package] = KernelPackage(
-            module.config.flags_hip, group, changed is not None, changed or ()
-        )
-        usable = warm if changed is not None else {}
-        for family in {k.family for k in instances} & usable.keys():
-            of = usable[family]
-            file = f"{name}/{of.file}"
-            self.families.append(PlannedFamily(of.name, package, of.sister, file, of.sha256))
+        packages = [self._package_name(group, module.config, kernel) for kernel in instances]
+        for package in packages:
+            self.packages[package] = KernelPackage(module.config.flags_hip, group)
+        self.batches += self._batches(name, packages, instances, texts)
         self.kernels += [
             PlannedKernel(
                 name=kernel.name,
@@ -159,21 +154,49 @@ class Assembly:
                 variants=kernel.kept_by,
                 headers=set_of[includes_of],
                 entry=entry,
-                family=kernel.family if kernel.family in usable else "",
             )
-            for kernel, includes_of, entry in zip(instances, roots, entries, strict=True)
+            for kernel, package, includes_of, entry in zip(
+                instances, packages, roots, entries, strict=True
+            )
         ]
 
-    def _package_name(self, group: str, config: ModuleConfig) -> str:
-        """Package of the kernel repository: the group and whatever else decides the objects.
+    def _batches(
+        self,
+        module: str,
+        packages: Sequence[str],
+        instances: Sequence[KernelInstance],
+        texts: Sequence[str],
+    ) -> Iterator[PlannedBatch]:
+        """Write the batches of a group, whose kernel instances are about to be added."""
+        size = self._resolved.request.manifest.batch
+        index = {kernel.name: n for n, kernel in enumerate(instances, len(self.kernels))}
+        alike: dict[tuple[str, _Names, _Names, _Names], list[KernelInstance]] = {}
+        for kernel, package, text in zip(instances, packages, texts, strict=True):
+            names = local_names(text) if size > 1 else None
+            if names is not None:
+                together = (package, kernel.archs, tuple(included([text])), names)
+                alike.setdefault(together, []).append(kernel)
+        for (package, _, needed, names), kernels in alike.items():
+            for batch in cut(in_order(kernels), size):
+                if len(batch) > 1:
+                    members = [kernel.name for kernel in batch]
+                    name = batch_name(batch)
+                    file = f"{module}/kernels/batches/{name}.cpp"
+                    text = batch_source(members, needed, names)
+                    digest = self._output.write(file, text)
+                    indices = tuple(index[member] for member in members)
+                    yield PlannedBatch(name, package, indices, file, digest)
 
-        Two manifests that agree on it meet in one package, and so in one target per kernel. A
-        kernel instance of ARCH_NEUTRAL groups is compiled for all archs of its manifest; elsewhere
-        the instance's name has the arch in it.
+    def _package_name(self, group: str, config: ModuleConfig, kernel: KernelInstance) -> str:
+        """Package of the kernel repository: the group and whatever else decides the object.
+
+        Two manifests that agree on it meet in one package, and so in one target per kernel. The
+        archs are in it where the kernel instance's name does not end with the arch: gfx9 are those
+        that the manifest has of several, and no tag at all means all archs of the manifest.
         """
         parts = [group]
-        if group in ARCH_NEUTRAL:
-            parts += self._resolved.archs
+        if not all(kernel.name.endswith(f"_{arch}") for arch in kernel.archs):
+            parts += kernel.archs
         own = self._unchanged(config.name)
         changed = (config.flags_hip, config.include_dirs)
         if changed != (own.flags_hip, own.include_dirs):

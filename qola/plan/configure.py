@@ -47,6 +47,27 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
                 "directories relative to the AITER tree",
             )
         )
+    own = {
+        "srcs": config.srcs,
+        "extra_include": config.include_dirs,
+        "blob_gen_cmd": tuple(call.script for call in config.generators),
+    }
+    own = {key: paths for key, paths in own.items() if key in replacing}
+    own["add_includes"] = added["include_dirs"]
+    # Links that the tree's own entry names are the tree's.
+    elsewhere = [
+        (key, path) for key, paths in own.items() for path in paths if not tree.holds(path)
+    ]
+    if elsewhere:
+        raise ManifestError(
+            Finding(
+                manifest.place("modules", spec.index, key),
+                f"{path}: a link that leads out of the tree",
+                "what lies in the AITER tree or its Composable Kernel",
+                "a patch (patches_dir) can add it to the tree",
+            )
+            for key, path in elsewhere
+        )
     # AITER gives flags for C++ to HIP sources too, and first (_write_ninja_file_to_build_library in
     # its cpp_extension.py); everything qola compiles of a module is a HIP source.
     flags_cc = config.flags_cc + added["flags_cc"]

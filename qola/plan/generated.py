@@ -14,7 +14,7 @@ from qola.codegen.asm.domain import domain_header
 from qola.codegen.generate import generate
 from qola.codegen.types import GeneratedSource, KernelSet, Selection
 from qola.errors import CodegenError, Finding, PlanError
-from qola.files import write_if_changed
+from qola.folder import Folder
 from qola.plan.request import Module, ResolvedRequest
 
 ASM_DOMAIN = "qola_asm_domain.h"
@@ -39,7 +39,7 @@ class GeneratedModule(Module):
 
 
 def generate_module(
-    resolved: ResolvedRequest, module: Module, output: Path, *, explain: bool = False
+    resolved: ResolvedRequest, module: Module, output: Folder, *, explain: bool = False
 ) -> GeneratedModule:
     """Run a module's generators.
 
@@ -63,10 +63,16 @@ def generate_module(
         level=request.level,
         keep_unreachable=request.manifest.keep_unreachable,
     )
-    folder = output / spec.name
+    folder = output.below(spec.name)
     try:
         kernels = generate(
-            request.tree, module.config, selection, resolved.archs, folder, explain=explain
+            request.tree,
+            module.config,
+            selection,
+            resolved.archs,
+            folder,
+            explain=explain,
+            known=request.answers,
         )
     except CodegenError as error:
         raise CodegenError(
@@ -88,7 +94,7 @@ def generate_module(
         )
     if kernels.code_objects and not kernels.tables:
         header = domain_header(spec.name, selection.variants)
-        write_if_changed(folder / "include" / ASM_DOMAIN, header)
+        folder.write(f"include/{ASM_DOMAIN}", header)
     return GeneratedModule(spec, module.config, replace(kernels, sources=kernels.sources + own))
 
 
@@ -105,7 +111,7 @@ def _needs_ck(text: str, main: str) -> bool:
     return re.search(rf"^\s*(?:float\s+)?(?:{'|'.join(names)})\(", text, re.MULTILINE) is not None
 
 
-def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[GeneratedSource, ...]:
+def _own_sources(tree: AiterTree, module: Module, folder: Folder) -> tuple[GeneratedSource, ...]:
     """Copy the sources AITER's entry names, since cc_library takes no .cu file.
 
     Raises:
@@ -125,6 +131,6 @@ def _own_sources(tree: AiterTree, module: Module, folder: Path) -> tuple[Generat
         text = (tree.root / file).read_text(encoding="utf-8")
         if module.config.without_ck and _needs_ck(text, direction):
             continue
-        digest = write_if_changed(folder / "sources" / name, text)
+        digest = folder.write(f"sources/{name}", text)
         sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
     return tuple(sources)

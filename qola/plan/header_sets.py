@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import AiterError, Finding
-from qola.files import write_if_changed
-from qola.plan import pch_workaround
-from qola.plan.model import HeaderSet, PlannedFile
+from qola.plan.model import HeaderSet
 
 
 def header_sets(
@@ -58,26 +55,3 @@ def header_set(
     # A directory none of the headers comes from needs no -I.
     used = tuple(d for d in dirs if any(header.startswith(d + "/") for header in headers))
     return HeaderSet(name, used, headers)
-
-
-def overlay(
-    tree: AiterTree, headers: HeaderSet, output: Path, module: str
-) -> tuple[PlannedFile, ...] | None:
-    """Write the headers that have to be changed to be precompiled.
-
-    Returns:
-        Them; None where one has a form that cannot be changed, so that none may be precompiled.
-    """
-    changed = []
-    for file in headers.files:
-        text = tree.text(file)
-        if not pch_workaround.specialisations(text):
-            continue
-        copy = pch_workaround.with_constraints(text)
-        folder = next(d for d in headers.include_dirs if file.startswith(d + "/"))
-        name = file.removeprefix(folder + "/")
-        if copy is None:
-            return None
-        place = f"{module}/overlay/{name}"
-        changed.append(PlannedFile(name, place, write_if_changed(output / place, copy)))
-    return tuple(changed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from qola.codegen.types import KernelInstance
-from qola.files import sha256_of_text, write_if_changed
+from qola.files import sha256_of_text
+from qola.folder import Folder
 from qola.plan.model import PlannedFile
 from qola.plan.stubs import Interface, Stub, entry_source, interface, stubs_source
 
@@ -15,7 +15,7 @@ from qola.plan.stubs import Interface, Stub, entry_source, interface, stubs_sour
 class LazySources:
     """Writes the sources of a module's lazy library, group by group."""
 
-    def __init__(self, output: Path, module: str) -> None:
+    def __init__(self, output: Folder, module: str) -> None:
         self.stubs: list[PlannedFile] = []
         self._output = output
         self._module = module
@@ -70,4 +70,4 @@ class LazySources:
 
     def _write(self, name: str, file: str, text: str) -> PlannedFile:
         place = f"{self._module}/{file}"
-        return PlannedFile(name, place, write_if_changed(self._output / place, text))
+        return PlannedFile(name, place, self._output.write(place, text))

@@ -19,7 +19,7 @@ from qola.manifest.archs import MAX_ARCHS
 from qola.plan.json_types import WrongValueError, reader
 from qola.version import __version__
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised with every change that an existing reader of plan.json would misread."""
 
 
@@ -64,7 +64,6 @@ class PlannedKernel:
     sha256: str
     fields: Mapping[str, FieldValue]
     variants: tuple[int, ...]
-    family: str
     headers: str
     entry: str
 
@@ -75,12 +74,12 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True)
-class PlannedFamily:
-    """Kernel instances of a package that share a warm precompiled header."""
+class PlannedBatch:
+    """Kernel instances of a package that are compiled together."""
 
     name: str
     package: str
-    sister: str
+    kernels: tuple[int, ...]
     file: str
     sha256: str
 
@@ -137,8 +136,6 @@ class KernelPackage:
 
     copts: tuple[str, ...]
     headers: str
-    precompile: bool
-    overlay: tuple[PlannedFile, ...]
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class Plan:
     configs: tuple[str, ...]
     licenses: tuple[str, ...]
     python_modules: tuple[PythonModule, ...]
-    families: tuple[PlannedFamily, ...]
+    batches: tuple[PlannedBatch, ...]
     qola: str = __version__
 
     @staticmethod
@@ -225,6 +222,11 @@ class Plan:
         """Return the header set of that name."""
         return _named(self.header_sets, name)
 
+    def compiled_as(self, module: PlannedModule) -> list[str]:
+        """Return, for each kernel instance of a module, the name of its batch, else its own."""
+        batch = {index: batch.name for batch in self.batches for index in batch.kernels}
+        return [batch.get(index, self.kernels[index].name) for index in module.kernels]
+
     def kernels_of(self, module: PlannedModule) -> list[PlannedKernel]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
@@ -258,7 +260,6 @@ def check_plan(plan: Plan) -> None:
     names = [plan.namespace] if plan.namespace else []
     texts = [plan.name, *plan.archs, *plan.packages]
     for package in plan.packages.values():
-        files += [part for file in package.overlay for part in (file.name, file.file)]
         texts += (*package.copts, package.headers)
     for headers in plan.header_sets:
         files += headers.files
@@ -266,9 +267,16 @@ def check_plan(plan: Plan) -> None:
     for kernel in plan.kernels:
         files += (kernel.name, kernel.package, kernel.module)
         texts += kernel.archs
-        files += filter(None, (kernel.entry, kernel.family))
-    for family in plan.families:
-        files += (family.name, family.package, family.file)
+        files += filter(None, (kernel.entry,))
+    for batch in plan.batches:
+        files += (batch.name, batch.package, batch.file)
+        if not all(0 <= index < len(plan.kernels) for index in batch.kernels):
+            raise WrongValueError(f"an index in {batch.name} without its kernel instance")
+        if {plan.kernels[index].package for index in batch.kernels} != {batch.package}:
+            raise WrongValueError(f"kernel instances of another package in {batch.name}, or none")
+    batched = [index for batch in plan.batches for index in batch.kernels]
+    if len(set(batched)) != len(batched):
+        raise WrongValueError("a kernel instance in two batches")
     for module in plan.modules:
         files += (module.name, module.library, module.entry_source.file, module.public_header.file)
         names += [entry.name for entry in module.entries]

@@ -17,7 +17,7 @@ from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
 from qola.errors import Finding, PlanError
-from qola.files import write_if_changed
+from qola.folder import Folder
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generated import GeneratedModule
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile
@@ -58,7 +58,7 @@ def module_entry(
     sources: Mapping[str, str],
     kernels: Iterable[Includer],
     headers: HeaderSet,
-    output: Path,
+    output: Folder,
 ) -> ModuleEntry:
     """Write the public header and the entry source of a module.
 
@@ -244,5 +244,5 @@ def check_agreement(modules: Sequence[tuple[str, ModuleEntry]]) -> None:
         raise PlanError(findings)
 
 
-def _write(output: Path, name: str, file: str, text: str) -> PlannedFile:
-    return PlannedFile(name, file, write_if_changed(output / file, text))
+def _write(output: Folder, name: str, file: str, text: str) -> PlannedFile:
+    return PlannedFile(name, file, output.write(file, text))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
 from qola.errors import PlanError
+from qola.folder import Folder
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
 from qola.plan.generated import generate_module
@@ -22,12 +22,12 @@ from qola.plan.unlaunched import judged
 
 
 def build_plan(
-    resolved: ResolvedRequest, output: Path, *, progress: Callable[[str], None] = lambda _: None
+    resolved: ResolvedRequest, output: Folder, *, progress: Callable[[str], None] = lambda _: None
 ) -> Plan:
     """Plan a manifest and write the sources it needs.
 
     Args:
-        output: existing directory; gets a directory for each module.
+        output: gets a directory for each module.
 
     Raises:
         PlanError: the manifest leaves a module without kernels, or with ones that nothing
@@ -68,7 +68,7 @@ def build_plan(
         header_sets=ordered,
         kernels=tuple(made.kernels),
         modules=tuple(made.modules),
-        families=tuple(sorted(made.families, key=lambda family: (family.package, family.name))),
+        batches=tuple(sorted(made.batches, key=lambda batch: (batch.package, batch.name))),
         python_modules=python_modules,
         warnings=(
             *resolved.warnings,
@@ -82,12 +82,12 @@ def build_plan(
 
 
 def explain(
-    resolved: ResolvedRequest, output: Path, *, progress: Callable[[str], None] = lambda _: None
+    resolved: ResolvedRequest, output: Folder, *, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
     """Say of every kernel of the receipts in use why it is in the plan or not.
 
     Args:
-        output: existing directory; the sources are generated there, as for a plan.
+        output: the sources are generated there, as for a plan.
 
     Returns:
         Each attention module of the manifest with its explanations, in CK's order.

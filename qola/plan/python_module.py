@@ -14,13 +14,13 @@ from qola.aiter.module_kinds import sources
 from qola.aiter.preprocess import defined_by
 from qola.aiter.tree import ModuleConfig
 from qola.errors import Finding, PlanError
-from qola.files import write_if_changed
+from qola.folder import Folder
 from qola.plan.model import PlannedFile, PythonModule
 from qola.plan.module_entry import nowhere
 from qola.plan.request import Module, ResolvedRequest
 
 
-def plan_python_module(resolved: ResolvedRequest, module: Module, output: Path) -> PythonModule:
+def plan_python_module(resolved: ResolvedRequest, module: Module, output: Folder) -> PythonModule:
     """Plan a module and copy its sources to <module>/sources.
 
     Raises:
@@ -34,7 +34,7 @@ def plan_python_module(resolved: ResolvedRequest, module: Module, output: Path) 
     for path, text in texts.items():
         # cc_library takes no .cu file.
         file = f"{config.name}/sources/{Path(path).stem}.cpp"
-        planned.append(PlannedFile(Path(path).stem, file, write_if_changed(output / file, text)))
+        planned.append(PlannedFile(Path(path).stem, file, output.write(file, text)))
     dirs = include_dirs(tree, config)
     macros = defined_by(config.flags_hip)
     includers = [Includer(path, text) for path, text in texts.items()]

@@ -48,6 +48,7 @@ class Request:
         overridden: the tree was chosen knowing that the manifest names another.
         patches: patches the manifest's patches_dir holds.
         level: how far each direction has to be followed, see `qola.codegen.types.Direction`.
+        answers: directory with what generators answered before; None to ask them whatever is known.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Request:
     aiter_patches: tuple[PatchPin, ...] = ()
     patches: tuple[PatchPin, ...] = ()
     level: str = LEVELS[0]
+    answers: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qola.codegen.ck.families import headers_text
+from qola.codegen.ck.batches import included
 from qola.errors import CodegenError, Finding
 
 _SPECIALISATION = re.compile(r"^template\s*<\s*>", re.MULTILINE)
@@ -41,6 +41,18 @@ _FUNCTION_STUB = """\
         return reinterpret_cast<decltype(&{name}<__VA_ARGS__>)>({end}
             qola_lazy::functions(row, count)[{position}])({arguments});{end}
     }}"""
+_LAUNCH_STUB = """\
+    template <>{end}
+    {result} {name}<__VA_ARGS__>({parameters}){end}
+    {{{end}
+        const auto found = qola_lazy::launching(row, count);{end}
+        if(found == nullptr){end}
+            return {result}();{end}
+        return reinterpret_cast<decltype(&{name}<__VA_ARGS__>)>({end}
+            found[{position}])({arguments});{end}
+    }}"""
+#: The type of a parameter of the functions that launch: the stream it is done on.
+_STREAM = "stream_config"
 _ENTRY = """\
 // Written by qola (qola/plan/stubs.py): the functions of a kernel library. The kernel instance's
 // source comes before it, by -include.
@@ -66,6 +78,11 @@ class Function:
         """Name of the parameters, for a call."""
         named = (parameter.split()[-1] for parameter in self.parameters.split(",") if parameter)
         return ", ".join(name.lstrip("&*") for name in named)
+
+    @property
+    def launches(self) -> bool:
+        """Whether it launches the kernel; of others the dispatch needs what they return."""
+        return _STREAM in self.parameters
 
 
 @dataclass(frozen=True)
@@ -169,7 +186,7 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
         for s in stubs
     ]
     return _STUBS.format(
-        includes="\n".join(headers_text(sources).splitlines()[1:]),
+        includes="\n".join(f"#include {name}" for name in included(sources)),
         macros="\n".join(macros),
         lines="\n".join(lines),
     )
@@ -178,7 +195,7 @@ def stubs_source(stubs: Sequence[Stub], sources: Iterable[str]) -> str:
 def _macro(number: int, functions: Sequence[Function]) -> str:
     end = " \\\n"
     bodies = [
-        _FUNCTION_STUB.format(
+        (_LAUNCH_STUB if function.launches else _FUNCTION_STUB).format(
             end=" \\",
             result=function.result,
             name=function.name,

@@ -14,6 +14,8 @@ from qola.errors import AiterError, Finding
 
 _WIDTH = 100
 _ASM = "use_ext_asm"
+#: The type of the parameter that says on which stream, and whether to measure.
+_STREAM = "stream_config"
 
 _HEADER = """\
 // Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree.
@@ -142,7 +144,9 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
     # Of later trees: whether to try assembly kernels is a member of the arguments.
     if function.direction == "fwd" and not chooses:
         arguments[0] = f"qola_entry::for_assembly({arguments[0]})"
-    call = _listed(f"        return {function.calls}", arguments, f"{function.member};")
+    streams = [p.name for p in function.parameters if _STREAM in p.type and function.direction]
+    indent = " " * (12 if streams else 8)
+    call = _listed(f"{indent}return {function.calls}", arguments, f"{function.member};")
     lines = []
     if throws:
         lines = [
@@ -157,6 +161,10 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
         lines.append(f'    return qola_entry::answer("{function.name}", {asm}, {lambda_} {{')
     else:
         lines.append(f'    return qola_entry::value("{function.name}", [&] {{')
+    # A lazy library asks again while kernels are missing, on the same stream.
+    for name in streams:
+        again = f"qola_entry::repeatable({function.arguments[0]}, {name}, [&](const auto& {name})"
+        call = f"        return {again} {{\n{call}\n        }});"
     lines += [call, "    });"]
     return "\n".join([_signature(function), "{", *lines, "}"])
 

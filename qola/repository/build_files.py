@@ -102,6 +102,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
 def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
+    own = _by_arch(plan, {kernel.name: kernel for kernel in kernels}, aiter)
+    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)), aiter)
     host_only = {s.name for s in module.sources if s.role in ("dispatch", "asm")}
     return [
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
@@ -129,7 +131,8 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
                 "headers": _string(f":{name}.headers"),
                 "host_only": _inline(sorted(host_only)),
                 "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
-                "kernels": _dict_of_lists(_by_arch(plan.archs, kernels, aiter)),
+                "kernels": _dict_of_lists(own),
+                **({"linked": _dict_of_lists(linked)} if linked != own else {}),
                 "namespace": _string(plan.namespace),
                 "place": _string(lazy_place(plan.namespace, name)),
                 "plan": _string("plan.json"),
@@ -188,15 +191,17 @@ def _kernel_headers(kernels: Iterable[PlannedKernel], aiter: str) -> list[str]:
     return [f"@qola_kernels_{aiter}//{package}:headers" for package in packages]
 
 
-def _by_arch(
-    archs: Sequence[str], kernels: Iterable[PlannedKernel], aiter: str
-) -> dict[str, list[str]]:
-    """Labels of kernel instances by their arch; those of several archs by all of these."""
+def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel], aiter: str) -> dict[str, list[str]]:
+    """Labels by arch, those of several archs by all of these.
+
+    Args:
+        named: targets, each with a kernel instance of its archs and package.
+    """
     found: dict[str, list[str]] = {}
-    for kernel in kernels:
-        label = f"@qola_kernels_{aiter}//{kernel.package}:{kernel.name}"
+    for name, kernel in named.items():
+        label = f"@qola_kernels_{aiter}//{kernel.package}:{name}"
         found.setdefault(" ".join(kernel.archs), []).append(label)
-    order = [" ".join(chosen) for chosen in arch_sets(archs)]
+    order = [" ".join(chosen) for chosen in arch_sets(plan.archs)]
     return {key: found[key] for key in order if key in found}
 
 
@@ -230,28 +235,24 @@ def kernel_build_file(package: MergedPackage, *, source: str, aiter: str) -> str
         source: where it came from, for the first line.
     """
     lines = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in package.kernels]
-    families: dict[str, list[str]] = {}
     entries: dict[str, list[str]] = {}
     for kernel in package.kernels:
         entries.setdefault(kernel.entry, []).append(kernel.name)
-        if kernel.family:
-            families.setdefault(kernel.family, []).append(kernel.name)
-    overlay = [copy.path for copy in package.overlay]
     public = _inline(["//visibility:public"])
     calls = [
         _header_set("headers", package.headers, aiter, visibility=public),
         _call(
             "kernel_instances",
             {
+                **(
+                    {"batches": _dict_of_lists(dict(sorted(package.members.items())))}
+                    if package.members
+                    else {}
+                ),
                 "copts": _list(package.copts, 4),
                 "entries": _dict_of_lists(dict(sorted(entries.items()))),
-                **(
-                    {"families": _dict_of_lists(dict(sorted(families.items())))} if families else {}
-                ),
                 "headers": _string(":headers"),
                 "kernels": "\n".join(["{", *lines, "    }"]),
-                **({"overlay": _list(overlay, 4)} if overlay else {}),
-                **({} if package.precompile else {"precompile": "False"}),
             },
         ),
     ]

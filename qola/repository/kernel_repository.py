@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from qola.codegen.ck.families import headers_text
 from qola.errors import Finding, PlanError, visible
 from qola.files import sha256_of_text, write_if_changed
 from qola.plan.model import Plan
@@ -35,20 +34,17 @@ def kernel_repository(args: argparse.Namespace) -> None:
 
 
 def _write_sources(package: MergedPackage, directory: Path) -> None:
-    texts = _copy(package.sources, directory)
-    write_if_changed(directory / "headers.hpp", headers_text(texts))
-    _copy(package.overlay, directory / "overlay")
+    _copy(package.sources, directory)
+    _copy(package.batches, directory / "batches")
     _copy(package.entries, directory / "entries")
-    _copy(package.warm, directory / "warm")
 
 
-def _copy(copies: Iterable[Copy], directory: Path) -> list[str]:
-    """Copy generated files; return their texts.
+def _copy(copies: Iterable[Copy], directory: Path) -> None:
+    """Copy generated files.
 
     Raises:
         PlanError: a file is not there, or not the one that was planned.
     """
-    texts = []
     for copy in copies:
         try:
             text = copy.source.read_text(encoding="utf-8")
@@ -57,8 +53,6 @@ def _copy(copies: Iterable[Copy], directory: Path) -> list[str]:
         if sha256_of_text(text) != copy.sha256:
             raise _unfit(copy, "another text than the plan's digest says")
         write_if_changed(directory / copy.path, text)
-        texts.append(text)
-    return texts
 
 
 def _unfit(copy: Copy, found: str) -> PlanError:

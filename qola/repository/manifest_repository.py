@@ -9,6 +9,7 @@ from pathlib import Path
 from qola.aiter.tree import read_tree
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import write_if_changed
+from qola.folder import Folder
 from qola.manifest.archs import split
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
@@ -48,7 +49,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         level=args.require,
     )
     resolved = resolve(request)
-    plan = build_plan(resolved, output)
+    plan = build_plan(resolved, Folder(output))
     write_if_changed(output / "plan.json", plan.to_json())
     write_if_changed(output / "inputs.txt", "\n".join(plan.inputs) + "\n")
     write_if_changed(output / "watched_dirs.txt", "\n".join(watched_dirs(resolved)) + "\n")

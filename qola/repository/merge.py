@@ -31,23 +31,21 @@ class MergedPackage:
     """A package of the kernel repository, with the kernel instances of all plans.
 
     Attributes:
-        precompile: its headers may be precompiled.
         headers: what the kernel instances of all plans include.
         kernels: the kernel instances, sorted by name.
         sources: of these, in the same order.
-        overlay: changed headers, as sources include them.
-        warm: headers of families, to be precompiled.
+        batches: sources of batches.
+        members: names of the kernel instances of each batch, by its name.
     """
 
     name: str
     copts: tuple[str, ...]
-    precompile: bool
     headers: HeaderSet
     kernels: tuple[PlannedKernel, ...]
     sources: tuple[Copy, ...]
-    overlay: tuple[Copy, ...]
+    batches: tuple[Copy, ...]
+    members: Mapping[str, tuple[str, ...]]
     entries: tuple[Copy, ...]
-    warm: tuple[Copy, ...]
 
 
 def merge(plans: Plans) -> tuple[MergedPackage, ...]:
@@ -95,7 +93,6 @@ def _package(
     return MergedPackage(
         name,
         settings[0].copts,
-        all(package.precompile for package in settings),
         HeaderSet(
             settings[0].headers,
             _in_order(headers.include_dirs for headers in sets),
@@ -103,28 +100,24 @@ def _package(
         ),
         tuple(kernel for _, kernel in kernels),
         tuple(Copy(f"{k.name}.cpp", root / k.source, k.sha256) for root, k in kernels),
-        # A plan changes what is among its own headers.
+        # A batch's name stands for its kernel instances.
         _once(
-            Copy(header.name, root / header.file, header.sha256)
+            Copy(f"{batch.name}.cpp", root / batch.file, batch.sha256)
             for root, plan in plans.items()
-            for header in plan.packages[name].overlay
+            for batch in plan.batches
+            if batch.package == name
         ),
+        {
+            batch.name: tuple(plan.kernels[index].name for index in batch.kernels)
+            for plan in plans.values()
+            for batch in plan.batches
+            if batch.package == name
+        },
         _once(
             Copy(f"{kernel.entry}.cpp", root / source.file, source.sha256)
             for root, kernel in kernels
             for source in plans[root].module(kernel.module).entry_sources
             if source.name == kernel.entry
-        ),
-        # Manifests of several receipts may have several sisters for a family.
-        _once(
-            Copy(f"{family}.hpp", file, sha256)
-            for family, _, file, sha256 in sorted(
-                (family.name, family.sister, root / family.file, family.sha256)
-                for root, plan in plans.items()
-                for family in plan.families
-                if family.package == name
-            )
-            if any(kernel.family == family for _, kernel in kernels)
         ),
     )
 
@@ -144,6 +137,9 @@ def _meanings(plan: Plan) -> Iterator[tuple[str, str, object]]:
     for kernel in plan.kernels:
         of = f"sources in package {kernel.package}"
         yield f"kernel instance {kernel.name}", of, kernel.sha256
+        yield f"kernel instance {kernel.name}", f"archs in package {kernel.package}", kernel.archs
+    for batch in plan.batches:
+        yield f"batch {batch.name}", f"sources in package {batch.package}", batch.sha256
     for module in plan.modules:
         for source in module.entry_sources:
             yield f"entry source {source.name}", "texts", source.sha256

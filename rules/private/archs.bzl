@@ -69,8 +69,15 @@ _archs_left = rule(
     doc = "What --@qola//:archs leaves of some archs, with blanks between them.",
 )
 
-def _subsets(archs):
-    """The non-empty subsets of a list, each in its order."""
+def subsets(archs):
+    """The non-empty subsets of a list, each in its order.
+
+    Args:
+      archs: the list.
+
+    Returns:
+      A list of lists.
+    """
     found = [[]]
     for arch in archs:
         found = found + [subset + [arch] for subset in found]
@@ -86,7 +93,7 @@ def _conditions(archs):
       A list of pairs: the archs that are left, the label of the condition.
     """
     name = "archs." + ".".join(archs)
-    found = [(on, name + ".on." + ".".join(on)) for on in _subsets(archs)]
+    found = [(on, name + ".on." + ".".join(on)) for on in subsets(archs)]
     if native.existing_rule(name) == None:
         _archs_left(name = name, archs = archs)
         for on, condition in found:

@@ -44,9 +44,8 @@ QolaStaticInfo = provider(
 KernelObjectInfo = provider(
     doc = "One kernel instance, for rules that make a kernel library of it.",
     fields = {
-        "code_objects": "dict from arch to File: the device code; empty where a kernel is compiled in one command",
+        "commands": "dict from arch to HipCommandInfo: how it is compiled for that arch alone",
         "entry": "File: the entry source",
-        "hosts": "dict from arch to HipPassInfo: the host pass for that arch alone",
         "name": "string: the kernel instance",
         "package": "string: package of the kernel repository",
         "src": "File: the source",
@@ -56,6 +55,7 @@ KernelObjectInfo = provider(
 KernelLibrariesInfo = provider(
     doc = "The kernel libraries of a module, each an output that is made when somebody asks for it.",
     fields = {
+        "archs": "list of string: archs of the module, also those that --@qola//:archs leaves out",
         "index": "File: kernels.index",
         "libraries": "list of struct(name, arch, file)",
     },

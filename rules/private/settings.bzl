@@ -11,13 +11,8 @@ def declare_settings():
     --@qola//:archs=gfx942 restricts every manifest to these of its archs; by
     default each is built for all that it names.
 
-    --@qola//:split_compile=false compiles a kernel instance in one command, as
-    hipcc does, instead of by passes with precompiled headers. The device code is
-    the same.
-
     --@qola//:compress compresses the device code of kernel instances in
     libraries.
     """
     archs_flag(name = "archs", build_setting_default = [])
     bool_flag(name = "compress", build_setting_default = False)
-    bool_flag(name = "split_compile", build_setting_default = True)

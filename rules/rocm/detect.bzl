@@ -84,7 +84,7 @@ def _command(prefix, hipcc):
 
 # Prints the files that decide what a compile gives: compiler, linker and their
 # libraries, the compiler's own headers and device libraries, the headers of HIP,
-# C++ and C, which get into precompiled headers.
+# C++ and C.
 _IDENTITY_FILES = """
 set -e
 hipcc=$1 llvm=$2 include=$3

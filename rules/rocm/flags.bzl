@@ -98,6 +98,3 @@ def llvm_tools(gcc, llvm):
 # command line has the flags of a kernel's compile that say nothing of where the
 # SDK is.
 COMPILE_LATER = "qola-compile-later"
-
-# Name of the action that puts code objects of several archs into one file.
-OFFLOAD_BUNDLE = "qola-offload-bundle"

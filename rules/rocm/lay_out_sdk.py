@@ -169,11 +169,11 @@ PATH=$d/bin
 """
 
 # A compile allocates and frees small objects by the million: jemalloc with huge pages and without
-# giving memory back is 13% faster than libc's allocator (docs/internals/split-compilation.md).
+# giving memory back is 13% faster than libc's allocator (docs/internals/batches.md).
 #
-# Absolute paths in a precompiled header begin with the working directory as PWD names it: by this
-# name they lead to the same files on every machine. The actions have it in their environment, but
-# what runs them on a worker may set its own: bubblewrap does.
+# Paths that the compiler makes absolute begin with the working directory as PWD names it: by this
+# name they are the same on every machine. The actions have it in their environment, but what runs
+# them on a worker may set its own: bubblewrap does.
 COMPILER = """MALLOC_CONF=thp:always,metadata_thp:always,narenas:1,dirty_decay_ms:-1
 PWD=/proc/self/cwd
 export MALLOC_CONF PWD

@@ -13,7 +13,7 @@ load(
     "tool_path",
 )
 load("@rules_cc//cc:defs.bzl", "CcToolchainConfigInfo", "cc_common")
-load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "COMPILE_LATER", "OFFLOAD_BUNDLE")
+load(":flags.bzl", "AITER_FLAGS", "ASSEMBLER_FLAGS", "BASE_FLAGS", "COMPILE_LATER")
 
 _COMPILE = [ACTION_NAMES.cpp_compile, ACTION_NAMES.c_compile, ACTION_NAMES.cpp_header_parsing]
 _ASSEMBLE = [ACTION_NAMES.assemble, ACTION_NAMES.preprocess_assemble]
@@ -115,14 +115,7 @@ def _features(ctx):
     ]
 
 def _action_configs(ctx):
-    # The bundler is where objcopy is: in the directory of LLVM's programs.
-    directory = ctx.attr.tools["objcopy"].rpartition("/")[0]
     return [
-        action_config(
-            action_name = OFFLOAD_BUNDLE,
-            enabled = True,
-            tools = [tool(path = directory + "/clang-offload-bundler" if directory else ctx.attr.tools["objcopy"])],
-        ),
         # Bazel knows no action but its own without one.
         action_config(
             action_name = COMPILE_LATER,

@@ -63,6 +63,9 @@ if __name__ == "__main__":
     targets = sys.argv[sys.argv.index("--") + 1 :]
     with (HERE / "asked").open("a") as asked:
         print(*targets, file=asked)
+    for word in sys.argv:
+        if word.startswith("--execution_log_json_file="):
+            Path(word.partition("=")[2]).write_text(" ".join(targets))
     built = [build(target) for target in targets]
     code = 0 if all(built) else 1
     EVENTS.append({"id": {"buildFinished": {}}, "finished": {"exitCode": {"code": code}}})

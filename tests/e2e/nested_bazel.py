@@ -23,8 +23,8 @@ from pathlib import Path
 
 from qola.cache import cache_directory
 from qola.plan.model import Plan
+from qola.report.execution_log import Spawn, read_spawns
 from qola.version import __version__
-from tools.execution_log.log import Spawn, read_spawns
 
 QOLA = Path(__file__).resolve().parents[2]
 EXAMPLE = QOLA / "examples/bazel"
@@ -190,6 +190,7 @@ class Bazel:
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the workspace."""
+        (self.workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (self.workspace / name).write_text(text, encoding="utf-8")
 
     @contextmanager

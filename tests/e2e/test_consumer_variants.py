@@ -35,7 +35,7 @@ local_path_override(module_name = "qola", path = "{QOLA}")
 """
 
 #: What makes a library.
-MNEMONICS = {"CppCompile", "CppLink", "QolaDevice", "QolaHost"}
+MNEMONICS = {"CppCompile", "CppLink", "QolaCompile"}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def compile_and_link(instance: Bazel, target: str) -> Iterator[tuple[str, str]]:
 
 
 def kernel_targets(instance: Bazel, name: str) -> set[str]:
-    expression = f"filter('_gfx950.object$', deps(//:{name}_libmha_fwd))"
+    expression = f"filter('//fwd:.*[.]object$', deps(//:{name}_libmha_fwd))"
     return set(instance.run("query", expression).stdout.split())
 
 

@@ -98,7 +98,8 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected
     # Beside it there is Python, and what it reads.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
-    assert {Path(name).suffix for name in rest} <= {".py", ".json", ".cmake", ".patch"}
+    suffixes = {Path(name).suffix for name in rest}
+    assert suffixes <= {".cmake", ".css", ".js", ".json", ".patch", ".py"}
     assert os.access(installed.root / "bazelw", os.X_OK)
 
 

@@ -92,6 +92,15 @@ def installed() -> set[str]:
     return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
 
 
+def test_a_log_is_that_of_the_libraries(qola: Qola) -> None:
+    """Prevents: `qola report` without seconds: the bundle's log has no compile."""
+    log = Path("log.json").absolute()
+    option = f"--bazel-arg=--execution_log_json_file={log}"
+    assert qola("build", "-m", "te.toml", "-o", "out", option) == 0
+    assert asked()[-1] == "//bundle:bundle"
+    assert log.read_text() == "//:libmha_fwd //:module_deepgemm"
+
+
 def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a build that reads its manifest again while somebody edits it."""
     parsed: list[str] = []

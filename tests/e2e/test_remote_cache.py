@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from qola.report.execution_log import read_spawns
 from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, shared_place
-from tools.execution_log.log import read_spawns
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
 
@@ -65,7 +65,6 @@ FILES = {
     "MODULE.bazel": MODULE,
     ".bazelrc": BAZELRC,
     "BUILD.bazel": BUILD,
-    "headers.hpp": '#include "scale.hpp"\n',
     **{f"kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
 }
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from qola.report.execution_log import Spawn
 from tests.e2e.nested_bazel import QOLA, Bazel, bazel
-from tools.execution_log.log import Spawn
 from tools.remote.programs import Programs, unpacked
 from tools.remote.reapi import Server, reapi_server
 
@@ -32,7 +32,12 @@ load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 
 rocm_files(
     name = "kernel",
-    srcs = ["{kernel}"],
+    srcs = ["{kernel}", ":pair.object"],
+)
+
+rocm_files(
+    name = "broken_kernel",
+    srcs = [":odd_pair.object"],
 )
 
 cc_shared_library(
@@ -69,15 +74,25 @@ load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 
 # Without ROCm's headers, which cost more than this kernel.
-kernel_instances(copts = ["-nogpuinc"], headers = ":headers", kernels = {"tiny": ["gfx950"]})
+kernel_instances(
+    batches = {"odd_pair": ["tiny", "broken"], "pair": ["tiny", "tinier"]},
+    copts = ["-nogpuinc"],
+    headers = ":headers",
+    kernels = {"broken": ["gfx950"], "tinier": ["gfx950"], "tiny": ["gfx950"]},
+)
 """
 FILES = {
     "answer.cpp": "int answer() { return 41; }\n",
     "ask_answer.cpp": "int answer();\nint main() { return answer() != 41; }\n",
     "peek.cpp": PEEK,
-    "headers.hpp": '#include "scale.hpp"\n',
+    "batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
+    "batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
+    "broken.cpp": "#error does not fit\n",
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
+""",
+    "tinier.cpp": """#include "scale.hpp"
+__attribute__((device)) float tinier(float x) { return scale(scale(x)); }
 """,
     "tiny.cpp": """#include "scale.hpp"
 __attribute__((device)) float tiny(float x) { return scale(x); }
@@ -127,9 +142,10 @@ def consumer() -> Iterator[Bazel]:
 
 
 def kernel_of_ck(consumer: Bazel) -> str:
-    found = consumer.run("query", "filter('//fwd:fmha', deps(@qola_left//:libmha_fwd))")
-    objects = [k for k in found.stdout.split() if k.endswith("_gfx950.object")]
-    return min(objects).removesuffix(".object")
+    found = consumer.run("query", "filter('//fwd:.*[.]object$', deps(@qola_left//:libmha_fwd))")
+    package = min(found.stdout.split()).partition(":")[0]
+    kernels = consumer.run("query", f"filter('_gfx950$', kind(cc_library, {package}:all))")
+    return min(kernels.stdout.split())
 
 
 def remote(server: Server) -> list[str]:
@@ -149,15 +165,22 @@ def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Serv
     """Prevents: kernels that a worker cannot compile, or compiles to other bytes."""
     consumer.run("clean")
     there = compiles(consumer.spawns(*remote(server), "//:kernel"))
-    assert {spawn.mnemonic for spawn in there} == {"QolaDevice", "QolaHost", "QolaPch"}
+    assert {spawn.mnemonic for spawn in there} == {"QolaCompile"}
     assert {spawn.runner for spawn in there} == {"remote"}
     assert all(spawn.properties == PROPERTIES for spawn in there)
     consumer.run("clean")
     here = compiles(consumer.spawns("//:kernel"))
     assert {spawn.runner for spawn in here}.isdisjoint({"remote", "remote cache hit"})
-    for made in (".pch", ".pic.o"):
-        assert any(path.endswith(made) for path in digests(here))
+    assert any(path.endswith(".pic.o") for path in digests(here))
     assert digests(here) == digests(there)
+
+
+def test_a_broken_kernel_is_named_by_a_worker(consumer: Bazel, server: Server) -> None:
+    """Prevents: words that need a program which a worker does not have."""
+    result = consumer.run("build", *remote(server), "//:broken_kernel", check=False)
+    assert "qola: kernel instance broken does not compile" in result.stderr
+    assert "not found" not in result.stderr
+    assert "kernel instance tiny does" not in result.stderr
 
 
 def test_a_library_linked_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:

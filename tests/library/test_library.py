@@ -29,10 +29,8 @@ ARCHS: list[str] = os.environ["QOLA_TEST_ARCHS"].split() or PLAN["archs"]
 TREE = Path(os.environ["QOLA_TEST_TREE"]).resolve().parent
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 
-ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s"}
-if MODULE["code_objects"]:
-    # A thread has its own handles of assembly kernels; the loader itself finds them.
-    ALLOWED_NEEDED |= {"ld-linux-x86-64"}
+# A thread has its own call and its own handles of assembly kernels; the loader itself finds them.
+ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s", "ld-linux-x86-64"}
 
 
 def llvm(tool: str, *args: str, cwd: Path | None = None) -> str:

@@ -20,7 +20,7 @@ def kernel(name: str, **changes: Any) -> PlannedKernel:
     """Return a kernel instance of direction fwd for gfx950."""
     of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
     of |= {"package": changes.get("direction", "fwd"), "archs": ("gfx950",), "sha256": "0" * 64}
-    of |= {"fields": {}, "variants": (), "family": "", "headers": "", "entry": ""}
+    of |= {"fields": {}, "variants": (), "headers": "", "entry": ""}
     return PlannedKernel(name, **of | changes)
 
 
@@ -44,16 +44,15 @@ def python_module(name: str, library: str) -> PythonModule:
     return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), ())
 
 
-def package(*copts: str, headers: str = "fwd", **changes: Any) -> KernelPackage:
-    """Return a package whose headers may be precompiled as they are."""
-    of: dict[str, Any] = {"precompile": True, "overlay": ()}
-    return KernelPackage(copts, headers, **of | changes)
+def package(*copts: str, headers: str = "fwd") -> KernelPackage:
+    """Return a package."""
+    return KernelPackage(copts, headers)
 
 
 def plan(**changes: Any) -> Plan:
     """Return a plan of nothing, in the namespace ns for gfx950."""
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
-    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "families"), ())
+    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "batches"), ())
     of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
     of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
     return Plan(**of | changes)

@@ -78,7 +78,7 @@ def test_build_files_declare_what_is_imported(room: str) -> None:
         ("codegen/ck/driver.py", True),
         ("codegen/asm/run_script.py", True),
         ("codegen/asm/patches/pins.json", True),
-        ("plan/warm_headers.json", True),
+        ("plan/batches.py", True),
         ("errors.py", True),
     ],
 )

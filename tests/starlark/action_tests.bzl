@@ -3,9 +3,9 @@
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load(":actions.bzl", "archs_of", "has_all")
 
-_MNEMONICS = ["CppCompile", "CppLink", "QolaCompile", "QolaDevice", "QolaHost", "QolaPch"]
+_MNEMONICS = ["CppCompile", "CppLink", "QolaCompile"]
 
-# What a kernel for gfx950 is compiled with, whatever the pass.
+# What a kernel for gfx950 is compiled with.
 _FLAGS = [
     "--offload-arch=gfx950",
     "-D__Float4_e2m1fn_x2",
@@ -18,18 +18,15 @@ _FLAGS = [
     "-U__HIP_NO_HALF_CONVERSIONS__",
 ]
 
-_EDGES = ["library", "deps", "srcs", "device", "host"]
+_EDGES = ["library", "deps", "srcs", "command"]
 
 _ActionsInfo = provider(
     doc = "Command lines below a target.",
     fields = {"argvs": "depset of struct(mnemonic, argv, env, inputs, outputs)"},
 )
 
-# What a precompiled header's absolute paths begin with, mapped away: a place on every machine.
-_EVERYWHERE = "-fmacro-prefix-map=/proc/self/cwd/="
-
 def _names_a_place(flag):
-    return flag != _EVERYWHERE and (flag.startswith("/") or "=/" in flag)
+    return flag.startswith("/") or "=/" in flag
 
 def _collect_actions_impl(target, ctx):
     own = [
@@ -71,20 +68,48 @@ def _compiles(env):
     return [
         action
         for action in analysistest.target_under_test(env)[_ActionsInfo].argvs.to_list()
-        if action.mnemonic in ["CppCompile", "QolaHost"] and
+        if action.mnemonic in ["CppCompile", "QolaCompile"] and
            not [word for word in action.argv if "cc/older_systems/" in word]
     ]
 
 def _kernel_argv_test_impl(ctx):
-    """Prevents: a kernel is compiled for the wrong arch, without AITER's flags, or with a path in its id."""
+    """Prevents: a kernel compiled for the wrong arch or without AITER's flags; objects that differ by machine."""
     env = analysistest.begin(ctx)
-    argv = _actions(env, "QolaCompile", "kernel_gfx950").argv
-    has_all(env, argv, _FLAGS + ["-cuid=testdata/kernel_gfx950"])
-    asserts.equals(env, ["--offload-arch=gfx950"], archs_of(argv))
-    for flag in argv:
-        asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
-    neutral = _actions(env, "QolaCompile", "kernel_neutral").argv
-    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(neutral))
+    batch = _actions(env, "QolaCompile", "testdata/batch.pic.o")
+    alone = _actions(env, "QolaCompile", "kernel_neutral.pic.o")
+    for action in [batch, alone]:
+        has_all(env, action.argv, _FLAGS)
+        asserts.true(env, "PWD=/proc/self/cwd" in action.env, "absolute paths get into objects")
+        asserts.true(env, "tests/starlark/testdata/ck.hpp" in action.inputs, "a changed header has to be noticed")
+        asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
+        asserts.false(env, "--offload-compress" in action.argv, "compressed without being asked to")
+        for flag in action.argv:
+            asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
+    asserts.equals(env, ["--offload-arch=gfx950"], archs_of(batch.argv))
+    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(alone.argv))
+    has_all(env, alone.argv, ["-cuid=testdata/kernel_neutral"])
+    return analysistest.end(env)
+
+def _batch_test_impl(ctx):
+    """Prevents: a library with a kernel twice, in its batch and alone; a batch that does not notice an edited kernel."""
+    env = analysistest.begin(ctx)
+    batch = _actions(env, "QolaCompile", "testdata/batch.pic.o")
+    asserts.true(env, batch.argv[0].endswith("/compile_batch.sh"), "nobody says which kernel does not compile")
+    has_all(env, batch.argv, ["-cuid=testdata/batch"])
+    sources = [
+        "tests/starlark/batches/testdata/batch.cpp",
+        "tests/starlark/testdata/kernel_gfx950.cpp",
+        "tests/starlark/testdata/kernel_more.cpp",
+    ]
+    asserts.equals(env, sources + ["--"], list(batch.argv[1:5]))
+    asserts.equals(env, "-c", batch.argv[-1], "the script adds the source")
+    has_all(env, batch.inputs, sources)
+    outputs = [
+        action.outputs[0]
+        for action in analysistest.target_under_test(env)[_ActionsInfo].argvs.to_list()
+        if action.mnemonic == "QolaCompile"
+    ]
+    asserts.equals(env, ["batch", "kernel_gfx942", "kernel_neutral"], sorted([path.rpartition("/")[2].removesuffix(".pic.o") for path in outputs]))
     return analysistest.end(env)
 
 def _local_argv_test_impl(ctx):
@@ -92,76 +117,25 @@ def _local_argv_test_impl(ctx):
     env = analysistest.begin(ctx)
     for mnemonic, output in [
         ("CppCompile", "entry_point"),
-        ("QolaDevice", "kernel_gfx950.gfx950.co"),
-        ("QolaPch", "pass/gfx950/family.pch"),
-        ("QolaHost", "kernel_gfx950.pic.o"),
+        ("QolaCompile", "testdata/batch.pic.o"),
     ]:
         argv = _actions(env, mnemonic, output).argv
         asserts.true(env, "/no/such/rocm/bin/hipcc" in argv, str(argv[:3]))
         has_all(env, argv, ["-DQOLA_ROCM_IDENTITY=0123456789abcdef"])
     return analysistest.end(env)
 
-def _passes_argv_test_impl(ctx):
-    """Prevents: a pass for another arch or with other flags than its precompiled header, or objects that differ by machine."""
-    env = analysistest.begin(ctx)
-    device = _actions(env, "QolaDevice", "kernel_gfx950.gfx950.co")
-    warm = _actions(env, "QolaPch", "pass/gfx950/family.pch")
-    host = _actions(env, "QolaHost", "kernel_gfx950.pic.o")
-    header = _actions(env, "QolaPch", "pass/host_gfx950.pch")
-    for action in [device, warm, host, header]:
-        has_all(env, action.argv, _FLAGS)
-        asserts.equals(env, ["--offload-arch=gfx950"], archs_of(action.argv))
-        asserts.true(env, "PWD=/proc/self/cwd" in action.env, "absolute paths get into a precompiled header")
-        asserts.true(env, "tests/starlark/testdata/ck.hpp" in action.inputs, "a changed header has to be noticed")
-        for flag in action.argv:
-            asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
-        asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
-    for action in [device, host]:
-        has_all(env, action.argv, ["-cuid=testdata/kernel_gfx950", "-include-pch"])
-    for action in [warm, header]:
-        has_all(env, action.argv, ["-emit-pch", "-fno-pch-timestamp"])
-    asserts.true(env, "-include-pch" in warm.argv, "the headers are parsed again for each family")
-    for action in [device, warm]:
-        asserts.true(env, any([path.endswith("/pass/gfx950.pch") for path in action.inputs]), "the header that the family's is based on")
-        has_all(env, action.argv, ["--cuda-device-only", "--no-gpu-bundle-output"])
-    for action in [host, header]:
-        has_all(env, action.argv, ["--cuda-host-only"])
-    asserts.true(env, "-fpch-instantiate-templates" in warm.argv, "nothing is warm")
-    asserts.false(env, "-fpch-instantiate-templates" in header.argv, "there is nothing to instantiate")
-    return analysistest.end(env)
-
-def _passes_of_archs_test_impl(ctx):
-    """Prevents: an arch that is missing in an object, or one whose code object depends on the archs beside it."""
-    env = analysistest.begin(ctx)
-    bundle = _actions(env, "QolaHost", "kernel_neutral.pic.o")
-    has_all(env, bundle.argv, ["-targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--gfx942,hipv4-amdgcn-amd-amdhsa--gfx950"])
-    inputs = [flag for flag in bundle.argv if flag.startswith("-input=")]
-    asserts.equals(env, ["gfx942.co", "gfx950.co"], [flag.split(".", 1)[1].rpartition("kernel_neutral.")[2] for flag in inputs])
-    asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(bundle.argv))
-    for arch in ["gfx942", "gfx950"]:
-        device = _actions(env, "QolaDevice", "kernel_neutral.{}.co".format(arch))
-        asserts.equals(env, ["--offload-arch=" + arch], archs_of(device.argv))
-        asserts.equals(env, arch == "gfx950", "-D__Float4_e2m1fn_x2" in device.argv)
-        asserts.true(env, any([i.endswith("pass/{}.pch".format(arch)) for i in device.inputs]), "the header of the arch")
-    asserts.false(env, "-compress" in bundle.argv, "compressed without being asked to")
-    return analysistest.end(env)
-
 def _compress_test_impl(ctx):
-    """Prevents: --@qola//:compress that is without effect, or reaches more than the bundling."""
+    """Prevents: --@qola//:compress that is without effect."""
     env = analysistest.begin(ctx)
-    host = _actions(env, "QolaHost", "kernel_gfx950.pic.o")
-    asserts.true(env, "-compress" in host.argv, "not compressed")
-    device = _actions(env, "QolaDevice", "kernel_gfx950.gfx950.co")
-    asserts.false(env, "-compress" in device.argv, "a code object would be compiled once more")
+    has_all(env, _actions(env, "QolaCompile", "testdata/batch.pic.o").argv, ["--offload-compress"])
     return analysistest.end(env)
 
 def _no_leak_test_impl(ctx):
     """Prevents: a consumer's options reach kernels (that their keys stay the same: e2e)."""
     env = analysistest.begin(ctx)
     for action in [
-        _actions(env, "QolaDevice", "kernel_gfx950.gfx950.co"),
-        _actions(env, "QolaHost", "kernel_gfx950.pic.o"),
-        _actions(env, "QolaPch", "pass/gfx950/family.pch"),
+        _actions(env, "QolaCompile", "testdata/batch.pic.o"),
+        _actions(env, "QolaCompile", "kernel_gfx942.pic.o"),
         _actions(env, "CppCompile", "entry_point"),
         _actions(env, "CppLink", "ns_libmodule.so"),
     ]:
@@ -207,7 +181,7 @@ def _unrestricted_test_impl(ctx):
     """Prevents: a library for all archs whose entry points know of one, or with a dispatch per arch."""
     env = analysistest.begin(ctx)
     compiles = _compiles(env)
-    asserts.equals(env, 5, len(compiles), "three kernels, dispatch and entry point")
+    asserts.equals(env, 5, len(compiles), "two kernels, a batch, dispatch and entry point")
     entry = _actions(env, "CppCompile", "entry_point").argv
     has_all(env, entry, ["-DQOLA_ARCHS=gfx942,gfx950"])
     return analysistest.end(env)
@@ -215,16 +189,10 @@ def _unrestricted_test_impl(ctx):
 _ARCHS = str(Label("//:archs"))
 _ATTRS = {"extra_target_under_test_aspects": [_collect_actions]}
 
-_SPLIT_COMPILE = str(Label("//:split_compile"))
 _COMPRESS = str(Label("//:compress"))
 
-_kernel_argv_test = analysistest.make(
-    _kernel_argv_test_impl,
-    config_settings = {_SPLIT_COMPILE: False},
-    **_ATTRS
-)
-_passes_argv_test = analysistest.make(_passes_argv_test_impl, **_ATTRS)
-_passes_of_archs_test = analysistest.make(_passes_of_archs_test_impl, **_ATTRS)
+_kernel_argv_test = analysistest.make(_kernel_argv_test_impl, **_ATTRS)
+_batch_test = analysistest.make(_batch_test_impl, **_ATTRS)
 _compress_test = analysistest.make(
     _compress_test_impl,
     config_settings = {_COMPRESS: True},
@@ -264,13 +232,12 @@ def action_test_suite(name):
       name: name of the test suite.
     """
     tests = {
+        "batch_test": _batch_test,
         "kernel_argv_test": _kernel_argv_test,
         "link_argv_test": _link_argv_test,
         "local_argv_test": _local_argv_test,
         "no_leak_test": _no_leak_test,
         "compress_test": _compress_test,
-        "passes_argv_test": _passes_argv_test,
-        "passes_of_archs_test": _passes_of_archs_test,
         "restricted_test": _restricted_test,
         "unrestricted_test": _unrestricted_test,
     }

@@ -62,6 +62,12 @@ _REFUSED = {
         "found:    kernel_unknown",
         "libmodule_kernels",
     ]),
+    # Prevents: a pack without kernels because an arch was misspelt.
+    "unknown_arch_test": (":pack_of_no_arch", [
+        "qola: ManifestError: no such arch",
+        "//tests/starlark:pack_of_no_arch: archs",
+        "found:    gfx95",
+    ]),
 }
 
 def _refused_test_impl(ctx):

@@ -1,145 +1,71 @@
-"""The actions of a HIP compile: a device pass for one arch, the host pass, or both in one command."""
+"""The action that compiles a kernel instance, or a batch of them."""
 
-load(":hip_pass.bzl", "include_pch")
+# Measured peaks (docs/internals/batches.md), in MB: Bazel starts no more compiles than fit into memory.
+_ALONE_MEMORY = 1400
+_BATCH_MEMORY = 2000
+_LARGE_BATCH_MEMORY = 3000
+_BATCH = 24
 
-# Measured peaks (docs/internals/split-compilation.md), in MB.
-_WARM_MEMORY = 1000
-_COLD_MEMORY = 1400
-_HOST_MEMORY = 300
+def _alone(_os, _inputs):
+    return {"cpu": 1, "memory": _ALONE_MEMORY}
 
-def _warm_resources(_os, _inputs):
-    return {"cpu": 1, "memory": _WARM_MEMORY}
+def _batch(_os, _inputs):
+    return {"cpu": 1, "memory": _BATCH_MEMORY}
 
-def _cold_resources(_os, _inputs):
-    return {"cpu": 1, "memory": _COLD_MEMORY}
+def _large_batch(_os, _inputs):
+    return {"cpu": 1, "memory": _LARGE_BATCH_MEMORY}
 
-def _host_resources(_os, _inputs):
-    return {"cpu": 1, "memory": _HOST_MEMORY}
+def _resources(kernels):
+    if kernels < 2:
+        return _alone
+    return _batch if kernels <= _BATCH else _large_batch
 
-def hip_unit(cuid, src, before = [], includes = []):
-    """The unit that is compiled, whatever the pass.
+def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], includes = [], compress = False):
+    """Declares the compile of one source for the archs of a command.
 
     Args:
-      cuid: name of the unit, which symbols of the device code are made of.
+      ctx: context of the rule, which has the attribute _compile_batch if there are `kernels`.
+      command: HipCommandInfo.
       src: File, the source.
-      before: Files that the compiler includes before it.
-      includes: directories of headers besides those of the pass, as Files in them.
+      object: File to write.
+      cuid: the compilation unit's id, which HIP puts into the object: unique within a library.
+      kernels: Files of the kernel instances that a batch includes.
+      before: Files that the compiler includes before the source.
+      includes: Files in directories of headers besides those of the command.
+      compress: whether to compress the device code.
 
     Returns:
-      A struct for the functions below.
+      `object`.
     """
-    return struct(before = before, cuid = cuid, includes = includes, src = src)
-
-def _command(ctx, info, unit):
     args = ctx.actions.args()
-    args.add_all(info.argv)
-    include_pch(args, info.pch)
-    for file in unit.includes:
+    if kernels:
+        args.add(src)
+        args.add_all(kernels)
+        args.add("--")
+        args.add(command.compiler)
+    args.add_all(command.argv)
+    if compress:
+        args.add("--offload-compress")
+    for file in includes:
         args.add("-isystem", file.dirname)
-    for file in unit.before:
+    for file in before:
         args.add("-include", file)
 
     # Without it the unit's id would be made of its path.
-    args.add("-cuid=" + unit.cuid)
-    args.add("-c", unit.src)
-    return args
-
-def _run(ctx, info, unit, output, mnemonic, progress_message, arguments, executable = None, inputs = [], resource_set = _cold_resources):
-    ctx.actions.run(
-        arguments = arguments,
-        env = info.env,
-        executable = executable or info.compiler,
-        execution_requirements = {"supports-path-mapping": "1"},
-        inputs = depset([unit.src] + unit.before + unit.includes + inputs, transitive = [info.inputs, info.tools]),
-        mnemonic = mnemonic,
-        outputs = [output],
-        progress_message = progress_message,
-        resource_set = resource_set,
-    )
-    return output
-
-def compile_device(ctx, info, unit):
-    """The device pass.
-
-    Args:
-      ctx: context of the rule.
-      info: HipPassInfo of the arch.
-      unit: the hip_unit.
-
-    Returns:
-      File, the code object.
-    """
-    code_object = ctx.actions.declare_file("{}.{}.co".format(unit.cuid, info.arch))
-    args = _command(ctx, info, unit)
-    args.add("-o", code_object)
-    return _run(
-        ctx,
-        info,
-        unit,
-        code_object,
-        "QolaDevice",
-        "Compiling {} for {}".format(unit.cuid, info.arch),
-        [args],
-        resource_set = _warm_resources if info.warm else _cold_resources,
-    )
-
-def compile_host(ctx, info, unit, object, code_objects, host_pass, compress = False):
-    """The host pass, which embeds the code objects.
-
-    Args:
-      ctx: context of the rule.
-      info: HipPassInfo of the host.
-      unit: the hip_unit.
-      object: File to write.
-      code_objects: dict from arch to File.
-      host_pass: executable File, host_pass.sh.
-      compress: whether to compress the code objects.
-
-    Returns:
-      `object`.
-    """
-    bundle = ctx.actions.args()
-    bundle.add(info.bundler)
-    bundle.add(object)
-    bundle.add_joined(
-        ["host-x86_64-unknown-linux-gnu"] + ["hipv4-amdgcn-amd-amdhsa--" + arch for arch in code_objects],
-        format_joined = "-targets=%s",
-        join_with = ",",
-    )
-    if compress:
-        bundle.add("-compress")
-    bundle.add_all(code_objects.values(), format_each = "-input=%s")
-    compile = ctx.actions.args()
-    compile.add("--")
-    compile.add(info.compiler)
-    return _run(
-        ctx,
-        info,
-        unit,
-        object,
-        "QolaHost",
-        "Compiling {} for the host".format(unit.cuid),
-        [bundle, compile, _command(ctx, info, unit)],
-        executable = host_pass,
-        inputs = code_objects.values(),
-        resource_set = _host_resources,
-    )
-
-def compile_whole(ctx, info, unit, object, compress = False):
-    """All passes in one command.
-
-    Args:
-      ctx: context of the rule.
-      info: HipPassInfo of the host.
-      unit: the hip_unit.
-      object: File to write.
-      compress: whether to compress the code objects.
-
-    Returns:
-      `object`.
-    """
-    args = _command(ctx, info, unit)
-    if compress:
-        args.add("--offload-compress")
+    args.add("-cuid=" + cuid)
     args.add("-o", object)
-    return _run(ctx, info, unit, object, "QolaCompile", "Compiling " + unit.cuid, [args])
+    args.add("-c")
+    if not kernels:
+        args.add(src)
+    ctx.actions.run(
+        arguments = [args],
+        env = command.env,
+        executable = ctx.executable._compile_batch if kernels else command.compiler,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset([src] + kernels + before + includes, transitive = [command.inputs, command.tools]),
+        mnemonic = "QolaCompile",
+        outputs = [object],
+        progress_message = "Compiling " + cuid + (" ({} kernel instances)".format(len(kernels)) if kernels else ""),
+        resource_set = _resources(len(kernels)),
+    )
+    return object

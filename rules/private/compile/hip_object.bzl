@@ -1,74 +1,59 @@
-"""hip_object: one HIP source as an object file, by a device pass for each arch and a host pass."""
+"""hip_object: one HIP source as an object file: a kernel instance, or a batch of them."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("//rules/private:providers.bzl", "KernelObjectInfo")
-load(":hip_compile.bzl", "compile_device", "compile_host", "compile_whole", "hip_unit")
-load(":hip_pass.bzl", "HipPassInfo")
+load(":hip_command.bzl", "HipCommandInfo")
+load(":hip_compile.bzl", "compile_hip")
 
-def _linking(ctx, info, object):
+def _linking(ctx, command, object):
     context, _ = cc_common.create_linking_context_from_compilation_outputs(
         # By this name cc_shared_library knows whose object it is; any other one it leaves out.
         name = ctx.label.name,
         actions = ctx.actions,
-        cc_toolchain = info.cc_toolchain,
+        cc_toolchain = command.cc_toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
         disallow_dynamic_library = True,
-        feature_configuration = info.feature_configuration,
+        feature_configuration = command.feature_configuration,
     )
     return CcInfo(linking_context = context)
 
 def _hip_object_impl(ctx):
-    split = ctx.attr._split[BuildSettingInfo].value
-    compress = ctx.attr._compress[BuildSettingInfo].value
-    unit = hip_unit(ctx.attr.cuid, ctx.file.src)
-    code_objects = {}
-    for target in ctx.attr.device if split else []:
-        info = target[HipPassInfo]
-        if not info.arch or info.arch in code_objects:
-            fail("{}: {} is not a device pass of another arch than {}".format(ctx.label, target.label, code_objects.keys()))
-        code_objects[info.arch] = compile_device(ctx, info, unit)
-    host = ctx.attr.host[HipPassInfo]
-    if host.arch:
-        fail("{}: {} is a device pass, not one for the host".format(ctx.label, ctx.attr.host.label))
-    object = ctx.actions.declare_file(ctx.attr.cuid + ".pic.o")
-    if split:
-        compile_host(ctx, host, unit, object, code_objects, ctx.executable._host_pass, compress)
-    else:
-        compile_whole(ctx, host, unit, object, compress)
+    command = ctx.attr.command[HipCommandInfo]
+    object = compile_hip(
+        ctx,
+        command,
+        ctx.file.src,
+        ctx.actions.declare_file(ctx.attr.cuid + ".pic.o"),
+        ctx.attr.cuid,
+        kernels = ctx.files.kernels,
+        compress = ctx.attr._compress[BuildSettingInfo].value,
+    )
     return [
-        _linking(ctx, host, object),
+        _linking(ctx, command, object),
         DefaultInfo(files = depset([object])),
         KernelObjectInfo(
-            code_objects = code_objects,
+            commands = {arch: target[HipCommandInfo] for target, arch in ctx.attr.commands.items()},
             entry = ctx.file.entry,
-            hosts = {arch: target[HipPassInfo] for target, arch in ctx.attr.hosts.items()},
             name = ctx.attr.cuid,
             package = ctx.label.package,
             src = ctx.file.src,
         ),
-        OutputGroupInfo(code_objects = depset(code_objects.values())),
     ]
 
 hip_object = rule(
     implementation = _hip_object_impl,
     attrs = {
+        "command": attr.label(doc = "The hip_command.", mandatory = True, providers = [HipCommandInfo]),
+        "commands": attr.label_keyed_string_dict(doc = "For kernel libraries, which are for one arch: the hip_command of each arch alone, with the arch.", providers = [HipCommandInfo]),
         "cuid": attr.string(doc = "Name of the object, and the compilation unit's id: unique within a library.", mandatory = True),
-        "device": attr.label_list(doc = "The hip_pass of each arch.", mandatory = True, providers = [HipPassInfo]),
         "entry": attr.label(allow_single_file = [".cpp"], doc = "The source that makes a kernel library of the object; see kernel_libraries."),
-        "host": attr.label(doc = "The hip_pass for the host.", mandatory = True, providers = [HipPassInfo]),
-        "hosts": attr.label_keyed_string_dict(doc = "For kernel libraries, which are for one arch: the hip_pass of the host for each arch alone, with the arch.", providers = [HipPassInfo]),
+        "kernels": attr.label_list(allow_files = [".cpp"], doc = "Of a batch: the sources of its kernel instances, which `src` includes."),
         "src": attr.label(allow_single_file = [".cpp"], doc = "The source.", mandatory = True),
+        "_compile_batch": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:compile_batch.sh", executable = True),
         "_compress": attr.label(default = "//:compress"),
-        "_split": attr.label(default = "//:split_compile"),
-        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:host_pass.sh", executable = True),
     },
-    doc = """One HIP source as one position-independent object, compiled in passes.
-
-What the compiler's driver does in one command is here an action for each arch,
-which makes a code object, and one for the host, which bundles the code objects
-and embeds them: each pass has its own precompiled header, and its own cache
-entry. The output group `code_objects` has the former.
+    doc = """One HIP source as one position-independent object.
 
 It is linked as it is, through CcInfo: a cc_library around each of 21,800 would
 double what Bazel's analysis costs (bench/scale.py).

@@ -2,24 +2,27 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("//rules/private:providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
-load("//rules/private/compile:hip_compile.bzl", "compile_host", "compile_whole", "hip_unit")
+load("//rules/private/compile:hip_compile.bzl", "compile_hip")
 load(":link_flags.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE", "OLDER_SYSTEMS_NAMES")
 
 def _library(ctx, kernel, arch):
-    info = kernel.hosts[arch]
+    command = kernel.commands[arch]
     stem = "{}/{}.{}".format(ctx.label.name, kernel.name, arch)
-    unit = hip_unit(kernel.name, kernel.entry, before = [kernel.src], includes = [ctx.file._abi_header])
-    object = ctx.actions.declare_file(stem + ".pic.o")
-    if arch in kernel.code_objects:
-        compile_host(ctx, info, unit, object, {arch: kernel.code_objects[arch]}, ctx.executable._host_pass)
-    else:
-        compile_whole(ctx, info, unit, object)
+    object = compile_hip(
+        ctx,
+        command,
+        kernel.entry,
+        ctx.actions.declare_file(stem + ".pic.o"),
+        kernel.name,
+        before = [kernel.src],
+        includes = [ctx.file._abi_header],
+    )
     linked = cc_common.link(
         name = stem,
         actions = ctx.actions,
-        cc_toolchain = info.cc_toolchain,
+        cc_toolchain = command.cc_toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset([object])),
-        feature_configuration = info.feature_configuration,
+        feature_configuration = command.feature_configuration,
         link_deps_statically = False,
         linking_contexts = [ctx.attr._older_systems[CcInfo].linking_context],
         output_type = "dynamic_library",
@@ -34,12 +37,13 @@ def _kernel_libraries_impl(ctx):
     libraries = [
         _library(ctx, kernel, arch)
         for kernel in kernels
-        for arch in kernel.hosts
+        for arch in kernel.commands
         if arch in ctx.attr.archs
     ]
     return [
         DefaultInfo(files = depset([library.file for library in libraries])),
         KernelLibrariesInfo(
+            archs = {arch: None for kernel in kernels for arch in kernel.commands}.keys(),
             index = ctx.attr.sources[LazySourcesInfo].index,
             libraries = libraries,
         ),
@@ -58,12 +62,11 @@ kernel_libraries = rule(
         "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_older_systems": attr.label(default = OLDER_SYSTEMS_NAMES, providers = [CcInfo]),
-        "_host_pass": attr.label(allow_single_file = True, cfg = "exec", default = "//rules/private:host_pass.sh", executable = True),
     },
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 
-The device code is that of the full library: only the host pass, a second or
-so, is another. Building the target makes all; kernel_pack takes what it wants.
+Each is compiled alone, where the full library has batches. Building the target
+makes all; kernel_pack takes what it wants.
 """,
     fragments = ["cpp"],
     provides = [KernelLibrariesInfo],

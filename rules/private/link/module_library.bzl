@@ -14,7 +14,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
     """Declares a module's shared library, its static and its lazy form.
 
     Expands to a hip_source per source and set of archs, embedded_code_objects
@@ -28,7 +28,9 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       export_list: version script that names the exported symbols.
       archs: archs of the manifest, sorted.
       kernels: dict from archs, joined by blanks, to the labels of the kernel
-        instances that are compiled for these.
+        instances that are compiled for these, for the lazy form.
+      linked: the same of what the library links: batches of kernel instances,
+        and those that are in none; by default all of `kernels`, each alone.
       sources: dict from each set of archs a library may have, joined by
         blanks, to a dict from a source's name to its file: dispatch and
         AITER's entry points, which name the kernels of that set.
@@ -100,8 +102,6 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             )
             parts[key] = parts[key] + [embedded]
 
-    # The objects themselves, not the cc_libraries around them.
-    objects = {wanted: [label + ".object" for label in labels] for wanted, labels in kernels.items()}
     common = dict(
         archs = archs,
         bundle_files = bundle_files,
@@ -114,15 +114,16 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         plan = plan,
     )
 
-    def kernels_of(on):
+    # The objects themselves, not the cc_libraries around them.
+    def objects_of(targets, on):
         return [
-            label
-            for wanted, labels in objects.items()
+            label + ".object"
+            for wanted, labels in targets.items()
             if [arch for arch in wanted.split(" ") if arch in on]
             for label in labels
         ]
 
-    deps = by_archs(archs, lambda on: parts[" ".join(on)] + kernels_of(on))
+    deps = by_archs(archs, lambda on: parts[" ".join(on)] + objects_of(linked or kernels, on))
     shared_form(
         name = name,
         deps = deps,
@@ -144,8 +145,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             name = name,
             copts = copts,
             kernel_headers = kernel_headers,
-            all_kernels = kernels_of(archs),
-            kernels = by_archs(archs, kernels_of),
+            all_kernels = objects_of(kernels, archs),
+            kernels = by_archs(archs, lambda on: objects_of(kernels, on)),
             place = place,
             parts = by_archs(archs, lambda on: parts[" ".join(on)]),
             stubs = stubs,

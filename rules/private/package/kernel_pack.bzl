@@ -13,17 +13,30 @@ def _wanted(ctx):
         for library in info.libraries:
             # By its name alone, and for one arch.
             called = [library.name, library.name + ":" + library.arch]
+            known.update({name: None for name in called})
+            if ctx.attr.archs and library.arch not in ctx.attr.archs:
+                continue
             if not names or [name for name in called if name in names]:
                 found.setdefault(info.index, []).append(library)
-            known.update({name: None for name in called})
+    modules = ", ".join([str(target.label) for target in ctx.attr.modules])
     unknown = [name for name in ctx.attr.kernels if name not in known]
     if unknown:
         fail(finding(
             "ManifestError: no such kernel instance",
             place = "{}: kernels".format(ctx.label),
             found = ", ".join(unknown),
-            expected = "kernel instances of " + ", ".join([str(target.label) for target in ctx.attr.modules]),
+            expected = "kernel instances of " + modules,
             fix = "qola list MANIFEST lists them; qola explain MANIFEST NAME says why one is left out",
+        ))
+    archs = [arch for target in ctx.attr.modules for arch in target[KernelLibrariesInfo].archs]
+    unknown = [arch for arch in ctx.attr.archs if arch not in archs]
+    if unknown:
+        fail(finding(
+            "ManifestError: no such arch",
+            place = "{}: archs".format(ctx.label),
+            found = ", ".join(unknown),
+            expected = "archs of " + modules,
+            fix = "add it to [build] architectures of the manifest",
         ))
     return found
 
@@ -55,6 +68,9 @@ def _kernel_pack_impl(ctx):
 kernel_pack = rule(
     implementation = _kernel_pack_impl,
     attrs = TRANSITION_ATTRS | {
+        "archs": attr.string_list(
+            doc = "Archs to pack kernels for, such as those of one sort of machine; empty: all of the modules.",
+        ),
         "kernels": attr.string_list(
             doc = "Names of the kernel instances to pack, for all archs, or <name>:<arch>; empty: all of the modules.",
         ),

@@ -39,6 +39,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     )
     kernel_pack(
         name = prefix + "pack",
+        archs = packs,
         modules = ["{}:{}_kernels".format(repository, module) for module in modules],
         tags = manual,
         **kwargs
@@ -77,7 +78,7 @@ def manifest_targets(name, modules, version):
         # Not `lazy`, a directory that has the lazy libraries.
         lazy = "lazy_bundle",
         modules = modules,
-        packs = False,
+        packs = [],
         prefix = "",
         repository = "",
         static = False,
@@ -99,7 +100,7 @@ def manifest_targets(name, modules, version):
             visibility = ["//visibility:public"],
         )
 
-def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = False, version = "", tags = [], **kwargs):
+def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = [], version = "", tags = [], **kwargs):
     """All that can be built of a manifest, under names and as files of the calling package.
 
     | Target | Rule | Made of |
@@ -127,7 +128,8 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
         libraries qola_<name>_lazy.
       modules: the attention modules, those of them that the manifest has.
       static: whether the bundle has the archive inside.
-      packs: whether the bundle of lazy libraries has the pack inside.
+      packs: archs whose kernels the pack has, which is then inside the bundle of
+        lazy libraries. Without any, the bundle has no pack, and the pack all archs.
       version: of the wheels; by default that of the calling module, 0.0.0 where
         it states none.
       tags: tags of all targets.

@@ -145,10 +145,33 @@ def _qola_bundle_directory_impl(ctx):
         # The tool finds Python on it; with strict_action_env it is Bazel's own.
         use_default_shell_env = True,
     )
-    return [DefaultInfo(
-        files = depset([directory]),
-        runfiles = ctx.runfiles([directory]),
-    )]
+    return [
+        DefaultInfo(
+            files = depset([directory]),
+            runfiles = ctx.runfiles([directory]),
+        ),
+        OutputGroupInfo(report = depset(_report(ctx, infos))),
+    ]
+
+def _report(ctx, infos):
+    """The page and the JSON of `qola report`, as far as they do not depend on how a build went."""
+    outputs = [ctx.actions.declare_file(ctx.label.name + ".report." + end) for end in ["html", "json"]]
+    libraries = [info.library for info in infos]
+    args = ctx.actions.args()
+    args.add("--plan", infos[0].plan)
+    args.add("--output", outputs[0])
+    args.add_all(libraries)
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._report,
+        inputs = libraries + [infos[0].plan],
+        mnemonic = "QolaReport",
+        outputs = outputs,
+        progress_message = "Reporting on %{label}",
+        # As for bundles.
+        use_default_shell_env = True,
+    )
+    return outputs
 
 _qola_bundle_directory = rule(
     implementation = _qola_bundle_directory_impl,
@@ -167,6 +190,7 @@ _qola_bundle_directory = rule(
             default = "//cc/kernels_tool:qola-kernels",
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
+        "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
     },
     doc = "The directory of a bundle; attributes as of qola_bundle.",
@@ -192,7 +216,9 @@ def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", *
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
     <name>.tar of that directory. docs/guide/bundle.md says what is inside. Nothing in
-    a bundle depends on the machine, the path, the user or the time.
+    a bundle depends on the machine, the path, the user or the time. The output
+    group `report` of `<name>` is a page about its libraries, <name>.report.html,
+    and the same as JSON (docs/guide/report.md).
 
     Args:
       name: target name, and the name of the directory.

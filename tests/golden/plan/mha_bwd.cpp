@@ -39,21 +39,23 @@ float mha_bwd(const aiter::mha_bwd_args& args,
                                   deterministic);
 #endif
     return qola_entry::answer("mha_bwd", use_ext_asm, [&](bool use_asm) {
-        return ::aiter::mha_bwd(args,
-                                stream_config,
-                                q_dtype_str,
-                                is_group_mode,
-                                mask_type,
-                                bias_type,
-                                has_dbias,
-                                is_store_randval,
-                                deterministic,
-                                use_asm,
-                                is_v3_atomic_fp32,
-                                how_v3_bf16_cvt,
-                                seqlen_q_padded,
-                                seqlen_k_padded,
-                                is_v3_api_check);
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::aiter::mha_bwd(args,
+                                    stream_config,
+                                    q_dtype_str,
+                                    is_group_mode,
+                                    mask_type,
+                                    bias_type,
+                                    has_dbias,
+                                    is_store_randval,
+                                    deterministic,
+                                    use_asm,
+                                    is_v3_atomic_fp32,
+                                    how_v3_bf16_cvt,
+                                    seqlen_q_padded,
+                                    seqlen_k_padded,
+                                    is_v3_api_check);
+        });
     });
 }
 

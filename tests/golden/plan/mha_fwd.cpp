@@ -35,18 +35,20 @@ float mha_fwd(const aiter::mha_fwd_args& args,
                                   args.p_drop > 0.f);
 #endif
     return qola_entry::answer("mha_fwd", use_ext_asm, [&](bool use_asm) {
-        return ::aiter::mha_fwd(args,
-                                stream_config,
-                                q_dtype_str,
-                                is_group_mode,
-                                mask_type,
-                                bias_type,
-                                has_lse,
-                                use_asm,
-                                how_v3_bf16_cvt,
-                                seqstart_q_padding_ptr,
-                                seqstart_k_padding_ptr,
-                                is_v3_api_check);
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::aiter::mha_fwd(args,
+                                    stream_config,
+                                    q_dtype_str,
+                                    is_group_mode,
+                                    mask_type,
+                                    bias_type,
+                                    has_lse,
+                                    use_asm,
+                                    how_v3_bf16_cvt,
+                                    seqstart_q_padding_ptr,
+                                    seqstart_k_padding_ptr,
+                                    is_v3_api_check);
+        });
     });
 }
 
@@ -59,13 +61,15 @@ float mha_fwd_splitkv(const aiter::mha_fwd_splitkv_args& args,
                       bool has_lse)
 {
     return qola_entry::answer("mha_fwd_splitkv", false, [&](bool) {
-        return ::aiter::mha_fwd_splitkv(args,
-                                        stream_config,
-                                        q_dtype_str,
-                                        is_group_mode,
-                                        mask_type,
-                                        bias_type,
-                                        has_lse);
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::aiter::mha_fwd_splitkv(args,
+                                            stream_config,
+                                            q_dtype_str,
+                                            is_group_mode,
+                                            mask_type,
+                                            bias_type,
+                                            has_lse);
+        });
     });
 }
 
@@ -79,14 +83,16 @@ float mha_batch_prefill(const aiter::mha_batch_prefill_args& args,
                         bool use_ext_asm)
 {
     return qola_entry::answer("mha_batch_prefill", false, [&](bool) {
-        return ::aiter::mha_batch_prefill(args,
-                                          stream_config,
-                                          q_dtype_str,
-                                          is_group_mode,
-                                          mask_type,
-                                          bias_type,
-                                          has_lse,
-                                          use_ext_asm);
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::aiter::mha_batch_prefill(args,
+                                              stream_config,
+                                              q_dtype_str,
+                                              is_group_mode,
+                                              mask_type,
+                                              bias_type,
+                                              has_lse,
+                                              use_ext_asm);
+        });
     });
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools.execution_log.log import Spawn, parse_spawns
+from qola.report.execution_log import Spawn, parse_spawns
 
 
 def file(path: str, digest: str, size: int = 1) -> dict[str, Any]:

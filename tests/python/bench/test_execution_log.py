@@ -9,8 +9,8 @@ import pytest
 
 from bench.action_inputs import Group, group_of, summarize, to_table
 from qola.cli.tables import to_text
+from qola.report.execution_log import LoggedFile, read_spawns
 from tests.python.bench.entries import entry, file, spawns, text_of
-from tools.execution_log.log import LoggedFile, read_spawns
 
 SDK = "external/_main~qola~qola_rocm_sdk/sdk"
 
@@ -66,7 +66,6 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
         (f"{SDK}/sysroot/usr/lib/x86_64-linux-gnu/libc.so", "libraries of the sysroot"),
         ("external/a~qola~aiter/aiter_meta/3rdparty/ck/x.hpp", "AITER and CK headers"),
         ("external/a~qola~qola_kernels_aiter/fwd/fmha.cpp", "source"),
-        ("bazel-out/cfg/bin/external/k/fwd/warm.pch", "precompiled header"),
         ("bazel-out/cfg/bin/external/k/fwd/fmha.o", "objects"),
         ("external/a~qola~qola_te/libmha_fwd.exports", "other"),
     ],

@@ -7,11 +7,9 @@ from functools import partial
 
 import pytest
 
-from bench.workers import Network, Task, bound, precompiled, simulate, tasks_of
-from qola.inspect.costs import Cost, Costs
+from bench.workers import Network, Task, bound, simulate, tasks_of
+from qola.inspect.costs import Cost
 from qola.inspect.estimate import Compile
-from qola.plan.warm_headers import PrecompileCost
-from tests.python import plans
 
 INSTANT = Network(float("inf"), float("inf"))
 
@@ -28,8 +26,8 @@ def test_a_free_worker_takes_the_next_task(workers: int, seconds: float) -> None
 
 
 def test_a_task_waits_for_what_it_reads() -> None:
-    """Prevents: kernels that compile before their precompiled header is made."""
-    tasks = [Task("kernel", 2, after=("pch",)), Task("other", 1), Task("pch", 5)]
+    """Prevents: tasks that run before what they read is made."""
+    tasks = [Task("kernel", 2, after=("header",)), Task("other", 1), Task("header", 5)]
     assert wall(tasks, 2) == 7
     assert wall(tasks, 1) == 8
 
@@ -55,7 +53,7 @@ def test_a_worker_fetches_shared_inputs_once() -> None:
     assert wall(tasks, 1, network, sdk=100) == 10 + 3 * 4
     assert wall(tasks, 3, network, sdk=100) == 10 + 4
     # Another task's result is fetched too.
-    chain = [Task("pch", 1, output_bytes=50), Task("kernel", 1, after=("pch",))]
+    chain = [Task("header", 1, output_bytes=50), Task("kernel", 1, after=("header",))]
     assert wall(chain, 1, network) == 1 + 5 + 5 + 1
 
 
@@ -92,10 +90,10 @@ def test_within_the_bounds_of_list_scheduling(seed: int) -> None:
     assert simulate(tasks, workers, INSTANT, {}) == found
 
 
-def test_a_header_that_a_task_makes_is_fetched_once() -> None:
-    """Prevents: a precompiled header that is free, or that every kernel fetches anew."""
+def test_what_a_task_makes_is_fetched_once() -> None:
+    """Prevents: a result that is free, or that every task that reads it fetches anew."""
     network = Network(worker_rate=10, client_rate=float("inf"))
-    tasks = [Task("pch", 5, output_bytes=100), *(Task(k, 1, shared=("pch",)) for k in "abc")]
+    tasks = [Task("header", 5, output_bytes=100), *(Task(k, 1, shared=("header",)) for k in "abc")]
     # Making and storing it, then one fetch and three kernels.
     assert wall(tasks, 1, network) == 5 + 10 + 10 + 3
     assert bound(tasks, 9) == 6
@@ -103,11 +101,11 @@ def test_a_header_that_a_task_makes_is_fetched_once() -> None:
 
 def test_links_come_last() -> None:
     """Prevents: a build that ends before its libraries are linked."""
-    cost = Cost(30, 4, 1000, 800)
+    cost = Cost(30, 4, 9, 1000, 800)
     compiles = [
-        Compile("fwd:a", "libmha_fwd", "fwd", "fwd", cost, True),
-        Compile("fwd:api", "libmha_fwd", "all", "dispatch, entry", cost, True),
-        Compile("bwd:b", "libmha_bwd", "bwd", "dq_dk_dv", cost.for_archs(2), True),
+        Compile("fwd:a", "libmha_fwd", 1, "fwd", "fwd", cost, True),
+        Compile("fwd:api", "libmha_fwd", 0, "all", "dispatch, entry", cost, True),
+        Compile("bwd:b", "libmha_bwd", 1, "bwd", "dq_dk_dv", cost.for_archs(2), True),
     ]
     build = partial(tasks_of, compiles, shared=["sdk"], source_bytes=5, link_rate=100)
     tasks = build()
@@ -117,22 +115,3 @@ def test_links_come_last() -> None:
     assert set(tasks[3].after) == {"fwd:api", "fwd:a"}
     assert tasks[4].output_bytes == 1600
     assert wall(tasks, 2, INSTANT, sdk=0) == 30 + 56 + 20
-    warm = build(headers=[Task("pch", 10)], headers_of={"bwd:b": ["pch"]})
-    assert wall(warm, 9, INSTANT, sdk=0) == 10 + 56 + 20
-
-
-def test_kernels_wait_for_the_warm_header_of_their_family() -> None:
-    """Prevents: a simulation that makes no headers, or one for each kernel."""
-    kernels = tuple(
-        plans.kernel(name, fields={"hdim_q": 64}, family=family)
-        for name, family in (("a", "warm"), ("b", "warm"), ("c", ""))
-    )
-    plan = plans.plan(kernels=kernels, modules=(plans.module(kernels=(0, 1, 2)),))
-    points = {("fwd", "fwd"): [(64, Cost(24, 4, 100, 80))]}
-    saves = {("fwd", "fwd"): PrecompileCost(30, 40, 10)}
-    found = precompiled(plan, Costs(points, {}, "", saves), shared=["sdk"], header_bytes=7)
-    assert found.headers == (Task("fwd/gfx950/warm.pch", 30, (), ("sdk",), 0, 7),)
-    # Of the 20 s of the device pass a quarter is left.
-    seconds = {one.name: one.cost.cpu_seconds for one in found.compiles}
-    assert seconds == {"fwd:a": 9, "fwd:b": 9, "fwd:c": 24}
-    assert set(found.headers_of) == {"fwd:a", "fwd:b"}

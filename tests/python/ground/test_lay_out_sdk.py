@@ -70,7 +70,7 @@ def test_a_program_runs_from_anywhere_by_a_relative_path(tmp_path: Path) -> None
     assert said[said.index("--argv0") + 1] == "deep/sdk/bin/clang++"
     assert said[said.index("--library-path") + 1] == f"{here}/lib:{here}/lib-tools"
     assert said[-4:] == [f"{here}/libexec/clang", "-c", "a", "b.cpp\n"]
-    # Whatever a worker sets it to: it gets into precompiled headers.
+    # Whatever a worker sets it to: the compiler makes paths absolute by it.
     assert (tmp_path / "directory").read_text() == "/proc/self/cwd\n"
 
 

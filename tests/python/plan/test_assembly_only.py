@@ -9,6 +9,7 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
@@ -62,7 +63,7 @@ def tree(tmp_path: Path) -> AiterTree:
 def plan(tree: AiterTree, tmp_path: Path) -> Planning:
     def run(text: str) -> tuple[ResolvedRequest, Plan]:
         resolved = resolve(Request("m", loads(text, file="m.toml"), tree))
-        return resolved, build_plan(resolved, tmp_path / "out")
+        return resolved, build_plan(resolved, Folder(tmp_path / "out"))
 
     return run
 
@@ -77,7 +78,7 @@ def test_transformer_engines_manifest(plan: Planning, tmp_path: Path) -> None:
     """Prevents: a manifest that ROCm/QoLA builds, refused or built into something else."""
     _, made = plan(GFX1250)
     (module,) = made.modules
-    assert (made.archs, made.kernels, made.packages, made.families) == (("gfx1250",), (), {}, ())
+    assert (made.archs, made.kernels, made.packages, made.batches) == (("gfx1250",), (), {}, ())
     assert module.library == "te_v3_libmha_fwd.so"
     assert [(entry.name, entry.parameters) for entry in module.entries] == [("mha_fwd", 2)]
     # mha_fwd_split.cu is an entry of a direction that has kernels of Composable Kernel alone.

@@ -13,6 +13,7 @@ from qola.aiter.missing_headers import Includer
 from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
 from qola.errors import AiterError, PlanError
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.configure import configure
 from qola.plan.generated import GeneratedModule
@@ -134,7 +135,9 @@ def make(root: Path, tmp_path: Path) -> Making:
         headers = header_set(tree, config, spec.name, [f"mha_{direction}.h"])
         resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())
         kernel = [Includer("k.cpp", '#include "fmha.hpp"\n')]
-        return module_entry(resolved, module, {source: text}, kernel, headers, tmp_path / "out")
+        return module_entry(
+            resolved, module, {source: text}, kernel, headers, Folder(tmp_path / "out")
+        )
 
     return run
 

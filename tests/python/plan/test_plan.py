@@ -15,6 +15,7 @@ from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject
 from qola.errors import Finding, PlanError
 from qola.fetch.pins import PatchPin
+from qola.folder import Folder
 from qola.layout import library_file
 from qola.manifest.load import loads
 from qola.plan.model import (
@@ -22,7 +23,7 @@ from qola.plan.model import (
     HeaderSet,
     Plan,
     PlannedAiter,
-    PlannedFamily,
+    PlannedBatch,
     PlannedFile,
     PlannedKernel,
     PlannedSource,
@@ -64,7 +65,7 @@ FILES = (PlannedFile("fwd", "libmha_fwd/fwd.cpp", "3" * 64),)
 PLAN = plans.plan(
     manifest={"namespace": "ns", "architectures": ["gfx950"]},
     aiter=PlannedAiter("wheel", "", "1", (PatchPin("a.patch", "4" * 64),)),
-    packages={"fwd": plans.package("-DX", overlay=FILES)},
+    packages={"fwd": plans.package("-DX")},
     header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h")),),
     kernels=(kernel("k2"), kernel("k1"), kernel("k3", "fwd_splitkv")),
     modules=(
@@ -78,7 +79,7 @@ PLAN = plans.plan(
         ),
     ),
     python_modules=(replace(plans.python_module("module_x", "x.so"), sources=FILES),),
-    families=(PlannedFamily("warm", "fwd", "k2", "libmha_fwd/warm.hpp", "5" * 64),),
+    batches=(PlannedBatch("two", "fwd", (0, 1), "libmha_fwd/two.cpp", "5" * 64),),
     warnings=(Finding("place", "föund", "expected", severity="warning"),),
     qola="0.0.1",
 )
@@ -94,11 +95,11 @@ def test_the_text_has_a_kernel_a_line() -> None:
         '  "archs": [',
         '    "gfx950"',
         "  ],",
-        '  "configs": [],',
-        '  "families": [',
-        '    {"file": "libmha_fwd/warm.hpp", "name": "warm", "package": "fwd", '
-        f'"sha256": "{"5" * 64}", "sister": "k2"}}',
+        '  "batches": [',
+        '    {"file": "libmha_fwd/two.cpp", "kernels": [0, 1], "name": "two", "package": "fwd", '
+        f'"sha256": "{"5" * 64}"}}',
         "  ],",
+        '  "configs": [],',
         '  "header_sets": [',
         '    {"files": ["inc/a.h", "inc/b.h"], "include_dirs": ["inc"], "name": "fwd"}',
         "  ],",
@@ -106,7 +107,7 @@ def test_the_text_has_a_kernel_a_line() -> None:
     ]
     (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
     assert line == (
-        '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", "family": "", '
+        '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", '
         '"fields": {"dtype": "bf16", "mask": true}, "headers": "", '
         '"module": "libmha_fwd", "name": "k2", "package": "fwd", "role": "fwd", '
         f'"sha256": "{"0" * 64}", "variants": [0]}},'
@@ -142,6 +143,9 @@ def changed(**changes: Any) -> str:
     return json.dumps({**json.loads(PLAN.to_json()), **changes})
 
 
+BATCH = {"name": "b", "package": "fwd", "kernels": [0], "file": "b.cpp", "sha256": "0" * 64}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -160,6 +164,10 @@ def changed(**changes: Any) -> str:
         (changed(archs=["gfx950", "a\nb"]), "control characters"),
         (changed(archs=[f"gfx{n}" for n in range(930, 960)]), "30 archs"),
         (changed(kernels=[]), "without its kernel instance"),
+        (changed(batches=[{**BATCH, "kernels": [7]}]), "without its kernel instance"),
+        (changed(batches=[{**BATCH, "kernels": []}]), "or none"),
+        (changed(batches=[{**BATCH, "package": "bwd"}]), "of another package"),
+        (changed(batches=[BATCH, BATCH]), "in two batches"),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused(text: str, said: str) -> None:
@@ -218,7 +226,7 @@ def test_the_documentation_is_complete(
 ) -> None:
     """Prevents: a key of plan.json without a description, or a description without its key."""
     request = Request("m", loads(MANIFEST, file="m.toml"), read_tree(aiter_tree))
-    data = json.loads(build_plan(resolve(request), tmp_path).to_json())
+    data = json.loads(build_plan(resolve(request), Folder()).to_json())
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}
     for plan in (data, _later_plan(tmp_path)):
@@ -242,7 +250,7 @@ def _later_plan(tmp_path: Path) -> Any:
     text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n'
     tree = read_tree(write_later_tree(tmp_path / "later"))
     request = Request("m", loads(text, file="m.toml"), tree)
-    return json.loads(build_plan(resolve(request), tmp_path / "later_plan").to_json())
+    return json.loads(build_plan(resolve(request), Folder()).to_json())
 
 
 def test_the_documentation_names_the_version(repo_root: Path) -> None:

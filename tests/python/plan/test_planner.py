@@ -13,6 +13,7 @@ from qola.aiter.includes import include_dirs
 from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.fetch.pins import PatchPin
+from qola.folder import Folder
 from qola.manifest.load import Manifest, ModuleSpec, loads
 from qola.plan import request as request_module
 from qola.plan.configure import configure as configured
@@ -20,6 +21,7 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan, explain
 from qola.plan.request import Request, resolve
+from tests.python.folders import write
 
 HEAD = """\
 [qola]
@@ -56,7 +58,7 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
 
     def run(text: str = TEXT, **changes: object) -> Plan:
         request = Request("m", loads(text, file="m.toml"), tree)
-        return build_plan(resolve(replace(request, **changes)), tmp_path)  # type: ignore[arg-type]
+        return build_plan(resolve(replace(request, **changes)), Folder(tmp_path))  # type: ignore[arg-type]
 
     return run
 
@@ -67,16 +69,27 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     (module,) = made.modules
     named = {f"libmha_fwd/kernels/{made.kernels[i].name}.cpp" for i in module.kernels}
     named |= {source.file for source in module.sources}
-    named |= {family.file for family in made.families}
+    named |= {batch.file for batch in made.batches}
     named |= {source.file for source in (*module.stubs, *module.entry_sources)}
     named |= {module.entry_source.file, module.public_header.file}
-    named |= {header.file for package in made.packages.values() for header in package.overlay}
     assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
     named.add("libmha_fwd/include/qola_asm_domain.h")
     found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     assert found == named
     assert len(module.kernels) == 2
     assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
+
+
+def test_archs_of_one_tag_do_not_meet_in_a_package(plan: Planning) -> None:
+    """Prevents: a library of two archs with objects that another manifest wants for one."""
+    texts = [
+        TEXT.replace('"gfx950"', archs) for archs in ('"gfx942"', '"gfx90a"', '"gfx90a", "gfx942"')
+    ]
+    archs: dict[tuple[str, str], tuple[str, ...]] = {}
+    for made in map(plan, texts):
+        for kernel in made.kernels:
+            of = (kernel.package, kernel.name)
+            assert archs.setdefault(of, kernel.archs) == kernel.archs
 
 
 def test_header_sets_hold_what_sources_include(plan: Planning, tree: AiterTree) -> None:
@@ -164,12 +177,40 @@ def test_sources_of_the_module_are_compiled(
     assert "drop_srcs" not in " ".join(w.place for w in made.warnings)
 
 
+def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: headers and sources of a machine in a library, by a link in its AITER tree."""
+    root, outside = tmp_path / "tree", tmp_path / "outside"
+    write(outside, {"a.h": "", "a.cu": "", "generate.py": ""})
+    root.mkdir()
+    # As a repository of Bazel's has a local tree: its directories are links into it.
+    for entry in tree.root.iterdir():
+        (root / entry.name).symlink_to(entry)
+    (root / "mine").symlink_to(outside)
+    linked = read_tree(root)
+
+    def configure(line: str) -> ModuleConfig:
+        manifest = loads(TEXT.replace("receipt = 700", line), file="m.toml")
+        return configured(linked, manifest, manifest.modules[0])
+
+    found = configure(f'add_includes = ["{tree.csrc_dir}/include/ck_tile", "{tree.fmha_dir}"]')
+    assert found.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
+    for line in (
+        'add_includes = ["mine"]',
+        'extra_include = ["mine/."]',
+        'srcs = ["mine/a.cu"]',
+        'blob_gen_cmd = "mine/generate.py --output_dir {}"',
+    ):
+        with pytest.raises(ManifestError, match="a link that leads out of the tree") as caught:
+            configure(line)
+        assert f"m.toml:7 [[modules]].{line.split()[0]}\n" in str(caught.value)
+
+
 def test_progress_is_told(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a command that is silent while it works."""
     lines: list[str] = []
     resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree))
-    build_plan(resolved, tmp_path, progress=lines.append)
-    explain(resolved, tmp_path, progress=lines.append)
+    build_plan(resolved, Folder(tmp_path), progress=lines.append)
+    explain(resolved, Folder(tmp_path), progress=lines.append)
     assert lines[0] == "m: generating kernel instances for gfx950"
     assert lines[1].startswith("m: comparing")
 
@@ -187,8 +228,8 @@ def test_a_module_is_evaluated_once(
     monkeypatch.setattr(request_module, "configure", configure)
     text = TEXT.replace("receipt = 700", 'receipt = 700\ndrop_srcs = ["gone.cu"]')
     resolved = resolve(Request("m", loads(text, file="m.toml"), tree))
-    build_plan(resolved, tmp_path)
-    explain(resolved, tmp_path)
+    build_plan(resolved, Folder(tmp_path))
+    explain(resolved, Folder(tmp_path))
     watched_dirs(resolved)
     assert asked == ["libmha_fwd"]
 
@@ -197,7 +238,7 @@ def test_explain_agrees_with_the_plan(plan: Planning, tree: AiterTree, tmp_path:
     """Prevents: an explanation that says "in" of a kernel the library lacks."""
     made = plan()
     request = Request("m", loads(TEXT, file="m.toml"), tree)
-    ((spec, explanations),) = explain(resolve(request), tmp_path)
+    ((spec, explanations),) = explain(resolve(request), Folder(tmp_path))
     assert spec.name == "libmha_fwd"
     kept = {e.name: e for e in explanations if not e.dropped_by}
     assert {k.name for k in made.kernels} == set(kept)

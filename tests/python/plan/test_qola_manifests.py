@@ -14,6 +14,7 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import ManifestError, PlanError
+from qola.folder import Folder
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
@@ -35,7 +36,7 @@ def manifest_of(name: str) -> Manifest:
 
 def plan_of(name: str, manifest: Manifest, tree: AiterTree, output: Path) -> Plan:
     """Plan against a tree that is not the one the manifest names."""
-    return build_plan(resolve(Request(name, manifest, tree, overridden=True)), output)
+    return build_plan(resolve(Request(name, manifest, tree, overridden=True)), Folder(output))
 
 
 def directions(plan: Plan) -> dict[str, int]:

@@ -49,7 +49,9 @@ float mha_fwd(const aiter::mha_fwd_args& args, const ck_tile::stream_config& str
     // AITER ends the process where this is false.
     const qola_entry::Restored throwing(::aiter_detail::g_aiter_can_throw, true);
     return qola_entry::answer("mha_fwd", false, [&](bool) {
-        return ::aiter::mha_fwd(qola_entry::for_assembly(args), stream_config);
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::aiter::mha_fwd(qola_entry::for_assembly(args), stream_config);
+        });
     });
 }
 

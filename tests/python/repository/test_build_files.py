@@ -57,15 +57,15 @@ PLAN = plans.plan(
 PACKAGE = MergedPackage(
     "fwd",
     ('-DTEXT="a\\b"',),
-    True,
     HEADERS,
     (
-        plans.kernel("k1", entry="fwd_gfx950", family="warm"),
+        plans.kernel("k1", entry="fwd_gfx950"),
         plans.kernel("k2", entry="fwd_gfx9", archs=BOTH),
+        plans.kernel("k3", entry="fwd_gfx950"),
     ),
     (),
-    (Copy("inc/b.h", Path(), ""),),
-    (),
+    (Copy("two.cpp", Path(), ""),),
+    {"two": ("k3", "k1")},
     (),
 )
 
@@ -189,6 +189,12 @@ header_set(
 )
 
 kernel_instances(
+    batches = {{
+        "two": [
+            "k3",
+            "k1",
+        ],
+    }},
     copts = [
         "-DTEXT=\\"a\\\\b\\"",
     ],
@@ -198,21 +204,15 @@ kernel_instances(
         ],
         "fwd_gfx950": [
             "k1",
-        ],
-    }},
-    families = {{
-        "warm": [
-            "k1",
+            "k3",
         ],
     }},
     headers = ":headers",
     kernels = {{
         "k1": ["gfx950"],
         "k2": ["gfx942", "gfx950"],
+        "k3": ["gfx950"],
     }},
-    overlay = [
-        "inc/b.h",
-    ],
 )
 """
 
@@ -227,14 +227,6 @@ def test_a_packages_build_file() -> None:
     """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
     text = emit.kernel_build_file(PACKAGE, source="the plans of a, b", aiter="tree")
     assert text == KERNEL_BUILD
-
-
-def test_headers_that_cannot_be_precompiled_are_not() -> None:
-    """Prevents: kernels that are compiled wrongly because clang gets a header's class wrong."""
-    package = replace(PACKAGE, overlay=(), precompile=False)
-    text = emit.kernel_build_file(package, source="m", aiter="tree")
-    assert "    precompile = False,\n" in text
-    assert "overlay" not in text
 
 
 def test_build_files_hold_calls_alone() -> None:

@@ -13,6 +13,7 @@ from qola.aiter.module_config import GeneratorCall
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import PlanError
 from qola.files import sha256_of_text
+from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
@@ -39,7 +40,7 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
 
     def call(text: str, **changes: Any) -> Plan:
         return build_plan(
-            resolve(Request("m", loads(text, file="m.toml"), tree, **changes)), tmp_path
+            resolve(Request("m", loads(text, file="m.toml"), tree, **changes)), Folder(tmp_path)
         )
 
     return call
@@ -126,6 +127,6 @@ def test_what_cannot_be_planned_is_refused(
     spec = replace(module.spec, drop_srcs=dropped)
     odd = Module(spec, replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
-        plan_python_module(resolved, odd, tmp_path)
+        plan_python_module(resolved, odd, Folder(tmp_path))
     assert message in caught.value.findings[0].found
     assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,8 @@
-"""server_repository: a server for tests out of pinned Debian packages, run from its own directory."""
+"""debian_repository: pinned Debian packages that tests run or link, unpacked in a directory of their own."""
 
 load(":debian_packages.bzl", "fetch_packages")
 
-_BUILD = '''# Written by @qola//rules/private/repositories:server_repository.bzl.
+_BUILD = '''# Written by @qola//rules/private/repositories:debian_repository.bzl.
 
 exports_files(["{group}.packages"] + glob(["{group}/**"]))
 
@@ -13,7 +13,7 @@ filegroup(
 )
 '''
 
-def _server_repository_impl(rctx):
+def _debian_repository_impl(rctx):
     fetch_packages(
         rctx,
         lock = rctx.attr.lock,
@@ -23,8 +23,8 @@ def _server_repository_impl(rctx):
     )
     rctx.file("BUILD.bazel", _BUILD.format(group = rctx.attr.group), executable = False)
 
-server_repository = repository_rule(
-    implementation = _server_repository_impl,
+debian_repository = repository_rule(
+    implementation = _debian_repository_impl,
     attrs = {
         "group": attr.string(doc = "Which group of the lock.", mandatory = True),
         "lock": attr.label(doc = "A packages.lock.", mandatory = True),

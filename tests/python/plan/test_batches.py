@@ -1,0 +1,158 @@
+"""Batches: which kernel instances are compiled together, and the source that does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.codegen.ck.batches import batch_source, included, local_names
+from qola.codegen.types import FieldValue, KernelInstance, to_fields
+from qola.plan.batches import batch_name, cut, in_order
+
+SOURCE = """\
+// auto generated; "using comment_0 = int;" is none
+#include "fmha_fwd.hpp"
+#include <iostream>
+#if !defined(__HIP_DEVICE_COMPILE__) || (defined(__gfx950__))
+using fmha_dtype_0 = FmhaFwdBf16;
+using fmha_shape_0 = ck_tile::TileFmhaShape<fmha_dtype_0,
+                                      ck_tile::sequence<4, (1 > 0)>>;
+namespace {
+template <bool kUneven, bool kMerge = false>
+struct instance {
+using inner = int;
+static void run(int a) { if (a) { return; } }
+}; // struct instance
+template <bool kUneven>
+void run_instance(const ck_tile::stream_config& s, fmha_fwd_args a) { instance<kUneven>::run(1); }
+} // anonymous namespace
+template<>
+float fmha_fwd_<trait_0, ck_tile::gfx950_t>(const ck_tile::stream_config& s, fmha_fwd_args a)
+{
+    using k_ = fmha_kernel_0;
+    std::cout << ", { " << '}';
+    return 0;
+}
+#endif
+"""
+
+
+def test_names_of_a_file_are_found() -> None:
+    """Prevents: two files of a batch that define the same name."""
+    names = local_names(SOURCE)
+    assert names == ("fmha_dtype_0", "fmha_shape_0", "instance", "run_instance")
+
+
+def test_a_template_is_not_taken_for_a_record() -> None:
+    """Prevents: names behind a function template with "class" in its parameters overlooked."""
+    text = "template <class T> void f(T x) {}\nvoid g() {}\nstruct Z { int x; };\n"
+    assert local_names(text) == ("Z", "f", "g")
+    assert local_names("#pragma clang diagnostic push\nusing a = int;\n") == ("a",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#define WIDTH 4\n",
+        "using namespace ck_tile;\n",
+        "namespace ours {\nint x();\n}\n",
+        "extern template struct ck_tile::kernel<int>;\n",
+        "int table[4] = {1, 2, 3, 4};\n",
+        "int a, b;\n",
+        "struct open {\n",
+        "struct fmha_args;\n",
+        "extern int tune(int);\n",
+        'extern "C" int tune(int);\n',
+        "typedef int (x)(int);\n",
+        "enum mode { A, B };\n",
+        "struct alignas(16) Wide { int x; };\n",
+        "static __attribute__((noinline)) void f(int) {}\n",
+        "__global__ void __launch_bounds__(256) f(int x) {}\n",
+        "static decltype(1) f() { return 1; }\n",
+        "#pragma clang optimize off\n",
+        "#include HEADER\n",
+        "#ifdef X\n#include <vector>\n#endif\n",
+    ],
+)
+def test_what_is_not_understood_is_compiled_alone(text: str) -> None:
+    """Prevents: a batch that does not compile, or means something else, by a guess at its names."""
+    assert local_names(SOURCE + text) is None
+
+
+def test_the_source_of_a_batch() -> None:
+    """Prevents: a header read under a file's renamed names, or a kernel left out."""
+    includes = included([SOURCE, SOURCE])
+    assert includes == ['"fmha_fwd.hpp"', "<iostream>"]
+    lines = batch_source(["k1", "k2"], includes, ["instance"]).splitlines()
+    first, renamed = lines.index('#include "fmha_fwd.hpp"'), lines.index('#include "../k1.cpp"')
+    assert first < lines.index("#define instance QOLA_LOCAL(instance)") < renamed
+    assert lines[renamed - 1 : renamed + 2] == [
+        "#define QOLA_KERNEL 0",
+        '#include "../k1.cpp"',
+        "#undef QOLA_KERNEL",
+    ]
+    assert lines[-2] == '#include "../k2.cpp"'
+
+
+def kernel(name: str, **fields: FieldValue) -> KernelInstance:
+    of: dict[str, FieldValue] = {"dtype": "bf16", "tile": "b1", "pipeline": "qr", "mask": False}
+    return KernelInstance(
+        name, "fwd", "fwd", ("gfx950",), f"kernels/{name}.cpp", "", to_fields({**of, **fields})
+    )
+
+
+def names(kernels: list[KernelInstance], size: int) -> list[tuple[str, ...]]:
+    return [tuple(k.name for k in batch) for batch in cut(in_order(kernels), size)]
+
+
+FAMILY = [kernel(f"k{mask}{n:03}", mask=mask, spad=bool(n % 2)) for mask in "ny" for n in range(60)]
+
+
+def test_each_kernel_is_in_one_batch() -> None:
+    """Prevents: a kernel twice in a library, or in none; a batch beyond what memory holds."""
+    batches = names(FAMILY, 16)
+    assert sorted(name for batch in batches for name in batch) == [k.name for k in FAMILY]
+    assert all(8 <= len(batch) <= 16 for batch in batches[:-1])
+    assert len({len(batch) for batch in batches}) > 1, "cut by number alone: nothing is shared"
+    assert names(list(reversed(FAMILY)), 16) == batches, "depends on the order they came in"
+    assert names(FAMILY, 1) == [(k.name,) for k in in_order(FAMILY)]
+
+
+def test_a_variant_more_changes_what_it_falls_into() -> None:
+    """Prevents: every batch of a family compiled anew for a variant more."""
+    before, after = {*names(FAMILY, 16)}, {*names([*FAMILY, *MORE], 16)}
+    assert len(before - after) <= 2
+    assert len(after - before) <= len(MORE) // 8 + 3
+
+
+MORE = [kernel(f"m{n:03}", mask="n", bias="alibi", spad=bool(n % 2)) for n in range(20)]
+
+
+@pytest.mark.parametrize("others", [1, 3, 5, 7, 40])
+def test_a_family_has_the_same_batches_beside_others(others: int) -> None:
+    """Prevents: a family compiled anew because a manifest wants another one too."""
+    beside = [kernel(f"a{n}", tile="b0") for n in range(others)]
+    assert {*names(FAMILY[:40], 16)} <= {*names(beside + FAMILY[:40], 16)}
+
+
+def test_no_batch_is_left_small_without_need() -> None:
+    """Prevents: a compile of two kernels beside one that had room for them."""
+    batches = names([kernel(f"k{n}") for n in range(10)], 16)
+    assert [len(batch) for batch in batches] == [10]
+
+
+def test_families_are_not_mixed_without_need() -> None:
+    """Prevents: templates of two tiles in one compile where each has kernels enough for its own."""
+    other = [kernel(f"o{n}", tile="b2") for n in range(9)]
+    small = [kernel(f"s{n}", tile="b3") for n in range(2)]
+    batches = names([kernel(f"k{n}") for n in range(9)] + other + small, 16)
+    assert all(len({name[0] for name in batch}) == 1 for batch in batches[:2])
+    both = names([kernel("k0"), kernel("k1"), *small], 16)
+    assert len(both) == 1, "a compile of two kernels costs nearly as much as one of four"
+
+
+def test_a_name_stands_for_its_kernels() -> None:
+    """Prevents: two batches of one name in the repository that manifests share."""
+    one, two = FAMILY[:1], FAMILY[:2]
+    assert batch_name(one) == one[0].name
+    assert batch_name(two).startswith("fwd_bf16_2_")
+    assert batch_name(two) != batch_name(FAMILY[1:3])
