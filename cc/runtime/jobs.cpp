@@ -97,4 +97,12 @@ void side_by_side(std::size_t count,
             thread.join();
 }
 
+void in_background(const std::function<void()>& work)
+{
+    if(std::thread thread = quiet_thread(work); thread.joinable())
+        thread.detach();
+    else
+        work();
+}
+
 } // namespace qola_runtime

@@ -18,6 +18,10 @@ void side_by_side(std::size_t count,
                   std::size_t at_a_time,
                   const std::function<void(std::size_t)>& work);
 
+/// Does `work` in a thread of its own that nobody waits for; in this one where the system gives none.
+/// `work` throws nothing, and uses nothing that ends before the process.
+void in_background(const std::function<void()>& work);
+
 } // namespace qola_runtime
 
 #endif // QOLA_RUNTIME_JOBS_H

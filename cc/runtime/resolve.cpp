@@ -72,7 +72,8 @@ struct Slot
     explicit Slot(unsigned row) : row(row) {}
     const unsigned row;
     std::atomic<bool> done{false};
-    std::mutex mutex; ///< of what is below
+    std::atomic<bool> in_background{false}; ///< a thread of the runtime's own is at it
+    std::mutex mutex;                       ///< of what is below
     bool recorded                         = false;
     const qola_kernel_function* functions = nullptr;
     std::string problem;
@@ -102,6 +103,8 @@ class Runtime
             if(!slots.back()->done)
                 pending.push_back(slots.back());
         }
+        if(settings_.background)
+            leave_to_background(pending);
         const bool compiles = settings_.compile && pending.size() > 1;
         side_by_side(pending.size(),
                      compiles ? compiles_at_a_time(settings_.jobs) : 1,
@@ -136,15 +139,53 @@ class Runtime
         return *slot;
     }
 
+    /// Takes out of `pending` what is had without a compile. Of the others it has a thread compile
+    /// what none does yet, and throws StatusError.
+    void leave_to_background(std::vector<Slot*>& pending)
+    {
+        std::vector<Slot*> due;
+        const Slot* missing = nullptr;
+        for(Slot* slot : pending)
+        {
+            if(!slot->in_background)
+            {
+                const std::lock_guard<std::mutex> lock(slot->mutex);
+                if(!slot->done)
+                    slot->done = resolve_into(*slot, false);
+                if(!slot->done && !slot->in_background.exchange(true))
+                    due.push_back(slot);
+            }
+            if(!slot->done)
+                missing = slot;
+        }
+        if(!due.empty())
+            in_background([this, due] {
+                // One call's kernels after another's: the bound is for all.
+                const std::lock_guard<std::mutex> lock(background_);
+                side_by_side(due.size(), compiles_at_a_time(settings_.jobs), [&](std::size_t at) {
+                    resolve_once(*due[at]);
+                    due[at]->in_background = false;
+                });
+            });
+        if(missing == nullptr)
+            return;
+        const Kernel& kernel = module.kernels[missing->row];
+        const std::string what =
+            std::string(kernel.name) + " for " + kernel.arch +
+            " is compiled in the background; calls that need it answer -4 until it is there";
+        say_once(what);
+        throw StatusError(QOLA_STATUS_UNAVAILABLE, what);
+    }
+
     void resolve_once(Slot& slot)
     {
         const std::lock_guard<std::mutex> lock(slot.mutex);
         if(!slot.done)
-            slot.done = resolve_into(slot);
+            slot.done = resolve_into(slot, true);
     }
 
-    /// Whether that is final.
-    bool resolve_into(Slot& slot)
+    /// Whether that is final. Where nothing is to be compiled, a kernel that is nowhere is not.
+    bool resolve_into(Slot& slot, bool compile)
     {
         const Kernel& kernel = module.kernels[slot.row];
         const auto start     = std::chrono::steady_clock::now();
@@ -155,9 +196,14 @@ class Runtime
             slot.recorded = true;
             if(!settings_.errors.empty())
                 throw Problem(join(settings_.errors, "\nqola: "));
-            const Library found = obtainer_.obtain(
-                {kernel.name, kernel.arch, kernel.code},
-                {module.identity, root_, module.index, trust_in_owner_of(library())});
+            const qola_runtime::Kernel wanted{kernel.name, kernel.arch, kernel.code};
+            const Library found =
+                compile ? obtainer_.obtain(
+                              wanted,
+                              {module.identity, root_, module.index, trust_in_owner_of(library())})
+                        : store_.find(wanted, module.identity);
+            if(!found)
+                return false;
             slot.functions = load(found, kernel.name);
             if(settings_.verbose)
                 say(std::string(kernel.name) + " for " + kernel.arch + ": " + found.origin +
@@ -200,6 +246,7 @@ class Runtime
     const std::string root_;
     Store store_;
     Obtainer obtainer_;
+    std::mutex background_;
     std::mutex mutex_;
     std::map<unsigned, std::unique_ptr<Slot>> slots_;
 };

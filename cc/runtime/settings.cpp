@@ -65,11 +65,13 @@ void read_mode(Reader& reader, Settings& settings)
 {
     if(const std::string mode = reader.text("QOLA_LAZY"); !mode.empty())
     {
-        settings.compile = mode != "never";
-        if(mode != "auto" && mode != "never")
+        settings.compile    = mode != "never";
+        settings.background = mode == "background";
+        if(mode != "auto" && mode != "never" && mode != "background")
             reader.refuse("QOLA_LAZY",
                           mode,
-                          "auto (a kernel that is nowhere is compiled) or never (it is an error)");
+                          "auto (a kernel that is nowhere is compiled), background (it is, and calls "
+                          "answer -4 until then) or never (it is an error)");
         return;
     }
     const std::string given = reader.text("NVTE_CK_JIT");
@@ -83,7 +85,7 @@ void read_mode(Reader& reader, Settings& settings)
         reader.refuse("NVTE_CK_JIT",
                       given,
                       "0, false or off (no kernel is compiled), or 1, true, on or auto; "
-                      "QOLA_LAZY=auto|never is qola's own name for it");
+                      "QOLA_LAZY=auto|background|never is qola's own name for it");
 }
 
 /// The home in passwd; as a shell has it, the root directory for who is not there.

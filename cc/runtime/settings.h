@@ -12,6 +12,7 @@ namespace qola_runtime {
 struct Settings
 {
     bool compile = true;                ///< QOLA_LAZY, NVTE_CK_JIT: whether a miss is compiled
+    bool background = false;            ///< QOLA_LAZY: while the calls that need it go on without
     std::string cache;                  ///< root that is written to
     std::vector<std::string> caches;    ///< QOLA_CACHE: roots that are read, `cache` among them
     std::vector<std::string> packs;     ///< QOLA_PACKS: files and directories

@@ -9,7 +9,8 @@
 // ROW[+COUNT],... is a call of an entry point that launches these, with a line of the same form:
 // "<call> ok <milliseconds> <what each launched, with commas between> <times it was run>". In it "asm"
 // launches what is no kernel instance, "error" leaves an error of HIP's behind, and "?ROW" only asks a
-// kernel for something. With ASK_OWNS=1 its arguments own something.
+// kernel for something. With ASK_OWNS=1 its arguments own something. ASK_PAUSE is how many milliseconds
+// a thread waits before it asks for the same again.
 #include "qola_call.h"
 #include "qola_lazy.h"
 #include "qola_status.h"
@@ -116,8 +117,11 @@ std::string values(const std::string& what)
 
 void ask(const std::string& what, int times)
 {
+    const char* pause = std::getenv("ASK_PAUSE");
     for(int time = 0; time < times; ++time)
     {
+        if(time > 0 && pause != nullptr)
+            std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(pause)));
         const auto start = std::chrono::steady_clock::now();
         std::string answer;
         try

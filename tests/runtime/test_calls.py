@@ -14,8 +14,11 @@ from tests.runtime.lazy import (
     SCALE,
     SCALED,
     UNAVAILABLE,
+    Answer,
     Toy,
+    finish,
     preloaded,
+    wait_for,
 )
 
 BOTH = f"{SCALED},{FILLED}"
@@ -194,3 +197,44 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, Start st
     )
     assert toy.call(SCALE, FILL, LD_PRELOAD=shim, MAX_JOBS="2").values == [BOTH]
     assert toy.compiles() == 2
+
+
+def called_in_background(toy: Toy, *kernels: str) -> Answer:
+    """Call again and again, for some seconds, while compiles wait until each has begun."""
+    go = toy.path / "go"
+    compiler, events = told_compiler(toy, f"while [ ! -e {go} ]; do sleep 0.05; done")
+    settings = {"QOLA_LAZY": "background", "MAX_JOBS": "2", "QOLA_COMPILER": compiler}
+    settings |= {"ASK_PAUSE": "20", "FAKE_HIP_LOG": str(toy.path / "launches")}
+    rows = ",".join(str(toy.row(kernel)) for kernel in kernels)
+    process = toy.launch(toy.command(rows, times="300"), **settings)
+    wait_for(lambda: events.exists() and events.read_text().count("start") == len(kernels))
+    go.touch()
+    return finish(process)
+
+
+def test_background(toy: Toy) -> None:
+    """Prevents: a call that waits for a compile where somebody asked that none does."""
+    answer = called_in_background(toy, SCALE, FILL)
+    there = answer.values.index(BOTH)
+    assert answer.values == [UNAVAILABLE] * there + [BOTH] * (300 - there)
+    assert there > 0
+    assert launches(toy) == 2 * (300 - there)
+    assert "is compiled in the background; calls that need it answer -4" in answer.errors
+    assert toy.compiles() == 2
+    assert toy.leftovers() == []
+
+
+def test_background_tries_once(toy: Toy) -> None:
+    """Prevents: a kernel that does not compile and is compiled for as long as the process runs."""
+    answer = called_in_background(toy, SCALE, BROKEN)
+    assert answer.values == [UNAVAILABLE] * 300
+    assert launches(toy) == 0
+    assert answer.errors.count("error: this kernel is broken on purpose") == 1
+    assert toy.compiles() == 2
+
+
+def test_background_waits_for_what_is_there(warm: Toy) -> None:
+    """Prevents: -4 for kernels that a cache has."""
+    before = warm.compiles()
+    assert warm.call(SCALE, FILL, QOLA_LAZY="background").values == [BOTH]
+    assert warm.compiles() == before

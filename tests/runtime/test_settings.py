@@ -46,8 +46,8 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "right"),
     [
-        ("QOLA_LAZY", "Never", "auto (a kernel that is nowhere is compiled) or never"),
-        ("QOLA_LAZY", "1", "auto (a kernel that is nowhere is compiled) or never"),
+        ("QOLA_LAZY", "Never", "auto (a kernel that is nowhere is compiled), background ("),
+        ("QOLA_LAZY", "1", "answer -4 until then) or never (it is an error)"),
         ("NVTE_CK_JIT", "2", "0, false or off (no kernel is compiled), or 1, true, on or auto"),
         ("NVTE_CK_JIT", "yes", "0, false or off (no kernel is compiled), or 1, true, on or auto"),
         ("QOLA_WAIT", "soon", "a whole number of seconds from 0 to 1000000"),
