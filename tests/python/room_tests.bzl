@@ -11,7 +11,7 @@ _SHARED = [
     "pytest_main.py",
 ]
 
-def room_tests(name, deps, data = {}, medium = [], env = {}):
+def room_tests(name, deps, data = {}, medium = [], thorough = [], env = {}):
     """Declares a test for each test_*.py of the package, so that no file is forgotten.
 
     Args:
@@ -20,6 +20,7 @@ def room_tests(name, deps, data = {}, medium = [], env = {}):
       data: further files by test.
       env: further variables by test.
       medium: tests that run CK's generators, pip or git and may wait for a busy machine.
+      thorough: those of them that are tagged thorough.
     """
     helpers = native.glob(
         ["*.py"],
@@ -45,7 +46,7 @@ def room_tests(name, deps, data = {}, medium = [], env = {}):
             main = "//tests/python:pytest_main.py",
             # The tree stands for its digest: AITER.json is the declared input, the
             # 5,900 files beside it are read where they were fetched.
-            tags = ["no-remote"],
+            tags = ["no-remote"] + (["thorough"] if test in thorough else []),
             deps = deps + ["@qola_pip_dev//:packages"],
         )
     native.filegroup(

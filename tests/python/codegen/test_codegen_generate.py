@@ -1,15 +1,11 @@
-"""Kernel generation on the real tree: counts, identity with CK's own output, and every failure."""
+"""Kernel generation on the real tree: kernels, dispatch, and every failure."""
 
 from __future__ import annotations
 
 import filecmp
 import hashlib
-import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +14,10 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
-from qola.codegen.types import KernelSet, Selection
+from qola.codegen.types import Selection
 from qola.errors import CodegenError
 from qola.folder import Folder
-from qola.manifest.load import loads
-
-BOTH = ("gfx942", "gfx950")
-HEADER = '[[modules]]\nname = "libmha_fwd"\n'
-QUICKSTART = (
-    HEADER + '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
-    "has_alibi = false\nhas_dropout = false\nhas_lse = true\n"
-)
+from tests.python.codegen.generating import BOTH, HEADER, QUICKSTART, own_output, roles, run
 
 
 @pytest.fixture(scope="session")
@@ -36,164 +25,11 @@ def tree(aiter_tree: Path) -> AiterTree:
     return read_tree(aiter_tree)
 
 
-def run(
-    tree: AiterTree,
-    out: Path,
-    manifest: str = "",
-    module: str = "libmha_fwd",
-    archs: Sequence[str] = ("gfx950",),
-    receipt: int | None = None,
-    drop: Sequence[str] = (),
-    asm: bool = False,
-    keep: bool = False,
-    **arguments: Any,
-) -> KernelSet:
-    parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
-    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
-    selection = Selection(receipt, variants, frozenset(drop), asm, keep_unreachable=keep)
-    return generate(tree, tree.module(module), selection, archs, Folder(out), **arguments)
-
-
 def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
     with pytest.raises(CodegenError) as error:
         run(tree, out, manifest, **arguments)
     assert error.value.exit_code == 4
     return str(error.value)
-
-
-def roles(kernels: KernelSet) -> Counter[str]:
-    return Counter(kernel.role for kernel in kernels.kernels)
-
-
-def own_output(tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str) -> Path:
-    """Run CK's generate.py as AITER does, with the targets given."""
-    folder.mkdir()
-    script = tree.root / tree.fmha_dir / "generate.py"
-    options = ["-d", direction, "--receipt", str(receipt), "--targets", targets]
-    subprocess.run(
-        [sys.executable, "-B", "-W", "ignore", script, *options, "--output_dir", folder],
-        check=True,
-        env={"PYTHONHASHSEED": "0"},
-    )
-    return folder
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("module", "receipt", "archs", "targets"),
-    [
-        # "gfx9,gfx950" is generate.py's default, which is what AITER gets.
-        ("libmha_fwd", 600, BOTH, "gfx9,gfx950"),
-        ("libmha_fwd", 100, ("gfx942",), "gfx9"),
-        ("libmha_fwd", 2, ("gfx950",), "gfx950"),
-        ("libmha_bwd", 2, ("gfx950",), "gfx950"),
-        ("libmha_bwd", 801, BOTH, "gfx9,gfx950"),
-    ],
-)
-def test_a_full_receipt_is_identical_to_ck(
-    tree: AiterTree, tmp_path: Path, module: str, receipt: int, archs: tuple[str, ...], targets: str
-) -> None:
-    """Prevents: a kernel or a dispatch that differs from what AITER itself would compile."""
-    forward = module == "libmha_fwd"
-    directions = ("fwd", "fwd_splitkv", "batch_prefill") if forward else ("bwd",)
-    expected: dict[str, bytes] = {}
-    for direction in directions:
-        expected |= files_of(own_output(tree, tmp_path / direction, direction, receipt, targets))
-    out = tmp_path / "out"
-    kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep=True)
-    found = {**files_of(tmp_path / "out/kernels"), **files_of(tmp_path / "out/dispatch")}
-    del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
-    assert sorted(found) == sorted(expected)
-    assert [name for name, data in expected.items() if found[name] != data] == []
-    assert len(kernels.kernels) + len(directions) == len(expected)
-
-
-@pytest.mark.parametrize(("archs", "fwd"), [(("gfx942",), 492), (("gfx950",), 540), (BOTH, 1032)])
-def test_receipt_700_forward(
-    tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], fwd: int
-) -> None:
-    """Prevents: TransformerEngine's forward matrix missing kernels, or having idle ones."""
-    kernels = run(tree, tmp_path, receipt=700, archs=archs)
-    assert roles(kernels) == {"fwd": fwd}
-    # The other directions have no kernels, and a dispatch that links and answers -1.
-    assert [source.name for source in kernels.sources if source.archs == archs] == [
-        "fmha_fwd_api.cpp",
-        "fmha_fwd_splitkv_api.cpp",
-        "fmha_batch_prefill_api.cpp",
-        "mha_fwd.cpp",
-    ]
-    for name in ("fmha_fwd_splitkv_api.cpp", "fmha_batch_prefill_api.cpp"):
-        text = (tmp_path / "dispatch" / name).read_text()
-        assert "(void)t; (void)s; (void)a;" in text
-        assert "if(t." not in text
-
-
-@pytest.mark.parametrize(
-    ("arch", "dq_dk_dv", "dot_do_o", "convert_dq"),
-    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more.
-    [("gfx942", 4480, 60, 120), ("gfx950", 3584, 36, 84)],
-)
-def test_receipt_700_backward(
-    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, dot_do_o: int, convert_dq: int
-) -> None:
-    """Prevents: TransformerEngine's backward matrix missing kernels, or having idle ones."""
-    kernels = run(tree, tmp_path, module="libmha_bwd", receipt=700, archs=(arch,))
-    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": dot_do_o, "convert_dq": convert_dq}
-    assert roles(kernels) == expected
-    assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
-
-
-BACKWARD = """
-[[modules]]
-name = "libmha_bwd"
-[[mha_bwd_variants]]
-dtype = "fp16"
-mode = "batch"
-has_mask = false
-has_bias = false
-has_alibi = false
-has_dbias = false
-has_dropout = false
-deterministic = false
-"""
-
-
-def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
-    """Return what a dispatch of one arch and dtype asks of each head dim, by its bucket."""
-    head = r"if\(t\.hdim_q <= (\d+) && t\.hdim_v <= (\d+)\)"
-    _, *parts = re.split(head, dispatch.read_text())
-    # What follows the last one ends the dispatch: brackets and -1.
-    texts = [re.sub(r"\s*else $", "", part).partition("\n            }")[0] for part in parts[2::3]]
-    return {(int(q), int(v)): t for q, v, t in zip(parts[::3], parts[1::3], texts, strict=True)}
-
-
-def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: kernels built for nothing, and a problem that ends elsewhere without them."""
-    of: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
-    every = run(tree, tmp_path / "all", keep=True, **of)
-    reached = run(tree, tmp_path / "some", explain=True, **of)
-    before = buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
-    after = buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
-    assert list(before) == [(64, 64), (128, 128), (32, 32), (96, 96), (256, 256)]
-    assert list(after) == [(64, 64), (128, 128), (256, 256)]
-    for size in range(8, 257, 8):
-        entered = [next(text for (q, _), text in of.items() if size <= q) for of in (before, after)]
-        assert entered[0] == entered[1]
-    gone = {k.name for k in every.kernels} - {k.name for k in reached.kernels}
-    told = {e.name: e.dropped_by for e in reached.explanations}
-    assert gone
-    assert {told[name] for name in gone} == {
-        f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
-        "takes all its problems ([build].keep_unreachable keeps it)"
-        for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
-    }
-    assert [w.fix for w in every.warnings if "unreachable" in w.found] == [
-        "leave keep_unreachable out of [build]"
-    ] * 2
-    assert reached.warnings == ()
 
 
 def test_quickstart_is_18_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:
@@ -212,16 +48,6 @@ def test_quickstart_is_18_kernels(tree: AiterTree, tmp_path: Path, repo_root: Pa
     digests.update((s.file, s.sha256) for s in kernels.sources)
     for file, digest in digests.items():
         assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
-
-
-def test_a_library_of_one_arch_gets_that_arch_s_dispatch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a restricted library whose dispatch names kernels of the arch that is left out."""
-    for module in ("libmha_fwd", "libmha_bwd"):
-        run(tree, tmp_path / module, module=module, receipt=700, archs=BOTH)
-        for arch in BOTH:
-            run(tree, tmp_path / module / arch, module=module, receipt=700, archs=(arch,))
-            alone = files_of(tmp_path / module / arch / "dispatch")
-            assert files_of(tmp_path / module / f"dispatch_{arch}") == alone
 
 
 def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
@@ -286,29 +112,6 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
     for direction in dropped:
         text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
         assert "(void)t; (void)s; (void)a;" in text
-
-
-def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: gfx942's assembly kernels launched on gfx950, or one arch's dispatch not linked."""
-    variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [{}]\nhas_mask = false\n'
-    calls = {
-        # Both archs have v3 kernels: each is asked on its own device.
-        "128": {"": {"gfx942", "gfx950"}, "_gfx942": {"gfx942"}, "_gfx950": {"gfx950"}},
-        # Only gfx950 has: the library for both must still ask.
-        "[192, 128]": {"": {"gfx950"}, "_gfx942": set(), "_gfx950": {"gfx950"}},
-    }
-    for hdim, folders in calls.items():
-        out = tmp_path / hdim
-        text = HEADER + variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
-        kernels = run(tree, out, text, receipt=700, archs=BOTH, asm=True)
-        for folder, archs in folders.items():
-            entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
-            assert set(re.findall(r"(gfx\d+)::fmha_fwd_v3", entry)) == archs
-            assert ("get_gpu_arch()" in entry) == (folder == "")
-            chosen = BOTH if not folder else (folder[1:],)
-            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == chosen}
-            assert linked == {f"asm_fmha_fwd_v3_{arch}.cpp" for arch in archs}
-        assert {c.arch for c in kernels.code_objects} == folders[""]
 
 
 def test_the_v3_path_is_off(tree: AiterTree, tmp_path: Path) -> None:
@@ -481,22 +284,6 @@ def test_what_cannot_be_generated_is_told(
     message = failure(tree, tmp_path, manifest, **arguments)
     for part in parts:
         assert part in message
-
-
-@pytest.mark.parametrize(
-    ("module", "hdim", "archs"),
-    [("libmha_fwd", "[192, 128]", ("gfx950",)), ("libmha_bwd", "64", BOTH)],
-)
-def test_assembly_kernels_alone_will_do(
-    tree: AiterTree, tmp_path: Path, module: str, hdim: str, archs: tuple[str, ...]
-) -> None:
-    """Prevents: a variant refused that assembly kernels serve on every arch without CK's."""
-    fwd = ("fwd", "fwd_splitkv", "batch_prefill")
-    drop = fwd if module == "libmha_fwd" else ("bwd",)
-    text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
-    kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
-    assert {found.arch for found in kernels.code_objects} == set(archs)
-    assert all(role.startswith("asm_") for role in roles(kernels))
 
 
 @pytest.fixture
