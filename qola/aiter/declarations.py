@@ -17,6 +17,8 @@ _TYPE = re.compile(
     r"\s*(?:template\s*<.*>\s*)?(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(\w+)",
     re.DOTALL,
 )
+#: Its enumerators are names of the namespace.
+_OPEN_ENUM = re.compile(r"\s*enum\b(?!\s+(?:class|struct)\b)")
 _ALIAS = re.compile(
     r"\s*(?:template\s*<.*>\s*)?using\s+(\w+)\s*=|\s*typedef\b.*?(\w+)\s*$", re.DOTALL
 )
@@ -58,7 +60,7 @@ class Function:
 
     Attributes:
         result: its type, without attributes.
-        parameters: None where one of them has a form that is not read.
+        parameters: None where one of them, or the result, has a form that is not read.
         defined: it has a body here.
     """
 
@@ -73,7 +75,7 @@ class Scope:
     """What a text has in a namespace itself, in order; nothing of the namespaces within it.
 
     Attributes:
-        names: of types, and of constants, which defaults may be.
+        names: of types, and of constants and enumerators, which defaults may be.
     """
 
     functions: tuple[Function, ...]
@@ -90,11 +92,13 @@ def read_scope(text: str, namespace: str) -> Scope:
     functions, names = [], set()
     for statement, body in _statements(text, namespace):
         plain = _without_attributes(statement)
+        if body is not None and _OPEN_ENUM.match(plain):
+            names.update(re.findall(r"(?:^|,)\s*(\w+)", body))
         if found := _TYPE.match(plain):
             names.add(found[1])
         elif found := _ALIAS.match(plain):
             names.add(found[1] or found[2])
-        elif (function := _function(plain, defined=body)) is not None:
+        elif (function := _function(plain, defined=body is not None)) is not None:
             functions.append(function)
         elif found := _CONSTANT.match(plain):
             names.add(found[1])
@@ -123,8 +127,8 @@ def qualified(text: str, names: frozenset[str], scope: str) -> str:
     )
 
 
-def _statements(text: str, namespace: str) -> Iterator[tuple[str, bool]]:
-    """Yield what stands directly in the namespace, and whether a body follows."""
+def _statements(text: str, namespace: str) -> Iterator[tuple[str, str | None]]:
+    """Yield what stands directly in the namespace, and its body up to the first brace if any."""
     # Of each open brace: the namespace it is of, None for other ones.
     open_: list[str | None] = []
     begin, within = 0, 0
@@ -146,13 +150,13 @@ def _statements(text: str, namespace: str) -> Iterator[tuple[str, bool]]:
                 open_.append("")
             else:
                 if inside and statement.strip():
-                    yield statement, True
+                    yield statement, re.split("[{}]", text[match.end() :], maxsplit=1)[0]
                 open_.append(None)
         elif mark == "}":
             if open_:
                 open_.pop()
         elif inside and statement.strip():
-            yield statement, False
+            yield statement, None
         begin = match.end()
 
 
@@ -180,7 +184,10 @@ def _function(statement: str, *, defined: bool) -> Function | None:
         result = " ".join(trailing[1].split())
     if not result or "= delete" in statement[end:]:
         return None
-    return Function(match[2], result, _parameters(statement[len(head) + 1 : end]), defined)
+    # A result that only the body tells cannot be declared elsewhere.
+    is_read = "auto" not in result.split()
+    parameters = _parameters(statement[len(head) + 1 : end]) if is_read else None
+    return Function(match[2], result, parameters, defined)
 
 
 def _parameters(text: str) -> tuple[Parameter, ...] | None:

@@ -180,8 +180,8 @@ def _problems(
         if function.parameters is None:
             yield Finding(
                 "",
-                f"{name} has a parameter that cannot be read",
-                "plain parameters: a type, a name, a default",
+                f"{name} has a parameter or a result that cannot be read",
+                "plain parameters: a type, a name, a default; a result that is written",
                 "leave its direction out (drop_directions)",
             )
 

@@ -19,7 +19,11 @@ _COMMENT = re.compile(
     r"""//(?:[^\n]*\\\n)*[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL
 )
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)\s*(.*)", re.DOTALL)
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d[\w']*|\|\||&&|[=!<>]=|<<|>>|[-!()<>+*/%&|^~?:,])")
+#: What a compiler has and answers by itself, such as __has_include(<hip/hip_runtime.h>).
+_ANSWERED = r"__has_\w+\s*\([^()]*\)"
+_TOKEN = re.compile(
+    rf"\s*({_ANSWERED}|[A-Za-z_]\w*|\d[\w']*|\|\||&&|[=!<>]=|<<|>>|[-!()<>+*/%&|^~?:,])"
+)
 _LEVELS = (
     ("||",),
     ("&&",),
@@ -148,6 +152,7 @@ def conditions(text: str) -> list[Condition]:
             continue
         asked = re.sub(r"\bdefined\s*(?:\(\s*\w+\s*\)|\w+)", " ", match[2])
         # What is called is no value, and names with two underscores are the compiler's.
+        asked = re.sub(_ANSWERED, " ", asked)
         for name in re.findall(r"\b(?!__|\d)[A-Za-z_]\w*\b(?!\s*\()", asked):
             if name not in ("true", "false"):
                 found.setdefault(name, number)
@@ -202,7 +207,7 @@ def _asked(word: str, rest: str, macros: Macros, complete: bool) -> bool | None:
 def _is_defined(name: str, macros: Macros, complete: bool) -> bool | None:
     if name in macros:
         return None if macros[name] == UNKNOWN else macros[name] is not None
-    return False if complete else None
+    return name.startswith("__has_") if complete else None
 
 
 def _follow(word: str, rest: str, macros: dict[str, str | None], *, certain: bool) -> None:
@@ -276,6 +281,8 @@ class _Expression:
             return _number(token)
         if not re.match(r"[A-Za-z_]", token):
             raise _UnservedError
+        if token.endswith(")"):
+            return None
         return self._defined() if token == "defined" else self._name(token)
 
     def _defined(self) -> int | None:

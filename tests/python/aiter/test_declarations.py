@@ -12,6 +12,7 @@ namespace other { float f(int a); }
 namespace aiter {
 struct mha_args { bool on = false; float f(int) const { return 1; } };
 enum class kind : int { a, b };
+enum order : int { first, second = int(kind::a), };
 using mha_alias = fmha_args;
 typedef unsigned mha_number;
 template <typename T> struct of;
@@ -90,8 +91,8 @@ def test_functions_of_a_namespace() -> None:
 def test_names_of_a_namespace() -> None:
     """Prevents: a type or constant of namespace aiter written as if it were everybody's."""
     scope = read_scope(TEXT, "aiter")
-    types = {"mha_args", "kind", "mha_alias", "mha_number", "of"}
-    assert scope.names == types | {"kPage", "kScale", "kAfter", "kSizes"}
+    types = {"mha_args", "kind", "order", "mha_alias", "mha_number", "of"}
+    assert scope.names == types | {"kPage", "kScale", "kAfter", "kSizes", "first", "second"}
     assert read_scope(TEXT, "").names == {"outside"}
 
 

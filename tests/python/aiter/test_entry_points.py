@@ -169,9 +169,10 @@ def test_parameters_that_cannot_be_read(tmp_path: Path) -> None:
     """Prevents: a wrapper with a guess in it."""
     root = make_tree(tmp_path)
     header = root / "csrc/include/mha_fwd.h"
-    header.write_text("namespace aiter { float mha_fwd(float (*f)(int)); }")
-    with pytest.raises(AiterError, match="mha_fwd has a parameter that cannot be read"):
-        functions(root, "fwd", macros={})
+    for form in ("float mha_fwd(float (*f)(int));", "auto mha_fwd(int a) { return 1.f; }"):
+        header.write_text(f"namespace aiter {{ {form} }}")
+        with pytest.raises(AiterError, match="mha_fwd has a parameter or a result that cannot be"):
+            functions(root, "fwd", macros={})
     header.unlink()
     with pytest.raises(AiterError, match="cannot be read"):
         functions(root, "fwd", macros={})

@@ -29,6 +29,9 @@ KNOWN = {"ON": "1", "OFF": "0", "GONE": None, "EMPTY": "", "SAME": "ON", "LOOP":
         ("ON && UNKNOWN", None),
         ("UNKNOWN", None),
         ("defined(UNKNOWN)", None),
+        ("OFF && __has_include(<a/b.h>)", 0),
+        ('ON || __has_include("b.h")', 1),
+        ("defined(__has_include) && __has_include(<x>)", None),
         # Forms that are not served decide nothing.
         ("EMPTY", None),
         ("LOOP", None),
@@ -48,6 +51,7 @@ def test_the_value_of_a_condition(expression: str, expected: int | None) -> None
 def test_what_is_not_known_is_not_defined_for_a_compiler() -> None:
     """Prevents: a function under an #if of an undefined macro, which no compiler sees."""
     assert value("UNKNOWN || defined(UNKNOWN)", KNOWN, complete=True) == 0
+    assert value("defined(__has_include)", KNOWN, complete=True) == 1
 
 
 SOURCE = """\
@@ -141,6 +145,7 @@ def test_macros_that_conditions_ask_the_value_of() -> None:
 #endif
 #define OWN 1
 #if OWN || FAV2_ON || MAYBE
+#if defined(__has_include) && __has_include(<hip/hip_runtime.h>)
 """
     found = [(c.name, c.line) for c in conditions(text)]
     assert found == [("FAV2_ON", 1), ("FAV9_ON", 2), ("MAYBE", 9)]
