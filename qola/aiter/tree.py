@@ -65,6 +65,7 @@ class AiterTree:
         version: AITER's version, empty when the tree does not say.
         meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.
         csrc_dir, hsa_dir, ck_dir: tree-relative directories.
+        fmha_dir: the one of CK's flash-attention generator, where the configuration names it.
     """
 
     root: Path
@@ -74,13 +75,9 @@ class AiterTree:
     csrc_dir: str
     hsa_dir: str
     ck_dir: str
+    fmha_dir: str
     _config: Mapping[str, Mapping[str, Any]] = field(repr=False)
     _core: str = field(default="", repr=False)
-
-    @property
-    def fmha_dir(self) -> str:
-        """Tree-relative directory of CK's flash-attention example, home of its generator."""
-        return f"{self.ck_dir}/example/ck_tile/01_fmha"
 
     @property
     def has_ck(self) -> bool:
@@ -217,6 +214,7 @@ def read_tree(root: Path) -> AiterTree:
         csrc_dir=f"{prefix}csrc",
         hsa_dir=f"{prefix}hsa",
         ck_dir=ck_dir,
+        fmha_dir=f"{ck_dir}/{_fmha_dir(config)}",
         _config=config,
         _core=core,
     )
@@ -249,8 +247,19 @@ def _read_config(root: Path) -> dict[str, dict[str, Any]]:
     return data
 
 
+def _libraries(config: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of the attention libraries' entries."""
+    return json.dumps([entry for name, entry in config.items() if name.startswith("libmha_")])
+
+
+def _fmha_dir(config: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the directory in Composable Kernel of the generator that the libraries name."""
+    named = re.search(r"\{CK_DIR\}/([\w/-]{0,200}01_fmha)/generate\.py", _libraries(config))
+    return named[1] if named else "example/ck_tile/01_fmha"
+
+
 def _generation(config: Mapping[str, Mapping[str, Any]]) -> Generation:
-    text = json.dumps([entry for name, entry in config.items() if name.startswith("libmha_")])
+    text = _libraries(config)
     marks: tuple[tuple[str, Generation], ...] = (
         ("/hsa/codegen.py -m fmha_v3_", "asm_codegen"),
         ("/cpp_itfs/mha_fwd_generate.py", "wheel"),

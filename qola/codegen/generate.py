@@ -215,16 +215,17 @@ def _read_ck_call(
 
 def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
     """Return the directory of CK's generator."""
+    expected = f"{tree.fmha_dir}/generate.py"
     scripts = {call.script for call in module.ck_calls}
-    if len(scripts) > 1:
+    if scripts != {expected}:
         raise CodegenError(
             Finding(
                 place=f"module {module.name}",
-                found=f"several generators of CK: {', '.join(sorted(scripts))}",
-                expected="one",
+                found=f"generators of CK: {', '.join(sorted(scripts))}",
+                expected=f"{expected} alone, of the CK whose headers are compiled",
             )
         )
-    return (tree.root / scripts.pop()).absolute().parent
+    return (tree.root / tree.fmha_dir).absolute()
 
 
 def _wanted(

@@ -2,7 +2,7 @@
 
 Nothing of CK is known here but habits: a class named ``*ApiPool`` collects the rows of a dispatch
 by methods named ``register*`` and renders them; an object with a ``filename`` is a kernel. What a
-generator writes into its output directory stays in memory.
+generator writes into its output directory stays in memory, unless it asks for it again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pathlib
 import runpy
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,13 +91,28 @@ def observe(script: Path, arguments: Sequence[str], output: Path) -> Recording:
         arguments: its command line, in which `output` is the output directory.
         output: an existing, empty directory.
     """
+    try:
+        return _observe(script, arguments, output, _kept_in_memory)
+    except FileNotFoundError as error:
+        if not str(error.filename).startswith(os.path.join(output, "")):
+            raise
+        # It reads what it wrote, or gives it another name.
+        return _observe(script, arguments, output, _kept_on_disk)
+
+
+def _observe(
+    script: Path,
+    arguments: Sequence[str],
+    output: Path,
+    keep: Callable[[Path, dict[str, str]], AbstractContextManager[None]],
+) -> Recording:
     recording = Recording()
     before = sys.argv, list(sys.path), builtins.__build_class__
     imported = set(sys.modules)
     sys.argv, sys.path[:0] = [str(script), *arguments], [str(script.parent)]
     builtins.__build_class__ = functools.partial(_build_class, _Watch(recording), before[2])
     try:
-        with _kept_in_memory(output, recording.files):
+        with keep(output, recording.files):
             runpy.run_path(str(script), run_name="__main__")
     except SystemExit as end:
         if end.code == UsageError.EXIT_CODE:
@@ -245,6 +261,14 @@ def _kept_in_memory(output: Path, files: dict[str, str]) -> Iterator[None]:
     finally:
         builtins.open, io.open, pathlib.Path.open = before  # type: ignore[method-assign]
     # What got past these functions is on the disk.
+    with _kept_on_disk(output, files):
+        pass
+
+
+@contextlib.contextmanager
+def _kept_on_disk(output: Path, files: dict[str, str]) -> Iterator[None]:
+    """Take the files that are in a directory in the end out of it."""
+    yield
     for path in sorted(filter(Path.is_file, output.rglob("*"))):
         files.setdefault(path.relative_to(output).as_posix(), path.read_text(encoding="utf-8"))
         path.unlink()

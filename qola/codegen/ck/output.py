@@ -38,6 +38,8 @@ def record(request: Mapping[str, Any], receipt: int, archs: Sequence[str], *more
             seen = observe(script, [*arguments, "--targets", ",".join(archs)], output)
         except UsageError:  # older ones have no targets
             seen = observe(script, arguments, output)
+    except OSError:  # of a file, whose name may be an arch's
+        raise
     except Exception as error:  # CK raises plain Exception
         for arch in archs:
             if arch in str(error):

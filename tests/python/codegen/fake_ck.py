@@ -11,17 +11,27 @@ from qola.aiter.tree import AiterTree, read_tree
 FAKE = Path(__file__).with_name("fakes") / "generate.py"
 SWITCHES = (
     *("TARGETS", "RENDER", "NEW_MASKS", "NEW_FIELD", "NO_POOL", "NO_TRAITS", "REWRITTEN"),
-    *("KEYWORD", "ENUM", "NAMELESS", "NEEDS_ROWS", "SILENT"),
+    *("KEYWORD", "ENUM", "NAMELESS", "NEEDS_ROWS", "SILENT", "RENAMED"),
 )
 
 
-def make_tree(root: Path, *on: str, ck: str = "3rdparty/composable_kernel") -> AiterTree:
-    """Write an AITER tree whose Composable Kernel is the fake with these switches on."""
-    fmha = root / ck / "example/ck_tile/01_fmha"
+def make_tree(
+    root: Path,
+    *on: str,
+    ck: str = "3rdparty/composable_kernel",
+    own: str = "example/ck_tile/01_fmha",
+    named: str = "{CK_DIR}",
+) -> AiterTree:
+    """Write an AITER tree whose Composable Kernel is the fake with these switches on.
+
+    Args:
+        own: the generator's directory in Composable Kernel.
+        named: Composable Kernel's directory as the module's entry has it.
+    """
+    fmha = root / ck / own
     entry = {
         "srcs": ["f'{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu'"],
-        "blob_gen_cmd": "f'{CK_DIR}/example/ck_tile/01_fmha/generate.py -d fwd --receipt 600 "
-        "--output_dir {{}}'",
+        "blob_gen_cmd": f"f'{named}/{own}/generate.py -d fwd --receipt 600 --output_dir {{{{}}}}'",
     }
     files = {
         root / "aiter/jit/optCompilerConfig.json": json.dumps({"libmha_fwd": entry}),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.tree import AiterTree
+from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.process import run_module
@@ -77,23 +77,26 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("on", "ck", "archs", "kept"),
+    ("on", "places", "archs", "kept"),
     [
-        (("TARGETS",), "3rdparty/composable_kernel", 2, 4),
-        ((), "3rdparty/composable_kernel", 1, 2),
-        (("TARGETS", "RENDER"), "3rdparty/composable_kernel", 2, 4),
-        (("TARGETS", "NEW_MASKS"), "3rdparty/composable_kernel", 2, 4),
-        (("TARGETS", "NEW_FIELD", "RENDER"), "3rdparty/composable_kernel", 2, 8),
-        (("TARGETS",), NESTED, 2, 4),
-        (("TARGETS", "KEYWORD"), "3rdparty/composable_kernel", 2, 4),
-        (("TARGETS", "ENUM"), "3rdparty/composable_kernel", 2, 4),
+        (("TARGETS",), {}, 2, 4),
+        ((), {}, 1, 2),
+        (("TARGETS", "RENDER"), {}, 2, 4),
+        (("TARGETS", "NEW_MASKS"), {}, 2, 4),
+        (("TARGETS", "NEW_FIELD", "RENDER"), {}, 2, 8),
+        (("TARGETS",), {"ck": NESTED}, 2, 4),
+        (("TARGETS",), {"own": "tile/01_fmha"}, 2, 4),
+        (("TARGETS", "KEYWORD"), {}, 2, 4),
+        (("TARGETS", "ENUM"), {}, 2, 4),
+        (("TARGETS", "RENAMED"), {}, 2, 4),
     ],
 )
 def test_variants_select_from_any_pool(
-    tmp_path: Path, on: tuple[str, ...], ck: str, archs: int, kept: int
+    tmp_path: Path, on: tuple[str, ...], places: dict[str, str], archs: int, kept: int
 ) -> None:
     """Prevents: kernels or a dispatch that differ from what this CK itself has for a variant."""
-    tree = make_tree(tmp_path / "tree", *on, ck=ck)
+    tree = make_tree(tmp_path / "tree", *on, **places)
+    assert tree.has_ck
     found = run(tree, tmp_path / "out")
     (direction,) = found.directions
     assert (direction.level, direction.reason) == ("filtered", "")
@@ -226,6 +229,18 @@ def test_what_cannot_be_told_apart_is_an_error(
         run(tree, tmp_path / "out", **more)
     for part in parts:
         assert part in str(error.value)
+
+
+def test_a_generator_of_another_ck_is_refused(tmp_path: Path) -> None:
+    """Prevents: kernels of one Composable Kernel compiled with headers of another."""
+    named = "{AITER_META_DIR}/3rdparty/composable_kernel"
+    tree = make_tree(tmp_path / "tree", "TARGETS", named=named)
+    assert run(tree, tmp_path / "out").kernels
+    core = tree.root / "aiter/jit/core.py"
+    core.write_text('CK_DIR = f"{AITER_META_DIR}/3rdparty/second"')
+    with pytest.raises(CodegenError, match="composable_kernel/example") as error:
+        run(read_tree(tree.root), tmp_path / "out")
+    assert "3rdparty/second/example/ck_tile/01_fmha/generate.py alone" in str(error.value)
 
 
 def test_receipts_of_a_generator_in_one_file(tmp_path: Path) -> None:

@@ -207,6 +207,17 @@ def traits(targets: list[str], receipt: int, extra: int = 0) -> Iterator[Trait]:
                 yield kind(arch, hdim, dtype, mode, mask, bias, lse, 128 + extra)
 
 
+def write(path: Path, text: str) -> None:
+    if not switches.RENAMED:
+        path.write_text(text)
+        return
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+    if path.read_text() != text:
+        raise ValueError(f"{path} is another file")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("-d", "--direction", default="fwd")
@@ -221,7 +232,7 @@ def main() -> None:
         kernel = Kernel(trait)
         if not args.filter or fnmatch.fnmatch(kernel.filename, args.filter):
             text = kernel.render() if switches.RENDER else kernel.template  # type: ignore[attr-defined]
-            (args.output_dir / kernel.filename).write_text(text)
+            write(args.output_dir / kernel.filename, text)
             if switches.KEYWORD:
                 pool.register_traits(trait=trait)
             else:
@@ -234,8 +245,9 @@ def main() -> None:
         text = "// header\n" + "// next\n".join(parts) + "// footer\n"
     else:
         text = pool.api
-    (args.output_dir / "fmha_fwd_api.cpp").write_text(
-        text.replace("r = -1", "r{-1}") if switches.REWRITTEN else text
+    write(
+        args.output_dir / "fmha_fwd_api.cpp",
+        text.replace("r = -1", "r{-1}") if switches.REWRITTEN else text,
     )
 
 
