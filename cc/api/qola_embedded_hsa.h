@@ -82,18 +82,18 @@ inline std::exception_ptr ended()
     return std::make_exception_ptr(Error("AITER gave up; standard error has its reason"));
 }
 
-[[noreturn]] inline void exited(int) { std::rethrow_exception(ended()); }
-
 } // namespace qola_asm
+
+// What the macros below turn into, for those who write abort() without std:: in front.
+using std::rethrow_exception;
 
 #define AITER_EMBEDDED_HSA_MAP ::qola_asm::embedded
 
-// Behind std:: or not, as they are written.
+// Behind std:: or not, as they are written: each turns into a name that is in both places.
 #define getenv(name) getenv(::qola_asm::asked_variable(name))
 #define abort() rethrow_exception(::qola_asm::ended())
 #define terminate() rethrow_exception(::qola_asm::ended())
-// AITER writes this one without std::.
-#define exit(status) ::qola_asm::exited(status)
+#define exit(status) rethrow_exception(::qola_asm::ended())
 // In a destructor, which may not throw; at the end of a process HIP may be gone before its modules.
 #define hipModuleUnload(module) (static_cast<void>(hipModuleUnload(module)), hipSuccess)
 

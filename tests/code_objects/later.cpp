@@ -47,6 +47,10 @@ PROBE int later_end(int way)
             std::abort();
         if(way == 2)
             std::terminate();
+        if(way == 3)
+            std::exit(1);
+        if(way == 4)
+            abort();
     }
     catch(const qola_asm::Error&)
     {
