@@ -52,8 +52,9 @@ def check_tree(tree: AiterTree, without_ck: bool) -> Check:
                 "warning" if without_ck else "error",
             )
         )
-    elif ck_commit and ck_commit != ck_named:
-        findings.append(Finding(tree.ck_dir, f"commit {ck_commit}", f"{ck_named}", INIT, "warning"))
+    elif ck_commit != ck_named:
+        found = f"commit {ck_commit}" if ck_commit else "a copy, whose commit nobody can tell"
+        findings.append(Finding(tree.ck_dir, found, ck_named or "no submodule", INIT, "warning"))
     of = f"of kind {tree.generation}"
     words = ("AITER", tree.version, commit, of, *(f"with {name}" for name in patches))
     return Check("tree", "", " ".join(filter(None, words)), tuple(findings), facts)
@@ -72,7 +73,9 @@ def _commits(tree: AiterTree) -> tuple[str, str, str]:
         except (AiterError, OSError):
             return ""
 
-    named = git(tree.root, "rev-parse", f"HEAD:{tree.ck_dir}")
+    # "160000 commit ID<tab>path" of a submodule.
+    kind, _, named, *_ = (*git(tree.root, "ls-tree", "HEAD", tree.ck_dir).split(), "", "", "")
+    named = named if kind == "160000" else ""
     own = (tree.root / tree.ck_dir / ".git").exists()
     there = git(tree.root / tree.ck_dir, "rev-parse", "HEAD") if own else ""
     return git(tree.root, "rev-parse", "HEAD") or commit, named, there

@@ -19,11 +19,12 @@ from qola.compat.check import Check, Report
 from qola.compat.launches import small_manifests
 from qola.compat.library import Library, library
 from qola.compat.run import examine
+from qola.compat.tree_checks import check_tree
 from qola.compat.upstream import differences, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
 from qola.plan.generated import GeneratedModule
-from tests.python.folders import write
+from tests.python.folders import git, write
 from tests.python.later_tree import write_later_tree
 from tools.docs.compat_table import table
 
@@ -195,6 +196,19 @@ def test_what_is_degraded(edit: Edit, name: str, of: str, found: str, tree: Path
     (check,) = (c for c in report.checks if (c.name, c.of) == (name, of))
     assert any(found in f.found for f in check.findings)
     assert report.counts["broken"] == 0
+
+
+def test_a_composable_kernel_of_another_commit(tree: Path) -> None:
+    """Prevents: silence about kernels and headers that AITER's sources do not fit."""
+    ck = "3rdparty/composable_kernel"
+    write(tree, {f"{ck}/example/ck_tile/01_fmha/generate.py": ""})
+    assert check_tree(read_tree(tree), without_ck=True).findings == ()
+    git(tree, "init", "-q")
+    git(tree, "update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},{ck}")
+    git(tree, "commit", "-q", "-m", "one")
+    (finding,) = check_tree(read_tree(tree), without_ck=True).findings
+    assert "a copy, whose commit nobody can tell" in finding.found
+    assert (finding.expected, finding.severity) == ("a" * 40, "warning")
 
 
 @pytest.mark.parametrize("kind", ["empty", "file", "nothing"])
