@@ -5,7 +5,7 @@ load("@rules_python//python:defs.bzl", "py_library")
 # From the ground up. A room imports what stands in earlier layers and nothing of its own layer.
 LAYERS = [
     ["ground"],
-    ["aiter", "manifest"],
+    ["aiter", "manifest", "reference"],
     ["fetch"],
     ["checkout", "codegen"],
     ["plan"],

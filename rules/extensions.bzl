@@ -195,7 +195,7 @@ def _check_manifest_name(name, place):
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
     _declare_rocm(mctx)
-    for name in ["bundle", "runtime"]:
+    for name in ["bundle", "runtime", "verify"]:
         pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
 
     # For modules that Python imports; fetched when one is built.

@@ -1,0 +1,306 @@
+"""Attention of one sequence in float64, forward and backward, as CK and AITER define it.
+
+What CK does: ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp (forward),
+block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp and block_fmha_bwd_dot_do_o.hpp (backward),
+variants.hpp (soft cap). How rounded the inputs are is the caller's choice.
+
+Sizes in brackets: rows are positions of Q, columns those of K and V; heads are those of Q, and
+heads_k, which divides them, those of K and V. Logits and LSE are natural logarithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.dropout import Dropout
+from qola.reference.formats import F64
+from qola.reference.masks import NO_MASK, Mask, alibi
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What is computed, whatever the tensors.
+
+    Attributes:
+        scale: what Q K^T is multiplied by, 1 / sqrt(hdim_q) as a rule.
+        soft_cap: c of the logits c tanh(x / c), taken before the bias; 0 for none.
+    """
+
+    scale: float
+    mask: Mask = NO_MASK
+    soft_cap: float = 0.0
+    dropout: Dropout | None = None
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The tensors of one sequence.
+
+    Attributes:
+        q: [rows, heads, hdim_q].
+        k: [columns, heads_k, hdim_q].
+        v: [columns, heads_k, hdim_v].
+        bias: [heads or 1, rows, columns], added to the scaled scores; -inf hides a key.
+        slopes: [heads], alibi's.
+        sink: [heads], the logit of a key without value that each query sees. AITER's 0.1.7 wheel
+            has no such kernels.
+        number: of the sequence in its batch, by which dropout counts.
+    """
+
+    q: F64
+    k: F64
+    v: F64
+    bias: F64 | None = None
+    slopes: F64 | None = None
+    sink: F64 | None = None
+    number: int = 0
+
+    @property
+    def heads(self) -> int:
+        """Heads of Q."""
+        return int(self.q.shape[1])
+
+    def of_each_head(self, tensor: F64) -> F64:
+        """Return K or V with a head for each of Q: a head of theirs serves neighbours of Q's."""
+        result: F64 = np.repeat(tensor, self.heads // tensor.shape[1], axis=1)
+        return result
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The way from Q and K to P.
+
+    Attributes:
+        scores: scale Q K^T, [heads, rows, columns].
+        slope: d logits / d scores, 1 without a soft cap.
+        logits: with soft cap and bias, -inf where a key is not seen.
+        p: exp(logits - lse), 0 in a row without keys.
+        lse: logarithm of the sum of exp(logits), -inf in a row without keys, [heads, rows].
+        factors: what dropout multiplies P by, 1 without it.
+        allowed: keys that the mask lets a query see, [rows, columns].
+    """
+
+    scores: F64
+    slope: F64
+    logits: F64
+    p: F64
+    lse: F64
+    factors: F64
+    allowed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What a forward kernel writes.
+
+    Attributes:
+        o: [rows, heads, hdim_v]; 0 in a row without keys.
+        lse: [heads, rows], the sink's share included.
+    """
+
+    o: F64
+    lse: F64
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What a backward writes.
+
+    Attributes:
+        dq: [rows, heads, hdim_q].
+        dk: [columns, heads, hdim_q], for each head of Q, as kernels write it.
+        dv: [columns, heads, hdim_v], likewise.
+        dbias: gradient of the logits, [heads, rows, columns].
+        dsink: [heads], None without a sink.
+        delta: sums of O dO over hdim_v, without dropout's factor, [heads, rows].
+    """
+
+    dq: F64
+    dk: F64
+    dv: F64
+    dbias: F64
+    dsink: F64 | None
+    delta: F64
+
+
+def summed_up(gradient: F64, heads_k: int) -> F64:
+    """Return a gradient of K or V for the heads that K and V have: what AITER's callers do."""
+    columns, heads, hdim = gradient.shape
+    result: F64 = gradient.reshape(columns, heads_k, heads // heads_k, hdim).sum(axis=2)
+    return result
+
+
+def softmax(attention: Attention, of: Sequence, lse: F64 | None = None) -> Softmax:
+    """Return P and what it is made of.
+
+    Args:
+        lse: to take in place of its own, as a backward kernel does.
+    """
+    rows, columns = len(of.q), len(of.k)
+    scores = attention.scale * np.einsum("ihd,jhd->hij", of.q, of.of_each_head(of.k))
+    logits, slope = scores, np.ones_like(scores)
+    if attention.soft_cap > 0:
+        bent = np.tanh(scores / attention.soft_cap)
+        logits, slope = attention.soft_cap * bent, 1 - bent**2
+    if of.bias is not None:
+        logits = logits + of.bias
+    if of.slopes is not None:
+        logits = logits + alibi(of.slopes, rows, columns, attention.mask)
+    allowed = attention.mask.allowed(rows, columns)
+    logits = np.where(allowed, logits, -np.inf)
+    if lse is None:
+        lse = _log_sum_exp(logits, of.sink)
+    # A row without keys has nothing to normalize by: all of its P is 0.
+    p = np.exp(logits - np.where(np.isneginf(lse), 0.0, lse)[..., None])
+    if attention.dropout is None:
+        factors = np.ones_like(p)
+    else:
+        factors = attention.dropout.factors(of.number, of.heads, rows, columns)
+    return Softmax(scores, slope, logits, p, lse, factors, allowed)
+
+
+def _log_sum_exp(logits: F64, sink: F64 | None) -> F64:
+    if sink is not None:
+        more = np.broadcast_to(sink[:, None, None], (*logits.shape[:2], 1))
+        logits = np.concatenate([logits, more], axis=2)
+    most = logits.max(axis=2, initial=-np.inf)
+    base = np.where(np.isneginf(most), 0.0, most)
+    with np.errstate(divide="ignore"):
+        result: F64 = base + np.log(np.exp(logits - base[..., None]).sum(axis=2))
+    return result
+
+
+def forward(attention: Attention, of: Sequence) -> Forward:
+    """Return O and LSE of a sequence."""
+    steps = softmax(attention, of)
+    o = np.einsum("hij,jhd->ihd", steps.p * steps.factors, of.of_each_head(of.v))
+    return Forward(o, steps.lse)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The way from dO to the gradients, for `backward` and for limits of its errors.
+
+    Attributes:
+        steps: the softmax that P comes from.
+        dp: dO V^T, [heads, rows, columns].
+        delta: see Backward.
+        ds: gradient of the logits.
+    """
+
+    of: Sequence
+    attention: Attention
+    do: F64
+    steps: Softmax
+    dp: F64
+    delta: F64
+
+    @cached_property
+    def ds(self) -> F64:
+        """Gradient of the logits, [heads, rows, columns]."""
+        steps = self.steps
+        result: F64 = steps.p * (steps.factors * self.dp - self.delta[..., None])
+        return result
+
+
+def gradients(
+    attention: Attention, of: Sequence, do: F64, o: F64 | None = None, lse: F64 | None = None
+) -> Gradients:
+    """Return the steps of a backward; arguments are those of `backward`."""
+    steps = softmax(attention, of, lse)
+    if o is None:
+        o = np.einsum("hij,jhd->ihd", steps.p * steps.factors, of.of_each_head(of.v))
+    dp = np.einsum("ihd,jhd->hij", do, of.of_each_head(of.v))
+    delta = np.einsum("ihd,ihd->hi", o, do)
+    return Gradients(of, attention, do, steps, dp, delta)
+
+
+def backward(
+    attention: Attention, of: Sequence, do: F64, o: F64 | None = None, lse: F64 | None = None
+) -> Backward:
+    """Return the gradients of a sequence.
+
+    Args:
+        do: gradient of O, [rows, heads, hdim_v].
+        o, lse: what a forward kernel left, rounded as it is, for a backward kernel reads both; by
+            default those of `forward`, and the result is the true gradient.
+    """
+    steps = gradients(attention, of, do, o, lse)
+    inner = attention.scale * steps.ds * steps.steps.slope
+    dsink = None
+    if of.sink is not None:
+        shares = np.exp(of.sink[:, None] - steps.steps.lse)
+        dsink = -(shares * steps.delta).sum(axis=1)
+    return Backward(
+        dq=np.einsum("hij,jhd->ihd", inner, of.of_each_head(of.k)),
+        dk=np.einsum("hij,ihd->jhd", inner, of.q),
+        dv=np.einsum("hij,ihd->jhd", steps.steps.p * steps.steps.factors, do),
+        dbias=steps.ds,
+        dsink=dsink,
+        delta=steps.delta,
+    )
+
+
+def batch_mode(q: F64, k: F64, v: F64, bias: F64 | None = None) -> list[Sequence]:
+    """Return the sequences of a batch; slopes and sinks are added by `with_heads`.
+
+    Args:
+        q, k, v: [batch, positions, heads, hdim], of any strides.
+        bias: broadcast to [batch, heads, rows, columns].
+    """
+    if bias is not None:
+        wanted = (len(q), bias.shape[-3], q.shape[1], k.shape[1])
+        bias = np.broadcast_to(bias, wanted)
+    return [
+        Sequence(q[n], k[n], v[n], bias=None if bias is None else bias[n], number=n)
+        for n in range(len(q))
+    ]
+
+
+def group_mode(
+    q: F64,
+    k: F64,
+    v: F64,
+    starts_q: list[int],
+    starts_k: list[int],
+    lengths_q: list[int] | None = None,
+    lengths_k: list[int] | None = None,
+    bias: F64 | None = None,
+) -> list[Sequence]:
+    """Return the sequences that lie one behind the other.
+
+    Args:
+        q, k, v: [positions of all sequences, heads, hdim].
+        starts_q, starts_k: where each begins, and at last where the last one ends.
+        lengths_q, lengths_k: positions in use, where there is padding behind them.
+        bias: [heads or 1, positions of all of Q, columns]; a sequence has the first columns of
+            its rows.
+    """
+    found = []
+    for n, (row, column) in enumerate(zip(starts_q[:-1], starts_k[:-1], strict=True)):
+        rows = lengths_q[n] if lengths_q else starts_q[n + 1] - row
+        columns = lengths_k[n] if lengths_k else starts_k[n + 1] - column
+        of_k = slice(column, column + columns)
+        own = None if bias is None else bias[:, row : row + rows, :columns]
+        found.append(Sequence(q[row : row + rows], k[of_k], v[of_k], bias=own, number=n))
+    return found
+
+
+def with_heads(
+    sequences: list[Sequence], slopes: F64 | None = None, sink: F64 | None = None
+) -> list[Sequence]:
+    """Return the sequences with what each head has.
+
+    Args:
+        slopes: alibi's, [heads] for all or [batch, heads].
+        sink: [heads].
+    """
+    every = None if slopes is None else np.broadcast_to(slopes, (len(sequences), slopes.shape[-1]))
+    return [
+        replace(one, slopes=None if every is None else every[n], sink=sink)
+        for n, one in enumerate(sequences)
+    ]

@@ -1,0 +1,89 @@
+"""CK's dropout: which elements of P it keeps, and by what it scales them.
+
+The rules are those of CK's ck_tile/ops/fmha/block/block_dropout.hpp (BlockDropout) and
+ck_tile/host/reference/reference_batched_dropout_randval.hpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.formats import F64
+from qola.reference.philox import philox4x32
+
+#: CK's class philox (ck_tile/core/utility/philox_rand.hpp).
+ROUNDS = 7
+#: Rows and columns of P whose bytes come from one subsequence, and counters that they take.
+_TILE, _COUNTERS = 32, 64
+_WORD = 0xFFFFFFFF
+_LONG = 0xFFFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Dropout of P.
+
+    Attributes:
+        probability: of an element to be dropped, before CK rounds it; at least 0, below 1.
+        seed, offset: unsigned 64-bit, as a caller hands them over.
+    """
+
+    probability: float
+    seed: int = 0
+    offset: int = 0
+
+    @property
+    def undropped(self) -> float:
+        """1 - p as float32, as CK's dot_do_o multiplies its result with it."""
+        return float(np.float32(1.0 - float(np.float32(self.probability))))
+
+    @property
+    def threshold(self) -> int:
+        """The largest byte that keeps its element: floor(255 (1 - p)), in float32.
+
+        So (threshold + 1) / 256 of the elements are kept, not just 1 - p of them.
+        """
+        return int(np.floor(np.float32(self.undropped) * np.float32(255)))
+
+    @property
+    def scale(self) -> float:
+        """What a kept element is multiplied by: 1 / (1 - p), whatever the threshold keeps."""
+        return float(np.float32(1.0 / self.undropped))
+
+    def bytes(
+        self, batch: int, heads: int, rows: int, columns: int, heads_in_all: int | None = None
+    ) -> NDArray[np.uint8]:
+        """Return the random byte of each element of P, [heads, rows, columns].
+
+        Rows and columns count from the start of the sequence, in group mode too; masks, tiles and
+        what else a kernel is made of change nothing.
+
+        Args:
+            batch: number of the sequence.
+            heads_in_all: of Q, by which CK counts through the batch; by default `heads`.
+        """
+        across, down = -(-columns // _TILE), -(-rows // _TILE)
+        head = batch * (heads_in_all or heads) + np.arange(heads, dtype=np.uint64)
+        # The offset wraps as CK's unsigned 64-bit number does.
+        start = np.uint64(self.offset & _LONG) + head * np.uint64(_COUNTERS)
+        low = start[:, None] + np.arange(_COUNTERS, dtype=np.uint64)
+        counter = np.zeros((heads, down, across, _COUNTERS, 4), np.uint32)
+        counter[..., 0] = (low & np.uint64(_WORD)).astype(np.uint32)[:, None, None, :]
+        counter[..., 1] = (low >> np.uint64(32)).astype(np.uint32)[:, None, None, :]
+        counter[..., 2] = np.arange(down, dtype=np.uint32)[:, None, None]
+        counter[..., 3] = np.arange(across, dtype=np.uint32)[:, None]
+        words = philox4x32(counter, (self.seed & _WORD, self.seed >> 32 & _WORD), ROUNDS)
+        drawn = words.astype("<u4").view(np.uint8).reshape(heads, down, across, _COUNTERS, 16)
+        # Counter 32 g + j has the bytes of column j; its byte 8 h + r is row 16 h + 8 g + r.
+        tiles = drawn.reshape(heads, down, across, 2, _TILE, 2, 8)
+        ordered = tiles.transpose(0, 1, 5, 3, 6, 2, 4)
+        whole = ordered.reshape(heads, down * _TILE, across * _TILE)
+        return np.ascontiguousarray(whole[:, :rows, :columns])
+
+    def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
+        """Return what each element of P is multiplied by: 0 or `scale`."""
+        kept = self.bytes(batch, heads, rows, columns) <= self.threshold
+        return np.where(kept, self.scale, 0.0)

@@ -1,0 +1,72 @@
+"""Which keys a query sees, and alibi's bias.
+
+The rules are those of CK's ck_tile/ops/fmha/block/block_masking.hpp
+(make_generic_attention_mask_coordinates_from_lr_window, IsOutOfBound) and
+block_position_encoding.hpp (Alibi, make_alibi_from_lr_mask).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.formats import F64
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A causal mask or a sliding window.
+
+    Attributes:
+        kind: where the diagonal starts or ends; "no" is no mask at all.
+        left, right: keys before and after the diagonal's that a query sees; below 0 all of them.
+    """
+
+    kind: Literal["no", "top_left", "bottom_right"] = "no"
+    left: int = -1
+    right: int = -1
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is the plain causal mask: all keys before, none after."""
+        return self.kind != "no" and self.left < 0 and self.right == 0
+
+    def allowed(self, rows: int, columns: int) -> NDArray[np.bool_]:
+        """Return for each query and key whether the query sees the key, [rows, columns]."""
+        if self.kind == "no":
+            return np.ones((rows, columns), np.bool_)
+        shift = columns - rows if self.kind == "bottom_right" else 0
+        distance = np.arange(columns) - np.arange(rows)[:, None] - shift
+        seen = np.ones((rows, columns), np.bool_)
+        if self.left >= 0:
+            seen &= distance >= -self.left
+        if self.right >= 0:
+            seen &= distance <= self.right
+        return seen
+
+
+NO_MASK = Mask()
+TOP_LEFT = Mask("top_left", -1, 0)
+BOTTOM_RIGHT = Mask("bottom_right", -1, 0)
+
+
+def alibi(slopes: F64, rows: int, columns: int, mask: Mask = NO_MASK) -> F64:
+    """Return the bias that CK adds to the scaled scores, [heads, rows, columns].
+
+    Under a plain causal mask it is slope * column: it differs from the usual -slope * distance by
+    a number for each row, so O is the same and LSE is not. Else it is -slope times the distance
+    from the diagonal, which starts top left under a window from there, and ends bottom right
+    under a window from there and without a mask.
+
+    Args:
+        slopes: [heads].
+    """
+    column = np.arange(columns, dtype=np.float64)
+    if mask.is_causal:
+        return np.broadcast_to(slopes[:, None, None] * column, (len(slopes), rows, columns))
+    row = np.arange(rows, dtype=np.float64)[:, None]
+    shift = 0 if mask.kind == "top_left" else columns - rows
+    return -slopes[:, None, None] * np.abs(row + shift - column)

@@ -1,0 +1,8 @@
+"""Hypothesis draws the same cases in every run, and keeps nothing."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("same", database=None, deadline=None, derandomize=True)
+settings.load_profile("same")
