@@ -10,6 +10,7 @@ LAYERS = [
     ["checkout", "codegen"],
     ["plan"],
     ["build", "bundle", "inspect", "launch", "lazy", "report", "repository"],
+    ["verify"],
     ["compat", "prebuilt"],
     ["api"],
     ["cli"],

@@ -1,0 +1,199 @@
+"""What a problem's results should be, and whether a kernel's are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.attention import (
+    Forward,
+    Gradients,
+    Sequence,
+    backward,
+    forward,
+    gradients,
+)
+from qola.reference.formats import F64, FP32, rounded
+from qola.reference.limits import Arithmetic, backward_limits, forward_limits
+from qola.verify.problem import Problem
+from qola.verify.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor that a kernel writes.
+
+    Attributes:
+        exact: the reference.
+        likely, worst: how far a kernel may be from it, see qola.reference.limits.
+        compared: elements that a kernel has to write. It leaves out sequences that are skipped,
+            and gradients of sequences that have no Q or no K.
+    """
+
+    exact: F64
+    likely: F64
+    worst: F64
+    compared: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a result.
+
+    Attributes:
+        share: the largest error, as a share of its limit; infinite where a number is none.
+        over: elements beyond the limit.
+        place: of the largest error, with what is there and what should be.
+    """
+
+    name: str
+    share: float
+    over: int
+    compared: int
+    place: tuple[int, ...]
+    found: float
+    exact: float
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether no element is beyond its limit."""
+        return self.over == 0
+
+    def __str__(self) -> str:
+        """Return the verdict in words."""
+        if self.passed:
+            return f"{self.name}: {self.compared} elements, errors up to {self.share:.2f} of limits"
+        return (
+            f"{self.name}{list(self.place)} is {self.found:.6g} in place of {self.exact:.6g}, "
+            f"at most {self.limit:.2g} off; {self.over} of {self.compared} elements are beyond"
+        )
+
+
+def left_by_forward(problem: Problem, given: Tensors, arithmetic: Arithmetic) -> list[Forward]:
+    """Return O and LSE of each sequence as a backward reads them."""
+    found = [forward(problem.attention, of) for of in given.sequences(problem)]
+    return [Forward(rounded(f.o, arithmetic.out), rounded(f.lse, FP32)) for f in found]
+
+
+def expected(problem: Problem, given: Tensors, arithmetic: Arithmetic) -> dict[str, Result]:
+    """Return the results of a problem by name, in the layout of `Tensors`.
+
+    o, lse of a forward; dq, dk, dv, dbias of a backward. lse is [batch, heads, rows] or, in group
+    mode, [heads, rows]; dbias is [batch, heads, rows, columns] or [heads, rows, columns].
+    """
+    sequences = given.sequences(problem)
+    if problem.direction != "bwd":
+        parts = [_forward(problem, of, arithmetic) for of in sequences]
+    else:
+        left = left_by_forward(problem, given, arithmetic)
+        parts = [
+            _backward(problem, of, do, one, arithmetic)
+            for of, do, one in zip(sequences, _by_sequence(problem, given), left, strict=True)
+        ]
+    widest = max(problem.columns)
+    return {name: _together(problem, [p[name] for p in parts], name, widest) for name in parts[0]}
+
+
+def _by_sequence(problem: Problem, given: Tensors) -> list[F64]:
+    if not problem.group:
+        return list(given.do)
+    return np.split(given.do, given.starts_q[1:-1])
+
+
+def _forward(problem: Problem, of: Sequence, arithmetic: Arithmetic) -> dict[str, Result]:
+    exact = forward(problem.attention, of)
+    o, lse = forward_limits(problem.attention, of, arithmetic)
+    written = not (problem.group and problem.min_rows > 0 and len(of.q) <= problem.min_rows)
+
+    def result(values: F64, likely: F64, worst: F64) -> Result:
+        return Result(values, likely, worst, np.full(values.shape, written))
+
+    found = {"o": result(exact.o, o.likely, o.worst)}
+    if problem.lse:
+        found["lse"] = result(exact.lse, lse.likely, lse.worst)
+    return found
+
+
+def _backward(
+    problem: Problem, of: Sequence, do: F64, left: Forward, arithmetic: Arithmetic
+) -> dict[str, Result]:
+    exact = backward(problem.attention, of, do, left.o, left.lse)
+    steps: Gradients = gradients(problem.attention, of, do, left.o, left.lse)
+    limits = backward_limits(steps, left.o, left.lse, arithmetic)
+    written = len(of.q) > 0 and len(of.k) > 0
+    names = ["dq", "dk", "dv"] + (["dbias"] if problem.dbias else [])
+    found = {}
+    for name in names:
+        values, limit = getattr(exact, name), getattr(limits, name)
+        compared = np.full(values.shape, written)
+        if name == "dbias":
+            # Tiles that a mask hides altogether are not written.
+            compared &= steps.steps.allowed
+        found[name] = Result(values, limit.likely, limit.worst, compared)
+    return found
+
+
+def _together(problem: Problem, parts: list[Result], name: str, widest: int) -> Result:
+    """Return the results of sequences as one tensor."""
+    joined: Callable[[list[Any]], Any]
+    if not problem.group:
+        joined = np.stack
+    elif name in ("lse", "dbias"):
+
+        def joined(arrays: list[Any]) -> Any:
+            if name == "dbias":
+                arrays = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in arrays]
+            return np.concatenate(arrays, axis=1)
+    else:
+        joined = np.concatenate
+    return Result(
+        *(joined([getattr(p, n) for p in parts]) for n in ("exact", "likely", "worst", "compared"))
+    )
+
+
+def compare(
+    results: Mapping[str, F64], wanted: Mapping[str, Result], worst: bool = False
+) -> list[Verdict]:
+    """Return a verdict for each result that is wanted.
+
+    Args:
+        results: what a kernel wrote, by name, in the layout of `expected`.
+        worst: whether the limits are those that no rounding exceeds, for inputs with a pattern.
+
+    Raises:
+        ValueError: a result is missing, or of another shape.
+    """
+    verdicts = []
+    for name, one in sorted(wanted.items()):
+        got = results.get(name)
+        if got is None or got.shape != one.exact.shape:
+            shape = None if got is None else got.shape
+            raise ValueError(f"{name}: {shape} in place of {one.exact.shape}")
+        verdicts.append(_verdict(name, got, one, one.worst if worst else one.likely))
+    return verdicts
+
+
+def _verdict(name: str, got: F64, one: Result, limit: F64) -> Verdict:
+    same = got == one.exact  # infinities
+    with np.errstate(invalid="ignore"):
+        share = np.abs(got - one.exact) / limit
+    share = np.where(same | ~one.compared, 0.0, np.where(np.isnan(share), np.inf, share))
+    compared = int(one.compared.sum())
+    if not share.size:
+        return Verdict(name, 0.0, 0, 0, (), 0.0, 0.0, 0.0)
+    place = tuple(int(n) for n in np.unravel_index(int(share.argmax()), share.shape))
+    return Verdict(
+        name,
+        float(share[place]),
+        int((share > 1).sum()),
+        compared,
+        place,
+        float(got[place]),
+        float(one.exact[place]),
+        float(limit[place]),
+    )

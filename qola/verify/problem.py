@@ -1,0 +1,157 @@
+"""One call of an entry point, down to the last length: what a kernel is tried with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from qola.reference.attention import Attention
+from qola.reference.dropout import Dropout
+from qola.reference.masks import Mask
+
+#: AITER's numbers for masks and biases (mask_enum, bias_enum).
+MASKS = {"no": 0, "top_left": 1, "bottom_right": 2}
+BIASES = {"no": 0, "bias": 1, "alibi": 2}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call of mha_fwd, mha_fwd_splitkv or mha_bwd.
+
+    Attributes:
+        direction: fwd, fwd_splitkv or bwd.
+        dtype: CK's word for it: bf16, fp16, fp32, fp8, fp8bf16, ...
+        group: sequences lie one behind the other; else all have the same lengths.
+        rows, columns: length of Q, and of K and V, of each sequence.
+        bias: no, bias or alibi.
+        bias_heads: heads of the elementwise bias, 1 or nhead_q.
+        batched_slopes: each sequence has slopes of its own.
+        min_rows: sequences with at most so many rows are skipped; 0 for none.
+        order: of what is next to each other in memory: bshd or bhsd.
+        more_stride: elements between a row and the next that belong to neither.
+        magnitude: standard deviation of Q, K, V and dO.
+        data_seed: of the numbers in them.
+    """
+
+    direction: str
+    dtype: str
+    hdim_q: int
+    hdim_v: int
+    group: bool
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    nhead_q: int
+    nhead_k: int
+    scale: float
+    mask: Mask = field(default_factory=Mask)
+    bias: str = "no"
+    bias_heads: int = 1
+    batched_slopes: bool = False
+    lse: bool = False
+    dropout: Dropout | None = None
+    soft_cap: float = 0.0
+    dbias: bool = False
+    deterministic: bool = False
+    min_rows: int = 0
+    splits: int = 1
+    order: str = "bshd"
+    more_stride: int = 0
+    magnitude: float = 1.0
+    data_seed: int = 0
+
+    @property
+    def batch(self) -> int:
+        """Number of sequences."""
+        return len(self.rows)
+
+    @property
+    def attention(self) -> Attention:
+        """What is computed."""
+        return Attention(self.scale, self.mask, self.soft_cap, self.dropout)
+
+    @property
+    def work(self) -> int:
+        """Pairs of a query and a key, over all heads: what a run takes time by."""
+        pairs = sum(rows * columns for rows, columns in zip(self.rows, self.columns, strict=True))
+        return pairs * self.nhead_q
+
+    def traits(self) -> dict[str, Any]:
+        """Return what a dispatch reads of `t`, CK's traits."""
+        return {
+            "data_type": self.dtype,
+            "hdim_q": self.hdim_q,
+            "hdim_v": self.hdim_v,
+            "is_group_mode": self.group,
+            "is_v_rowmajor": True,
+            "has_logits_soft_cap": self.soft_cap > 0,
+            "mask_type": "no_mask" if self.mask.kind == "no" else f"mask_{self.mask.kind}",
+            "bias_type": {"no": "no_bias", "bias": "elementwise_bias"}.get(self.bias, self.bias),
+            "has_lse": self.lse,
+            "has_dropout": self.dropout is not None,
+            "do_fp8_static_quant": False,
+            "qscale_type": "no_scale",
+            "skip_min_seqlen_q": self.min_rows > 0,
+            "has_sink": False,
+            "has_dbias": self.dbias,
+            "is_store_randval": False,
+            "is_deterministic": self.deterministic,
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what a dispatch reads of `a`, CK's arguments: what AITER's callers put there.
+
+        Of sequences one behind the other, seqlen_q and seqlen_k are their sums.
+        """
+        total = sum if self.group else max
+        return {
+            "hdim_q": self.hdim_q,
+            "hdim_v": self.hdim_v,
+            "batch": self.batch,
+            "nhead_q": self.nhead_q,
+            "nhead_k": self.nhead_k,
+            "seqlen_q": total(self.rows),
+            "seqlen_k": total(self.columns),
+            "max_seqlen_q": max(self.rows),
+            "max_seqlen_k": max(self.columns),
+            "num_splits": self.splits,
+            "block_table_ptr": None,
+            "cu_seqlen_q_ptr": None,
+            "cu_seqlen_k_ptr": None,
+            "seqlen_k_ptr": None,
+        }
+
+    def to_json(self) -> str:
+        """Return the problem as a line that `from_json` reads."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Problem:
+        """Return the problem of a line of `to_json`."""
+        values = json.loads(text)
+        drop = values.pop("dropout")
+        values |= {key: tuple(values[key]) for key in ("rows", "columns")}
+        return Problem(
+            **values | {"mask": Mask(**values["mask"])},
+            dropout=None if drop is None else Dropout(**drop),
+        )
+
+    def __str__(self) -> str:
+        """Return what sets the problem apart, in words."""
+        words = [self.direction, self.dtype, f"{self.hdim_q}x{self.hdim_v}"]
+        words.append("group" if self.group else "batch")
+        lengths = [f"{r}x{c}" for r, c in zip(self.rows, self.columns, strict=True)]
+        words.append("+".join(lengths) if self.group else f"{self.batch} of {lengths[0]}")
+        words.append(f"heads {self.nhead_q}/{self.nhead_k}")
+        if self.mask.kind != "no":
+            words.append(f"{self.mask.kind}({self.mask.left},{self.mask.right})")
+        if self.bias != "no":
+            words.append(self.bias)
+        if self.dropout is not None:
+            words.append(f"dropout {self.dropout.probability:g}")
+        if self.soft_cap:
+            words.append(f"cap {self.soft_cap:g}")
+        if self.min_rows:
+            words.append(f"skips {self.min_rows} rows")
+        words += [w for w in ("lse", "dbias", "deterministic") if getattr(self, w)]
+        return " ".join(words)

@@ -1,0 +1,265 @@
+"""Draws problems that a dispatch sends to a kernel instance, the edges of its tiles first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qola.codegen.types import FieldValue
+from qola.launch.problems import MAIN_ROLE
+from qola.plan.model import PlannedKernel
+from qola.reference.dropout import Dropout
+from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
+from qola.verify.dispatch import Dispatch, rows_of
+from qola.verify.problem import Problem
+
+#: Problems that are thought of for each one that is drawn.
+_ATTEMPTS = 600
+#: Of a problem, unless the caller says otherwise: two heads of 256 x 256.
+MAX_WORK = 1 << 17
+_HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
+_DROPS = (0.1, 0.25, 0.5, 0.8)
+_CAPS = (2.0, 10.0, 50.0)
+
+Fields = Mapping[str, FieldValue]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Problems of a kernel instance.
+
+    Attributes:
+        missing: why there are fewer than asked for; empty where there are not.
+    """
+
+    kernel: str
+    problems: tuple[Problem, ...]
+    missing: str = ""
+
+
+def draw(
+    kernel: PlannedKernel,
+    kernels: Sequence[PlannedKernel],
+    dispatch: Dispatch,
+    device: str,
+    samples: int,
+    seed: int = 0,
+    max_work: int = MAX_WORK,
+) -> Drawn:
+    """Return problems that a kernel instance is launched for, the same for a seed.
+
+    Args:
+        kernels: those of its library. One that runs before or after a main one has no words of
+            its own for masks and lengths, and takes those of the ones it runs with.
+        device: its arch.
+        samples: how many problems.
+        max_work: of each, see `Problem.work`.
+    """
+    main = MAIN_ROLE[kernel.direction]
+    fields = {one.name: one.fields for one in kernels if one.role == main}
+    rows = rows_of(dispatch, kernel.name)
+    beside = sorted({name for row in rows for name in row if name in fields})
+    if not beside:
+        return Drawn(kernel.name, (), "no row of the dispatch launches it")
+    if front := dispatch.hidden_by(kernel.name):
+        others = ", ".join(name for name in front if name in fields)
+        missing = f"never launched: all that it could take goes to {others}"
+        return Drawn(kernel.name, (), missing)
+    if kernel.fields.get("pagedkv"):
+        return Drawn(kernel.name, (), "K and V in pages: problems have none")
+    found: dict[Problem, None] = {}
+    for number in range(samples):
+        for attempt in range(_ATTEMPTS):
+            chosen = _generator(kernel.name, seed, number, attempt)
+            shape = fields[str(chosen.choice(beside))]
+            edge = number if attempt == 0 else int(chosen.integers(1 << 30))
+            problem = propose(kernel.direction, shape, edge, chosen, max_work)
+            if problem is None or problem in found:
+                continue
+            if kernel.name in dispatch.taken(problem, device):
+                found[problem] = None
+                break
+    missing = ""
+    if len(found) < samples:
+        missing = f"{samples - len(found)} of {samples} problems not found among {_ATTEMPTS} each"
+    return Drawn(kernel.name, tuple(found), missing)
+
+
+def _generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
+    text = f"{name} {seed} {number} {attempt}".encode()
+    digest = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
+    return np.random.Generator(np.random.PCG64(digest))
+
+
+def tile_of(fields: Fields) -> tuple[int, int]:
+    """Return rows of Q and columns of K that a kernel takes at once, as its tile's name begins."""
+    sizes = str(fields.get("tile", "")).split("_")[0].removeprefix("b").split("x")
+    rows, columns = ([int(size) for size in sizes if size.strip("0").isdigit()] + [64, 64])[:2]
+    return rows, columns
+
+
+def _lengths(tile: int) -> tuple[int, ...]:
+    """Return lengths at and beside the edges of tiles, and a few others."""
+    at = (
+        tile,
+        tile + 1,
+        2 * tile,
+        tile - 1,
+        1,
+        2 * tile + 7,
+        4 * tile,
+        tile // 2 + 3,
+        3 * tile - 1,
+    )
+    return tuple(length for length in at if length > 0)
+
+
+def _head_dims(bucket: int) -> tuple[int, ...]:
+    """Return head dimensions that go to a bucket, itself first."""
+    less = (bucket, bucket - 8, bucket - 16, bucket - 4, bucket - 1, bucket // 2 + 8, bucket // 2)
+    return tuple(size for size in less if size > 0)
+
+
+def propose(
+    direction: str, fields: Fields, edge: int, chosen: np.random.Generator, max_work: int
+) -> Problem | None:
+    """Return a problem around what a kernel's fields say, None where it would be too large.
+
+    Args:
+        edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
+        chosen: decides what else there is to decide.
+    """
+
+    def one(of: Sequence[int]) -> int:
+        return of[int(chosen.integers(len(of)))]
+
+    def chance(share: float) -> bool:
+        return bool(chosen.random() < share)
+
+    rows_at_once, columns_at_once = tile_of(fields)
+    group = fields.get("mode") == "group"
+    all_rows, all_columns = _lengths(rows_at_once), _lengths(columns_at_once)
+    if isinstance(most := fields.get("max_seqlen_q"), int) and most:
+        all_rows = tuple(min(length, most) for length in all_rows)
+    hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
+    count = 2 + edge % 3 if group else 1 + edge % 2
+    if group:
+        rows = [all_rows[edge % len(all_rows)], *(one(all_rows) for _ in range(count - 1))]
+        columns = [all_columns[edge % len(all_columns)]]
+        columns += [one(all_columns) for _ in range(count - 1)]
+        if edge == 1 or chance(0.3):
+            # Of an empty sequence, Q, K or both.
+            empty = int(chosen.integers(3))
+            place = 1 + int(chosen.integers(count - 1))
+            rows[place] = rows[place] if empty == 0 else 0
+            columns[place] = columns[place] if empty == 1 else 0
+    else:
+        rows = [all_rows[edge % len(all_rows)]] * count
+        columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
+        if chance(0.2):
+            columns = [rows[0]] * count
+    heads = [h for h in _HEADS if h[0] * _pairs(rows, columns) <= max_work]
+    if not heads:
+        return None
+    nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
+    bias = str(fields.get("bias") or "no")
+    hdim = hdim_q if edge == 0 or chance(0.4) else one(_head_dims(hdim_q))
+    hdim_v = hdim_v or hdim_q
+    alike = hdim if hdim <= hdim_v else hdim_v
+    of_v = alike if chance(0.5) else hdim_v if chance(0.5) else one(_head_dims(hdim_v))
+    usual = float(np.float32(hdim**-0.5))
+    skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
+    return Problem(
+        direction=direction,
+        dtype=str(fields.get("dtype")),
+        hdim_q=hdim,
+        hdim_v=of_v,
+        group=group,
+        rows=tuple(rows),
+        columns=tuple(columns),
+        nhead_q=nhead_q,
+        nhead_k=nhead_k,
+        scale=usual if chance(0.8) else float(np.float32(usual * 0.75)),
+        mask=_mask(edge, chosen, rows, columns) if _masked(fields) else Mask(),
+        bias=bias,
+        bias_heads=nhead_q if bias == "bias" and chance(0.5) else 1,
+        batched_slopes=bias == "alibi" and chance(0.5),
+        # Whether split-KV writes it, the kernel that combines splits decides.
+        lse=bool(fields["lse"]) if "lse" in fields else direction == "bwd" or chance(0.5),
+        dropout=_dropout(chosen) if fields.get("dropout") else None,
+        soft_cap=float(chosen.choice(_CAPS)) if fields.get("logits") else 0.0,
+        dbias=bool(fields.get("dbias")),
+        deterministic=bool(fields.get("deterministic")),
+        min_rows=skip,
+        splits=one((2, 3, 5)) if direction == "fwd_splitkv" else 1,
+        order="bhsd" if chance(0.3) and not group else "bshd",
+        more_stride=one((0, 0, 8, 64)),
+        magnitude=(1.0, 1.0, 0.25, 3.0)[int(chosen.integers(4))],
+        data_seed=int(chosen.integers(1 << 32)),
+    )
+
+
+def _pairs(rows: Sequence[int], columns: Sequence[int]) -> int:
+    return sum(r * c for r, c in zip(rows, columns, strict=True))
+
+
+def _masked(fields: Fields) -> bool:
+    return fields.get("mask", False) not in (False, None, "no", "s_no")
+
+
+def _mask(
+    edge: int, chosen: np.random.Generator, rows: Sequence[int], columns: Sequence[int]
+) -> Mask:
+    """Return a causal mask or a window; from the bottom right, rows may have no keys."""
+    longest = max(*rows, *columns, 2)
+    left, right = (int(chosen.integers(longest)) for _ in range(2))
+    kinds = (
+        BOTTOM_RIGHT,
+        TOP_LEFT,
+        Mask("bottom_right", left, 0),
+        Mask("top_left", left, right),
+        Mask("bottom_right", left, right),
+        Mask("bottom_right", 0, 0),
+        Mask("top_left", -1, right),
+    )
+    return kinds[edge % len(kinds)]
+
+
+def _dropout(chosen: np.random.Generator) -> Dropout:
+    seed, offset = (int(n) for n in chosen.integers(1 << 63, size=2))
+    return Dropout(float(chosen.choice(_DROPS)), seed, offset if seed % 2 else offset % 1000)
+
+
+def coverage(problems: Sequence[Problem], fields: Fields) -> tuple[str, ...]:
+    """Return what the problems of a kernel try, of what there is to try."""
+    return tuple(dict.fromkeys(edge for one in problems for edge in _edges(one, fields)))
+
+
+def _edges(problem: Problem, fields: Fields) -> Iterator[str]:
+    rows_at_once, columns_at_once = tile_of(fields)
+    beside_rows, beside_columns = (
+        any(length % tile for length in lengths)
+        for lengths, tile in ((problem.rows, rows_at_once), (problem.columns, columns_at_once))
+    )
+    if beside_rows:
+        yield "rows beside a tile"
+    if beside_columns:
+        yield "columns beside a tile"
+    if not beside_rows and not beside_columns:
+        yield "whole tiles"
+    if problem.nhead_q > problem.nhead_k:
+        yield "shared heads"
+    if problem.hdim_q < int(fields.get("hdim_q") or 0):
+        yield "a smaller head"
+    if 0 in problem.rows or 0 in problem.columns:
+        yield "an empty sequence"
+    if len(set(problem.rows)) > 1:
+        yield "uneven sequences"
+    if problem.mask.kind != "no" and problem.mask.left >= 0:
+        yield "a window"
+    lengths = zip(problem.rows, problem.columns, strict=True)
+    if not all(problem.mask.allowed(r, c).any(axis=1).all() for r, c in lengths):
+        yield "rows without keys"
