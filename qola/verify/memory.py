@@ -1,0 +1,193 @@
+"""How the tensors of a problem lie in memory: what a program allocates, fills and reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.formats import F64, FP32, Format, decoded, encoded
+from qola.verify.problem import Problem
+from qola.verify.tensors import Tensors, formats
+
+#: Columns of K whose shares of dQ are summed up apart, at least.
+_LEAST_SPLIT = 16
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor in memory.
+
+    Attributes:
+        shape: as `Tensors` and `expected` have it.
+        strides: elements from one to the next along each dimension.
+        filled: with the problem's values, with zeros, or with NaN alone. What lies between rows is
+            NaN, too: a kernel that reads it shows.
+    """
+
+    name: str
+    format: Format
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    filled: Literal["values", "zero", "nan"] = "values"
+
+    @property
+    def elements(self) -> int:
+        """From the first element to the last."""
+        if 0 in self.shape:
+            return 0
+        steps = zip(self.shape, self.strides, strict=True)
+        return 1 + sum((count - 1) * stride for count, stride in steps)
+
+    @property
+    def _none(self) -> int:
+        return int(encoded(np.nan, self.format))
+
+    def _view(self, raw: NDArray[Any]) -> NDArray[Any]:
+        steps = [stride * raw.itemsize for stride in self.strides]
+        return np.lib.stride_tricks.as_strided(raw, self.shape, steps)
+
+    def written(self, values: F64 | None = None) -> NDArray[Any]:
+        """Return what memory holds before a kernel runs, as unsigned integers.
+
+        Args:
+            values: of a buffer that is filled with them.
+        """
+        raw = np.full(self.elements, self._none, np.dtype(f"uint{self.format.bits}"))
+        if self.elements and self.filled == "zero":
+            self._view(raw)[...] = 0
+        elif self.elements and self.filled == "values":
+            assert values is not None
+            assert values.shape == self.shape
+            self._view(raw)[...] = encoded(values, self.format)
+        return raw
+
+    def read(self, raw: NDArray[Any]) -> F64:
+        """Return the values that memory holds."""
+        if not self.elements:
+            return np.zeros(self.shape)
+        return decoded(self._view(raw), self.format)
+
+    def is_clean(self, raw: NDArray[Any]) -> bool:
+        """Whether a kernel left alone what lies between the rows."""
+        beside = np.ones(self.elements, np.bool_)
+        if self.elements:
+            self._view(beside)[...] = False
+        return bool(np.all(raw[beside] == self._none))
+
+
+def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
+    """Return the tensors of a problem, by the names that AITER's arguments have."""
+    given, out = formats(problem.dtype, arch)
+    heads, shared = problem.nhead_q, problem.nhead_k
+    found: list[Buffer] = []
+
+    def add(name: str, to: Format, of_k: bool, count: int, hdim: int, filled: Any) -> None:
+        lengths = problem.columns if of_k else problem.rows
+        shape: tuple[int, ...] = (sum(lengths), count, hdim)
+        row = count * hdim + problem.more_stride
+        strides: tuple[int, ...] = (row, hdim, 1)
+        if not problem.group:
+            shape = (problem.batch, lengths[0], count, hdim)
+            strides = (lengths[0] * row, row, hdim, 1)
+            if problem.order == "bhsd":
+                row = hdim + problem.more_stride
+                strides = (count * lengths[0] * row, row, lengths[0] * row, 1)
+        found.append(Buffer(name, to, shape, strides, filled))
+
+    def add_rows(name: str, filled: Any) -> None:
+        shape = _of_rows(problem)
+        found.append(Buffer(name, FP32, shape, _packed(shape), filled))
+
+    q, v = problem.hdim_q, problem.hdim_v
+    backward = problem.direction == "bwd"
+    shape: tuple[int, ...]
+    add("q", given, False, heads, q, "values")
+    add("k", given, True, shared, q, "values")
+    add("v", given, True, shared, v, "values")
+    add("o", out, False, heads, v, "values" if backward else "nan")
+    if backward or problem.lse:
+        add_rows("lse", "values" if backward else "nan")
+    if problem.bias == "bias":
+        of_bias = FP32 if given.bits == 8 else given
+        rows = sum(problem.rows) if problem.group else problem.rows[0]
+        shape = (problem.bias_heads, rows, max(problem.columns))
+        found.append(Buffer("bias", of_bias, shape, _packed(shape)))
+    if problem.bias == "alibi":
+        shape = (problem.batch, heads) if problem.batched_slopes else (heads,)
+        found.append(Buffer("slopes", FP32, shape, _packed(shape)))
+    if backward:
+        add("do", out, False, heads, v, "values")
+        add("dq", out, False, heads, q, "nan")
+        add("dk", out, True, heads, q, "nan")
+        add("dv", out, True, heads, v, "nan")
+        add_rows("d", "nan")
+        rows = sum(problem.rows) if problem.group else problem.rows[0]
+        splits = -(-max(problem.columns) // _LEAST_SPLIT) if problem.deterministic else 1
+        batch = 1 if problem.group else problem.batch
+        shape = (max(splits, 1), batch, heads, rows, q)
+        found.append(Buffer("dq_acc", FP32, shape, _packed(shape), "zero"))
+        if problem.dbias:
+            shape = (*_of_rows(problem), max(problem.columns))
+            found.append(Buffer("dbias", given, shape, _packed(shape), "nan"))
+    return {buffer.name: buffer for buffer in found}
+
+
+def _of_rows(problem: Problem) -> tuple[int, ...]:
+    if problem.group:
+        return (problem.nhead_q, sum(problem.rows))
+    return (problem.batch, problem.nhead_q, problem.rows[0])
+
+
+def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides without anything in between."""
+    strides = [1]
+    for count in shape[:0:-1]:
+        strides.insert(0, strides[0] * count)
+    return tuple(strides)
+
+
+def stride_arguments(problem: Problem, of: Mapping[str, Buffer]) -> dict[str, int]:
+    """Return AITER's arguments that are named after tensors: stride_q, nhead_stride_q, ..."""
+    found: dict[str, int] = {}
+
+    def add(name: str, row: int, head: int, batch: int) -> None:
+        found[f"stride_{name}"] = row
+        found[f"nhead_stride_{name}"] = head
+        found[f"batch_stride_{name}"] = 0 if problem.group else batch
+
+    for name, buffer in of.items():
+        strides = buffer.strides
+        if name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
+            row, head = strides[-3], strides[-2]
+            if not problem.group and problem.order == "bhsd":
+                row, head = strides[1], strides[2]
+            add(name, row, head, strides[0])
+        elif name == "lse":
+            for each in ("lse", "lsed"):
+                add(each, 1, strides[-2], strides[0])
+        elif name == "bias":
+            # The same for each sequence, and, with a single head, for each head.
+            add(name, strides[1], strides[0] if buffer.shape[0] > 1 else 0, 0)
+        elif name == "slopes":
+            found["stride_bias"] = buffer.shape[1] if problem.batched_slopes else 0
+        elif name == "dbias":
+            add(name, strides[-2], strides[-3], strides[0])
+        elif name == "dq_acc":
+            add(name, strides[3], strides[2], strides[1])
+            found["split_stride_dq_acc"] = strides[0]
+    return found
+
+
+def filled(given: Tensors, o: F64 | None = None, lse: F64 | None = None) -> dict[str, F64]:
+    """Return the values that buffers are filled with, by their names.
+
+    Args:
+        o, lse: what a forward left, for a backward.
+    """
+    values = {name: getattr(given, name) for name in ("q", "k", "v", "do", "bias", "slopes")}
+    values |= {"o": o, "lse": lse}
+    return {name: value for name, value in values.items() if value is not None}

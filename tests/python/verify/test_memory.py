@@ -1,0 +1,80 @@
+"""Tensors in memory: where elements lie, and what lies between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qola.reference.dropout import Dropout
+from qola.verify.memory import buffers, filled, stride_arguments
+from qola.verify.problem import Problem
+from qola.verify.tensors import tensors
+
+PROBLEM = Problem("bwd", "bf16", 24, 16, False, (5, 5), (7, 7), 4, 2, 0.2, lse=True, more_stride=8)
+PROBLEMS = [
+    PROBLEM,
+    replace(PROBLEM, order="bhsd", bias="bias", bias_heads=4, dbias=True, deterministic=True),
+    replace(PROBLEM, group=True, rows=(5, 0, 3), columns=(7, 2, 0), bias="bias", dbias=True),
+    replace(PROBLEM, direction="fwd", bias="alibi", batched_slopes=True, dropout=Dropout(0.5)),
+    replace(PROBLEM, direction="fwd", dtype="fp8bf16", lse=False),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_elements_are_where_the_strides_say(problem: Problem) -> None:
+    """Prevents: a kernel that is handed other numbers than the reference."""
+    given = tensors(problem, "gfx950")
+    found = buffers(problem, "gfx950")
+    strides = stride_arguments(problem, found)
+    values = filled(given)
+    for name in ("q", "k", "v"):
+        buffer = found[name]
+        raw = buffer.written(values[name])
+        assert len(raw) == buffer.elements
+        assert np.array_equal(buffer.read(raw), values[name])
+        sequence, row, head, dim = 1, 2, 1, 3
+        if problem.group:
+            start = (given.starts_q if name == "q" else given.starts_k)[2 if name == "q" else 0]
+            place = (start + row) * strides[f"stride_{name}"]
+            expected = values[name][start + row, head, dim]
+        else:
+            place = sequence * strides[f"batch_stride_{name}"] + row * strides[f"stride_{name}"]
+            expected = values[name][sequence, row, head, dim]
+        place += head * strides[f"nhead_stride_{name}"] + dim
+        small = replace(buffer, shape=(1,), strides=(1,))
+        assert small.read(raw[place : place + 1]) == expected
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_tensors_do_not_overlap_themselves(problem: Problem) -> None:
+    """Prevents: strides by which two elements share a place."""
+    for buffer in buffers(problem, "gfx950").values():
+        steps = [np.arange(n) * s for n, s in zip(buffer.shape, buffer.strides, strict=True)]
+        places = np.zeros((), np.int64)
+        for step in steps:
+            places = places[..., None] + step
+        assert len(np.unique(places)) == places.size == int(np.prod(buffer.shape))
+        assert places.max(initial=-1) == buffer.elements - 1
+
+
+def test_what_lies_between_rows_is_nan_and_stays() -> None:
+    """Prevents: a kernel that reads or writes beside its rows, and is not seen."""
+    buffer = buffers(PROBLEM, "gfx950")["dq"]
+    raw = buffer.written()
+    assert np.isnan(buffer.read(raw)).all()
+    assert buffer.is_clean(raw)
+    raw[buffer.strides[1] - 1] = 0  # the last of what is between the first row and the second
+    assert not buffer.is_clean(raw)
+    given = tensors(PROBLEM, "gfx950")
+    q = buffers(PROBLEM, "gfx950")["q"]
+    beside = replace(q, shape=(q.elements,), strides=(1,)).read(q.written(given.q))
+    assert np.isnan(beside).sum() == q.elements - given.q.size > 0
+
+
+def test_sums_start_at_zero() -> None:
+    """Prevents: dQ summed up onto what was there."""
+    found = buffers(replace(PROBLEM, deterministic=True, columns=(40, 40)), "gfx950")["dq_acc"]
+    assert found.shape == (3, 2, 4, 5, 24)
+    assert not found.read(found.written()).any()
