@@ -186,7 +186,7 @@ def _verdict(name: str, got: F64, one: Result, limit: F64) -> Verdict:
     compared = int(one.compared.sum())
     if not share.size:
         return Verdict(name, 0.0, 0, 0, (), 0.0, 0.0, 0.0)
-    place = tuple(int(n) for n in np.unravel_index(int(share.argmax()), share.shape))
+    place = tuple(int(n) for n in np.unravel_index(int(np.argmax(share)), share.shape))
     return Verdict(
         name,
         float(share[place]),
