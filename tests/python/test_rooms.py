@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def room_of(file: Path) -> str:
     return "api" if first in API else GROUND
 
 
+@cache
 def arrows() -> list[tuple[Path, Path]]:
     """Pairs of files of two rooms, of which the first imports the second."""
     return [
