@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace fake_hip {
 namespace {
@@ -108,7 +109,9 @@ Value document(std::string_view note)
 CodeObject read_elf(const char* image)
 {
     const auto header = read<Elf64_Ehdr>(image);
-    CodeObject result{qola_runtime::sha256({image, elf_size(image)}), {}};
+    std::string elf(image, elf_size(image));
+    std::string digest = qola_runtime::sha256(elf);
+    CodeObject result{std::move(elf), std::move(digest), {}};
     for(int i = 0; i < header.e_shnum; ++i)
     {
         const auto section = read<Elf64_Shdr>(image + header.e_shoff + i * header.e_shentsize);

@@ -35,7 +35,8 @@ struct Kernel
 /// A code object of one arch.
 struct CodeObject
 {
-    std::string sha256; ///< digest of the ELF file
+    std::string elf;    ///< the file
+    std::string sha256; ///< its digest
     std::map<std::string, Kernel> kernels;
 };
 

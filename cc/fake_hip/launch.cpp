@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include "emulator.h"
 #include "errors.h"
 #include "streams.h"
 
@@ -101,7 +102,7 @@ hipError_t launch(const Launch& launch, const std::string& kernarg)
         return record(hipErrorInvalidHandle);
     if(!settings().log.empty())
         append(settings().log, json(launch, kernarg));
-    return hipSuccess;
+    return emulate(launch, kernarg);
 }
 
 } // namespace fake_hip

@@ -35,7 +35,7 @@ struct Launch
 /// given, the hidden ones as the real runtime would fill them in, as far as they tell sizes.
 std::string pack_arguments(const Launch& launch, void** arguments);
 
-/// Checks a launch and writes it to the log, one JSON object a line.
+/// Checks a launch, writes it to the log, one JSON object a line, and runs it where an emulator is there.
 hipError_t launch(const Launch& launch, const std::string& kernarg);
 
 } // namespace fake_hip

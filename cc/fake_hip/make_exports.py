@@ -15,8 +15,10 @@ from itertools import groupby
 from pathlib import Path
 
 _FUNCTION = re.compile(r" (?:FUNC|IFUNC) +(?:GLOBAL|WEAK) +DEFAULT +\d+ (\S+?)@@(\S+)")
-#: What the real library exports of the compiler's and the debugger's.
-_FOREIGN = ("__gnu_", "amd_dbgapi_")
+#: What an emulator calls, cc/fake_hip/emulator.h.
+OWN = "fake_hip_"
+#: What the real library exports of the compiler's and the debugger's, and the fake of its own.
+_FOREIGN = ("__gnu_", "amd_dbgapi_", OWN)
 
 
 def exports(symbols: str) -> list[tuple[str, str]]:
@@ -30,7 +32,7 @@ def version_script(functions: list[tuple[str, str]]) -> str:
     lines: list[str] = []
     for node, of_node in groupby(functions, key=lambda function: function[0]):
         lines += [f"{node} {{", "global:", *(f"  {symbol};" for _, symbol in of_node), "};"]
-    return "\n".join([*lines, "qola_fake_hip {", "local:", "  *;", "};", ""])
+    return "\n".join([*lines, "qola_fake_hip {", "global:", f"  {OWN}*;", "local:", "  *;", "};", ""])
 
 
 def refusals(functions: list[tuple[str, str]]) -> str:

@@ -1,10 +1,12 @@
 // Device memory, which is host memory here.
+#include "emulator.h"
 #include "errors.h"
 #include "settings.h"
 #include "streams.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -24,6 +26,22 @@ std::map<void*, std::size_t>& allocations()
 
 extern "C" {
 
+std::size_t fake_hip_allocations(std::uintptr_t* addresses, std::size_t* sizes, std::size_t capacity)
+{
+    const std::scoped_lock lock(mutex);
+    std::size_t count = 0;
+    for(const auto& [pointer, size] : allocations())
+    {
+        if(count < capacity)
+        {
+            addresses[count] = reinterpret_cast<std::uintptr_t>(pointer);
+            sizes[count]     = size;
+        }
+        ++count;
+    }
+    return count;
+}
+
 hipError_t hipMalloc(void** pointer, std::size_t size)
 {
     FAKE_HIP_ENTER();
@@ -36,10 +54,11 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
         used += bytes;
     if(used > fake_hip::settings().arch.memory_bytes)
         return record(hipErrorOutOfMemory);
-    // The alignment that kernels may count on.
-    *pointer = std::aligned_alloc(256, (size + 255) / 256 * 256);
-    if(!*pointer)
+    // Shared: an emulator may run workgroups in processes of its own.
+    void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if(mapped == MAP_FAILED)
         return record(hipErrorOutOfMemory);
+    *pointer = mapped;
     allocations()[*pointer] = size;
     return hipSuccess;
 }
@@ -50,9 +69,11 @@ hipError_t hipFree(void* pointer)
     if(!pointer)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
-    if(allocations().erase(pointer) == 0)
+    const auto found = allocations().find(pointer);
+    if(found == allocations().end())
         return record(hipErrorInvalidValue);
-    std::free(pointer);
+    munmap(pointer, found->second);
+    allocations().erase(found);
     return hipSuccess;
 }
 

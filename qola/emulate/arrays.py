@@ -1,0 +1,24 @@
+"""Names of array types: NumPy's own do not say more, as shapes and types are found when run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+#: A function of arrays, one value a lane.
+ArrayFunction = Callable[..., Any]
+
+U8 = np.uint8
+U16 = np.uint16
+U32 = np.uint32
+U64 = np.uint64
+I16 = np.int16
+I32 = np.int32
+I64 = np.int64
+F16 = np.float16
+F32 = np.float32
+F64 = np.float64

@@ -1,0 +1,486 @@
+"""Turns an instruction whose operation is in the table into a function of waves.
+
+What an instruction asks for is looked at once; the function only reads, computes and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qola.emulate import compare, convert, packed, scalar, vector
+from qola.emulate.arrays import U16, U32, Array, ArrayFunction
+from qola.emulate.decode import Instruction
+from qola.emulate.operands import (
+    DPP,
+    SDWA,
+    Literals,
+    Read,
+    UnsupportedError,
+    Write,
+    lane_source,
+    listed,
+    number_of,
+    selected,
+    special,
+    typed,
+    wide,
+    write_half,
+    write_mask,
+    write_pair,
+    write_scalar,
+    write_selected,
+    write_vector,
+)
+from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR, Operation
+from qola.emulate.waves import EXEC, SGPRS, VCC, VGPRS, Waves
+
+#: Runs an instruction on waves.
+Step = Callable[[Waves], None]
+
+# Importing them fills the table.
+_MODULES = (compare, convert, packed, scalar, vector)
+
+#: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
+_KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16"}
+#: Integer operations that can saturate, as NumPy's cannot: what clamp means for each.
+_SATURATED: dict[str, tuple[ArrayFunction, int, int]] = {
+    "V_ADD_U32": (np.add, 0, 2**32 - 1),
+    "V_SUB_U32": (np.subtract, 0, 2**32 - 1),
+    "V_ADD_I32": (np.add, -(2**31), 2**31 - 1),
+    "V_SUB_I32": (np.subtract, -(2**31), 2**31 - 1),
+    "V_ADD_U16": (np.add, 0, 2**16 - 1),
+    "V_SUB_U16": (np.subtract, 0, 2**16 - 1),
+}
+_OMOD = {1: 2.0, 2: 4.0, 3: 0.5}
+_SOURCES = {
+    "VOP1": ("src0",),
+    "VOP2": ("src0", "vsrc1"),
+    "VOPC": ("src0", "vsrc1"),
+    "VOP3": ("src0", "src1", "src2"),
+    "VOP3SD": ("src0", "src1", "src2"),
+    "VOP3_SDST": ("src0", "src1", "src2"),
+    "VOP3P": ("src0", "src1", "src2"),
+    "SOP1": ("ssrc0",),
+    "SOP2": ("ssrc0", "ssrc1"),
+    "SOPC": ("ssrc0", "ssrc1"),
+    "SOPK": (),
+}
+
+
+def family(one: Instruction) -> str:
+    """The encoding without what makes it longer: VOP2 for VOP2_LIT."""
+    form = one.form.removesuffix("_LIT").removesuffix("_DPP16")
+    return form.removesuffix("_SDWA_SDST").removesuffix("_SDWA")
+
+
+# ---------------------------------------------------------------------------------------------
+# Vector operations
+
+
+def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> Step:
+    """A vector operation, in any of its encodings."""
+    if not operation.outputs:
+        return lambda w: None
+    sources = iter(_SOURCES[family(one)])
+    # The result's type comes first: an accumulating operation reads its destination in it.
+    output = operation.outputs[0]
+    reads: list[Read] = []
+    numbers: list[tuple[int, str] | None] = []
+    for kind in operation.inputs:
+        number = _plain(one, kind, output, len(reads), sources, literals)
+        if isinstance(number, tuple):
+            numbers.append(number)
+            reads.append(listed(*number))
+        else:
+            numbers.append(None)
+            reads.append(number)
+    function = _modified(one, operation)
+    write = _vector_writer(one, operation)
+    if one.form.endswith("_DPP16"):
+        return _with_dpp(one, function, reads, write)
+    if all(number is not None for number in numbers):
+        return _fast(function, [number for number in numbers if number], write)
+    if len(reads) == 1:
+        (first,) = reads
+        return lambda w: write(w, function(first(w)))
+    if len(reads) == 2:
+        first, second = reads
+        return lambda w: write(w, function(first(w), second(w)))
+    return lambda w: write(w, function(*[read(w) for read in reads]))
+
+
+def _fast(function: ArrayFunction, numbers: list[tuple[int, str]], write: Write) -> Step:
+    """Operands that are registers or constants of 32 bits, all of one type or mixed."""
+    places = [number for number, _ in numbers]
+    kinds = {kind for _, kind in numbers}
+    if kinds == {"f32"} and len(places) == 2:
+        a, b = places
+        return lambda w: write(w, function(w.f[a], w.f[b]))
+    if kinds == {"u32"} and len(places) == 2:
+        a, b = places
+        return lambda w: write(w, function(w.u[a], w.u[b]))
+    if kinds == {"f32"} and len(places) == 3:
+        a, b, c = places
+        return lambda w: write(w, function(w.f[a], w.f[b], w.f[c]))
+    if kinds == {"u32"} and len(places) == 3:
+        a, b, c = places
+        return lambda w: write(w, function(w.u[a], w.u[b], w.u[c]))
+    reads = [listed(number, kind) for number, kind in numbers]
+    if len(reads) == 1:
+        (first,) = reads
+        return lambda w: write(w, function(first(w)))
+    if len(reads) == 2:
+        first, second = reads
+        return lambda w: write(w, function(first(w), second(w)))
+    return lambda w: write(w, function(*[read(w) for read in reads]))
+
+
+def _plain(
+    one: Instruction,
+    kind: str,
+    output: str,
+    place: int,
+    sources: object,
+    literals: Literals,
+) -> Read | tuple[int, str]:
+    """How an operand is read: a register's number and type where that is all, else a function."""
+    if kind == "dst":
+        return _of_register(one["vdst"], output)
+    if kind == "lit":
+        assert one.literal is not None
+        return literals.number(one.literal & 0xFFFFFFFF), "f32"
+    if kind == "vcc":
+        return lambda w: w.lanes(VCC)
+    if kind == "table":
+        bits = one["omod"] << 6 | one["abs"] << 3 | one["neg"]
+        return lambda w: bits  # type: ignore[return-value, misc]
+    if kind == "mask":
+        number = one.fields.get("src2", VCC) if family(one) in ("VOP3", "VOP3SD") else VCC
+        return lambda w: w.lanes(number)
+    name = next(sources)  # type: ignore[call-overload]
+    if one.fields[name] in (SDWA, DPP) and "vsrc0" in one.fields:
+        name = "vsrc0"
+    if TYPES[kind]().itemsize == 8:
+        return _signed(one, place, kind, wide(one, name, kind))
+    flag = special(one.fields[name])
+    if flag is not None:
+        return flag if kind == "u32" else lambda w: typed(flag(w), kind)
+    number = number_of(one, name, kind, literals)
+    half = TYPES[kind]().itemsize == 2
+    select = one.fields.get(f"src{place}_sel", 6)
+    high = bool(one["opsel"] >> place & 1) and half
+    negates = _negates(one, place, kind)
+    if not (half or high or select != 6 or negates):
+        return number, kind
+    read: Read = lambda w: w.u[number]  # type: ignore[return-value, misc]  # noqa: E731
+    if select != 6:
+        read = selected(read, select, bool(one[f"src{place}_sext"]))
+    if high:
+        read = selected(read, 5, False)
+    raw = read
+    return _signed(one, place, kind, lambda w: typed(raw(w), kind))
+
+
+def _of_register(number: int, kind: str) -> Read | tuple[int, str]:
+    if kind in ("u32", "i32", "f32"):
+        return number, kind
+    if TYPES[kind]().itemsize == 2:
+        return lambda w: typed(w.u[number], kind)  # type: ignore[arg-type]
+    fields = Instruction(0, 0, "", "", {"src0": number}, {}, None, "")
+    return wide(fields, "src0", kind)
+
+
+def _negates(one: Instruction, place: int, kind: str) -> bool:
+    if one.name == "V_BITOP3_B32":
+        return False
+    changed = one["neg"] | one["abs"] if "neg" in one.fields else 0
+    named = one[f"src{place}_neg"] | one[f"src{place}_abs"]
+    return kind[0] == "f" and bool(changed >> place & 1 or named)
+
+
+def _signed(one: Instruction, place: int, kind: str, read: Read) -> Read:
+    """With the sign taken away or turned, for floats."""
+    if not _negates(one, place, kind):
+        # V_CNDMASK takes floats too, as bits.
+        return read
+    absolute = one["abs"] >> place & 1 or one[f"src{place}_abs"]
+    negative = one["neg"] >> place & 1 or one[f"src{place}_neg"]
+    if absolute and negative:
+        return lambda w: -np.abs(read(w))
+    if absolute:
+        return lambda w: np.abs(read(w))
+    return lambda w: -read(w)
+
+
+def _modified(one: Instruction, operation: Operation) -> ArrayFunction:
+    """The function with output modifiers: a factor, then clamping."""
+    function = operation.function
+    if one.name == "V_BITOP3_B32":
+        return function
+    kind = operation.outputs[0]
+    if kind[0] == "f":
+        factor = _OMOD.get(one["omod"])
+        if factor is not None:
+            scaled = function
+            number = TYPES[kind](factor)
+            function = lambda *values: scaled(*values) * number  # noqa: E731
+        if one["clmp"]:
+            plain = function
+            ends = TYPES[kind](0), TYPES[kind](1)
+            # A NaN is 0, as DX10_CLAMP has it.
+            function = lambda *values: np.fmin(np.fmax(plain(*values), ends[0]), ends[1])  # noqa: E731
+        return function
+    if one["clmp"] and kind != "mask":
+        if one.name not in _SATURATED:
+            raise UnsupportedError("clamp of an integer")
+        wide_function, low, high = _SATURATED[one.name]
+        target = TYPES[kind]
+
+        def saturated(*values: Array) -> Array:
+            exact = wide_function(*[value.astype(np.int64) for value in values])
+            return np.clip(exact, low, high).astype(target)
+
+        return saturated
+    return function
+
+
+def _vector_writer(one: Instruction, operation: Operation) -> Write:
+    output = operation.outputs[0]
+    if output == "mask":
+        number = {"VOPC": VCC}.get(family(one), one["vdst"])
+        if one.form == "VOPC_SDWA_SDST" and one["sd"]:
+            number = one["sdst"]
+        compared = write_mask(number)
+        if not one.name.startswith("V_CMPX"):
+            return compared
+
+        def write_exec(w: Waves, value: Array) -> None:
+            compared(w, value)
+            w.put_lanes(EXEC, value & w.exec)
+            w.update_exec()
+
+        return write_exec
+    result = _result_writer(one, output, operation.name)
+    if len(operation.outputs) == 1:
+        return result
+    carry = write_mask(one["sdst"] if family(one) == "VOP3SD" else VCC)
+
+    def write_both(w: Waves, values: Array) -> None:
+        # The mask first: it may not be read any more, but a source may be the destination.
+        result(w, values[0])
+        carry(w, np.broadcast_to(values[1], w.exec.shape))
+
+    return write_both
+
+
+def _result_writer(one: Instruction, output: str, name: str) -> Write:
+    number = one["vdst"]
+    if "dst_sel" in one.fields and (one["dst_sel"] != 6):
+        return write_selected(number, one["dst_sel"], one["dst_unused"])
+    size = TYPES[output]().itemsize
+    if size == 8:
+        return write_pair(number)
+    if size == 2:
+        return write_half(number, bool(one["opsel"] >> 3 & 1), name in _KEEPS_HALF)
+    return write_vector(number)
+
+
+def _with_dpp(one: Instruction, function: ArrayFunction, reads: list[Read], write: Write) -> Step:
+    """The first operand comes from another lane; lanes that have none keep their result."""
+    source, valid = lane_source(one["dpp"])
+    lane = np.arange(64)
+    enabled = (one["row_mask"] >> (lane // 16) & 1) & (one["bank_mask"] >> (lane // 4 % 4) & 1)
+    zeros = bool(one["bc"])
+    first, others = reads[0], reads[1:]
+
+    def run(w: Waves) -> None:
+        moved = first(w)[:, source]
+        # A lane that is off is not read.
+        there = valid & w.exec[:, source]
+        moved = np.where(there, moved, moved.dtype.type(0))
+        result = function(moved, *[read(w) for read in others])
+        kept, full = w.exec, w.full
+        w.exec = kept & enabled.astype(bool) & (there | zeros)
+        w.full = False
+        try:
+            write(w, result)
+        finally:
+            w.exec, w.full = kept, full
+
+    if one.name.startswith("V_CMPX"):
+        raise UnsupportedError("V_CMPX with DPP")
+    return run
+
+
+# ---------------------------------------------------------------------------------------------
+# Scalar operations
+
+
+def bind_scalar(one: Instruction, operation: Operation, literals: Literals) -> Step:
+    """A scalar operation."""
+    sources = iter(_SOURCES[family(one)])
+    result_kind = operation.outputs[0]
+    reads = [_scalar_read(one, kind, result_kind, sources, literals) for kind in operation.inputs]
+    writes: list[Write] = []
+    for kind in operation.outputs:
+        if kind == "scc":
+            writes.append(_write_scc)
+        elif kind == "exec":
+            writes.append(write_scalar(EXEC, "u64"))
+        else:
+            writes.append(write_scalar(one["sdst"], kind))
+    function = operation.function
+    if len(writes) == 1:
+        (only,) = writes
+        if len(reads) == 1:
+            (first,) = reads
+            return lambda w: only(w, function(first(w)))
+        return lambda w: only(w, function(*[read(w) for read in reads]))
+    if len(writes) == 2 and len(reads) == 2:
+        first, second = reads
+        into, flag = writes
+
+        def run(w: Waves) -> None:
+            result, scc = function(first(w), second(w))
+            into(w, result)
+            flag(w, scc)
+
+        return run
+
+    def run_all(w: Waves) -> None:
+        for write, value in zip(writes, function(*[read(w) for read in reads]), strict=True):
+            write(w, value)
+
+    return run_all
+
+
+def _write_scc(w: Waves, value: Array) -> None:
+    w.scc[...] = value
+
+
+def _scalar_read(
+    one: Instruction, kind: str, result: str, sources: object, literals: Literals
+) -> Read:
+    if kind.startswith("dst"):
+        kind = kind.partition(":")[2] or result
+        return listed(one["sdst"], kind)
+    if kind == "scc":
+        return lambda w: w.scc
+    if kind == "exec":
+        return lambda w: w.q[EXEC]  # type: ignore[return-value]
+    if kind in ("k", "ku"):
+        bits = one["simm16"]
+        if kind == "k" and bits & 0x8000:
+            bits |= 0xFFFF0000
+        number = literals.number(bits)
+        return listed(number, "u32" if kind == "ku" else "i32")
+    name = next(sources)  # type: ignore[call-overload]
+    if TYPES[kind]().itemsize == 8:
+        return wide(one, name, kind)
+    flag = special(one.fields[name])
+    if flag is not None:
+        return flag
+    return listed(number_of(one, name, kind, literals), kind)
+
+
+# ---------------------------------------------------------------------------------------------
+# Packed operations
+
+
+def bind_packed(one: Instruction, operation: Operation, literals: Literals) -> Step:
+    """A packed operation of two halves of a register, or of two registers."""
+    if TYPES[operation.inputs[0]]().itemsize == 2:
+        return _halves(one, operation, literals)
+    return _pairs(one, operation)
+
+
+def _picks(one: Instruction, place: int) -> tuple[int, int]:
+    """Which of the two values of an operand the low and the high result use."""
+    high = one["opsel_hi"] >> place & 1 if place < 2 else one["opsel_hi2"]
+    return one["opsel"] >> place & 1, high
+
+
+def _halves(one: Instruction, operation: Operation, literals: Literals) -> Step:
+    function = operation.function
+    reads: list[tuple[Read, Read]] = []
+    for place, kind in enumerate(operation.inputs):
+        number = number_of(one, f"src{place}", kind, literals)
+        pair: list[Read] = []
+        for pick, signs in zip(_picks(one, place), ("neg", "neg_hi"), strict=True):
+            distance = U32(16 * pick)
+
+            def read(
+                w: Waves, number: int = number, distance: U32 = distance, kind: str = kind
+            ) -> Array:
+                return typed(w.u[number] >> distance, kind)  # type: ignore[operator]
+
+            negative = kind == "f16" and one[signs] >> place & 1
+            pair.append((lambda w, read=read: -read(w)) if negative else read)
+        reads.append((pair[0], pair[1]))
+    write = write_vector(one["vdst"])
+    if one["clmp"]:
+        raise UnsupportedError("clamp of packed values")
+
+    def run(w: Waves) -> None:
+        low = function(*[pair[0](w) for pair in reads])
+        high = function(*[pair[1](w) for pair in reads])
+        low, high = np.broadcast_arrays(low, high)
+        write(w, low.view(U16).astype(U32) | high.view(U16).astype(U32) << U32(16))
+
+    return run
+
+
+def _pairs(one: Instruction, operation: Operation) -> Step:
+    function = operation.function
+    moves = operation.name == "V_PK_MOV_B32"
+    kind = operation.inputs[0]
+    numbers: list[tuple[int, int]] = []
+    for place in range(len(operation.inputs)):
+        number = one.fields[f"src{place}"]
+        low, high = _picks(one, place)
+        if SGPRS <= number < VGPRS:
+            # A constant is the same in both.
+            low = high = 0
+        numbers.append((number + low, number + high))
+    lows, highs = [low for low, _ in numbers], [high for _, high in numbers]
+    if moves:
+        lows, highs = [lows[0]], [highs[1]]
+        function = lambda a: a  # noqa: E731
+    readers = [
+        [
+            _negated(listed(number, kind), bool(one[sign] >> place & 1) and not moves)
+            for place, number in enumerate(of)
+        ]
+        for of, sign in ((lows, "neg"), (highs, "neg_hi"))
+    ]
+    first, second = write_vector(one["vdst"]), write_vector(one["vdst"] + 1)
+    if one["clmp"]:
+        raise UnsupportedError("clamp of packed values")
+
+    def run(w: Waves) -> None:
+        low = function(*[read(w) for read in readers[0]])
+        high = function(*[read(w) for read in readers[1]])
+        if moves:
+            low = low.copy()
+        first(w, low)
+        second(w, high)
+
+    return run
+
+
+def _negated(read: Read, negative: bool) -> Read:
+    return (lambda w: -read(w)) if negative else read
+
+
+def bind_table(one: Instruction, literals: Literals) -> Step | None:
+    """The function of an instruction whose operation is in the table, None for others."""
+    form = family(one)
+    if form.startswith("SOP"):
+        return bind_scalar(one, SCALAR[one.name], literals) if one.name in SCALAR else None
+    if form == "VOP3P":
+        return bind_packed(one, PACKED[one.name], literals) if one.name in PACKED else None
+    if form.startswith("VOP") and one.name in VECTOR:
+        return bind_vector(one, VECTOR[one.name], literals)
+    return None

@@ -1,0 +1,150 @@
+"""Decodes instructions with the tables of AMD's instruction set that the tinygrad wheel has.
+
+Nothing else of tinygrad is imported: its packages' own ``__init__`` build a whole framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+#: The encoding behind an opcode's name; names with and without it mean the same operation.
+_ENCODING = re.compile(r"_E(32|64)$")
+_LONGEST = 16
+#: Packages whose ``__init__`` is left out.
+_HOLLOW = ("tinygrad", "tinygrad.renderer", "tinygrad.runtime", "tinygrad.runtime.autogen")
+
+
+@contextmanager
+def _only_tables() -> Iterator[None]:
+    """Let modules below tinygrad be imported without the packages above them."""
+    if "tinygrad" in sys.modules:
+        yield
+        return
+    spec = importlib.util.find_spec("tinygrad")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("tinygrad, whose tables decode instructions, is not installed")
+    (root,) = spec.submodule_search_locations
+    for name in _HOLLOW:
+        module = ModuleType(name)
+        module.__path__ = [str(Path(root, *name.split(".")[1:]))]
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        # Whoever wants all of tinygrad still gets it.
+        for name in _HOLLOW:
+            del sys.modules[name]
+
+
+@cache
+def _decoder() -> Any:
+    with _only_tables():
+        decode = importlib.import_module("tinygrad.renderer.amd").decode_inst
+        decode(bytes(_LONGEST), "cdna")  # It imports its formats when first called
+    return decode
+
+
+@cache
+def pseudocode() -> Mapping[str, str]:
+    """The vendor's pseudocode of each operation that has some, by name without encoding."""
+    with _only_tables():
+        table = importlib.import_module("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
+    return MappingProxyType({_ENCODING.sub("", op.name): text for op, text in table.items()})
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction, in numbers.
+
+    Attributes:
+        pc: offset from the kernel's first instruction, in bytes.
+        size: bytes it takes.
+        name: the operation, without its encoding: ``V_ADD_F32``.
+        form: the encoding: ``VOP3``, ``MUBUF``, ...
+        fields: its fields. Registers are numbers of the 9-bit source operand: 0 to 127 scalar ones,
+            128 to 255 constants, from 256 vector registers.
+        words: 32-bit registers that each operand takes.
+        literal: the constant behind the instruction, if there is one.
+        text: the instruction in words.
+    """
+
+    pc: int
+    size: int
+    name: str
+    form: str
+    fields: Mapping[str, int]
+    words: Mapping[str, int]
+    literal: int | None
+    text: str
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return self.text
+
+    def __getitem__(self, name: str) -> int:
+        """Return a field, 0 where the encoding has none of that name."""
+        return self.fields.get(name, 0)
+
+    @property
+    def target(self) -> int:
+        """Where a branch goes, as an offset from the kernel's first instruction."""
+        distance = self["simm16"]
+        return self.pc + 4 + 4 * (distance - 0x10000 if distance & 0x8000 else distance)
+
+
+def decode(code: bytes, pc: int = 0) -> Instruction:
+    """Decode the instruction at the start of some bytes.
+
+    Raises:
+        ValueError: they are not an instruction of CDNA3 or CDNA4.
+    """
+    fields, words, name, form, size, literal, text = _decode(code[:_LONGEST])
+    return Instruction(pc, size, name, form, fields, words, literal, text)
+
+
+@cache
+def _decode(
+    code: bytes,
+) -> tuple[Mapping[str, int], Mapping[str, int], str, str, int, int | None, str]:
+    found = _decoder()(code.ljust(_LONGEST, b"\0"), "cdna")
+    fields = {}
+    for name, _ in found._fields:
+        value = getattr(found, name)
+        # A register knows its number; an enumeration its value; the rest are numbers.
+        fields[name] = getattr(value, "offset", getattr(value, "value", value))
+    literal = found._literal if fields.get("literal") is not None else None
+    return (
+        MappingProxyType(fields),
+        MappingProxyType(dict(found.op_regs)),
+        _ENCODING.sub("", found.op_name),
+        type(found).__name__,
+        found.size(),
+        literal,
+        repr(found),
+    )
+
+
+def sweep(code: bytes) -> dict[int, Instruction | str]:
+    """Decode all of a kernel's code: by offset the instruction, or why there is none."""
+    found: dict[int, Instruction | str] = {}
+    pc = 0
+    while pc + 4 <= len(code):
+        try:
+            one = decode(code[pc : pc + _LONGEST], pc)
+        except (ValueError, AssertionError, AttributeError) as error:
+            found[pc] = str(error)
+            pc += 4
+            continue
+        found[pc] = one
+        pc += one.size
+    return found

@@ -1,0 +1,170 @@
+"""Operations across lanes: reads and writes of one lane, permutations, swaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qola.emulate.arrays import I64, U32, Array
+from qola.emulate.bind import Step
+from qola.emulate.decode import Instruction
+from qola.emulate.operands import (
+    Literals,
+    UnsupportedError,
+    listed,
+    number_of,
+    write_scalar,
+    write_vector,
+)
+from qola.emulate.waves import AGPRS, VGPRS, Waves
+
+Binder = Callable[[Instruction, Literals], Step]
+
+
+def _readfirstlane(one: Instruction, literals: Literals) -> Step:
+    source = listed(number_of(one, "src0", "u32", literals), "u32")
+    write = write_scalar(one["vdst"] - VGPRS, "u32")
+
+    def run(w: Waves) -> None:
+        value = source(w)
+        if value.shape[1] > 1:
+            # Without an active lane, lane 0: that is what argmax gives.
+            value = np.take_along_axis(value, w.exec.argmax(axis=1)[:, None], axis=1)
+        write(w, value)
+
+    return run
+
+
+def _readlane(one: Instruction, literals: Literals) -> Step:
+    source = listed(number_of(one, "src0", "u32", literals), "u32")
+    lane = listed(number_of(one, "src1", "u32", literals), "u32")
+    write = write_scalar(one["vdst"] - (VGPRS if one["vdst"] >= VGPRS else 0), "u32")
+
+    def run(w: Waves) -> None:
+        wanted = np.broadcast_to(lane(w) & U32(63), (w.count, 1)).astype(I64)
+        write(w, np.take_along_axis(source(w), wanted, axis=1))
+
+    return run
+
+
+def _writelane(one: Instruction, literals: Literals) -> Step:
+    value = listed(number_of(one, "src0", "u32", literals), "u32")
+    lane = listed(number_of(one, "src1", "u32", literals), "u32")
+    target = listed(one["vdst"], "u32")
+
+    def run(w: Waves) -> None:
+        wanted = np.broadcast_to(lane(w) & U32(63), (w.count, 1)).astype(I64)
+        # Whatever EXEC says.
+        np.put_along_axis(target(w), wanted, value(w), axis=1)
+
+    return run
+
+
+def _swap(distance: int) -> Binder:
+    """Exchange a half of each row of twice the distance: the upper one of VDST, the lower of SRC0."""
+    lane = np.arange(64)
+    lower = lane[lane // distance % 2 == 0]
+    upper = lower + distance
+
+    def bind(one: Instruction, literals: Literals) -> Step:
+        first = listed(number_of(one, "src0", "u32", literals), "u32")
+        second = listed(one["vdst"], "u32")
+
+        def run(w: Waves) -> None:
+            source, target = first(w), second(w)
+            kept = source[:, lower]
+            source[:, lower] = target[:, upper]
+            target[:, upper] = kept
+
+        return run
+
+    return bind
+
+
+def _accvgpr_read(one: Instruction, literals: Literals) -> Step:
+    source = listed(one["src0"] + AGPRS - VGPRS, "u32")
+    write = write_vector(one["vdst"])
+    return lambda w: write(w, source(w))
+
+
+def _accvgpr_write(one: Instruction, literals: Literals) -> Step:
+    source = listed(number_of(one, "src0", "u32", literals), "u32")
+    write = write_vector(one["vdst"] + AGPRS - VGPRS)
+    return lambda w: write(w, source(w))
+
+
+def _accvgpr_mov(one: Instruction, literals: Literals) -> Step:
+    source = listed(one["src0"] + AGPRS - VGPRS, "u32")
+    write = write_vector(one["vdst"] + AGPRS - VGPRS)
+    return lambda w: write(w, source(w))
+
+
+def _wanted(one: Instruction) -> Callable[[Waves], Array]:
+    """The lane that each lane's address means: high bits and the lowest two are ignored."""
+    offset = U32(one["offset0"] | one["offset1"] << 8)
+    address = listed(one["addr"], "u32")
+    return lambda w: ((address(w) + offset) >> U32(2) & U32(63)).astype(I64)
+
+
+def _bpermute(one: Instruction, literals: Literals) -> Step:
+    wanted, data, write = _wanted(one), listed(one["data0"], "u32"), write_vector(one["vdst"])
+
+    def run(w: Waves) -> None:
+        lanes = wanted(w)
+        found = np.take_along_axis(data(w), lanes, axis=1)
+        if not w.full:
+            # A lane that is off gives 0.
+            found = found * np.take_along_axis(w.exec, lanes, axis=1)
+        write(w, found)
+
+    return run
+
+
+def _permute(one: Instruction, literals: Literals) -> Step:
+    wanted, data, write = _wanted(one), listed(one["data0"], "u32"), write_vector(one["vdst"])
+
+    def run(w: Waves) -> None:
+        lanes, values = wanted(w), data(w)
+        result = np.zeros((w.count, 64), U32)
+        # The highest of the lanes that write to one place wins.
+        for lane in range(64):
+            rows = np.flatnonzero(w.exec[:, lane])
+            result[rows, lanes[rows, lane]] = values[rows, lane]
+        write(w, result)
+
+    return run
+
+
+def _swizzle(one: Instruction, literals: Literals) -> Step:
+    offset = one["offset0"] | one["offset1"] << 8
+    lane = np.arange(64)
+    if offset & 0x8000:
+        # Any order of each four lanes.
+        source = lane // 4 * 4 + (offset >> 2 * (lane % 4) & 3)
+    else:
+        and_mask, or_mask, xor_mask = offset & 31, offset >> 5 & 31, offset >> 10 & 31
+        source = lane // 32 * 32 + ((lane % 32 & and_mask | or_mask) ^ xor_mask)
+    if offset >= 0xC000:
+        raise UnsupportedError("ds_swizzle with a rotation or FFT")
+    data, put = listed(one["addr"], "u32"), write_vector(one["vdst"])
+
+    def run(w: Waves) -> None:
+        put(w, data(w)[:, source] * w.exec[:, source])
+
+    return run
+
+
+LANES: dict[str, Binder] = {
+    "V_READFIRSTLANE_B32": _readfirstlane,
+    "V_READLANE_B32": _readlane,
+    "V_WRITELANE_B32": _writelane,
+    "V_PERMLANE16_SWAP_B32": _swap(16),
+    "V_PERMLANE32_SWAP_B32": _swap(32),
+    "V_ACCVGPR_READ": _accvgpr_read,
+    "V_ACCVGPR_WRITE": _accvgpr_write,
+    "V_ACCVGPR_MOV_B32": _accvgpr_mov,
+    "DS_BPERMUTE_B32": _bpermute,
+    "DS_PERMUTE_B32": _permute,
+    "DS_SWIZZLE_B32": _swizzle,
+}

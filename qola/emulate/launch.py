@@ -1,0 +1,289 @@
+"""A launch: workgroups of a grid, with registers as the kernel's descriptor asks for them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from qola.emulate.arrays import I64, U8, U32, Array
+from qola.emulate.code_object import CodeObject, Descriptor, Kernel
+from qola.emulate.faults import EmulationError, Fault, Faults
+from qola.emulate.machine import Machine
+from qola.emulate.memory import AddressMap
+from qola.emulate.program import Program
+from qola.emulate.schedule import Schedule
+from qola.emulate.waves import EXEC, LANES, SGPRS, Waves
+
+Dim = tuple[int, int, int]
+
+#: What registers and LDS hold that nobody wrote: as a float a small negative number, as an integer
+#: a large one, so that a result that depends on it is wrong.
+_POISON = 0xBADDCAFE
+#: Enabled by bits of the descriptor's properties, in this order: how many SGPRs each takes.
+_USER = (
+    ("private_segment_buffer", 4),
+    ("dispatch_ptr", 2),
+    ("queue_ptr", 2),
+    ("kernarg_segment_ptr", 2),
+    ("dispatch_id", 2),
+    ("flat_scratch_init", 2),
+    ("private_segment_size", 1),
+)
+#: Of a dispatch packet: header, dimensions, workgroup, reserved, grid, private and group bytes,
+#: kernel object, kernarg address, reserved, completion signal.
+_PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a launch is run.
+
+    Attributes:
+        strict: the first fault is an error.
+        checked: also look for registers and LDS that are read before they are written, and for
+            addresses that are not aligned; about three times slower.
+        waves: how many waves may go on together; more are faster until caches are full.
+        limit: instructions of waves after which a launch counts as endless.
+    """
+
+    strict: bool = False
+    checked: bool = False
+    waves: int = 16
+    limit: int = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a launch did, beside what it wrote to memory."""
+
+    kernel: str
+    instructions: int
+    faults: tuple[Fault, ...]
+
+
+@dataclass
+class Device:
+    """A device without a GPU: memory, and the code that was loaded to it.
+
+    Attributes:
+        map: allocations that kernels may touch.
+    """
+
+    options: Options = field(default_factory=Options)
+    map: AddressMap = field(default_factory=AddressMap)
+
+    def load(self, code: bytes, name: str = "code object") -> Module:
+        """Load a code object."""
+        return Module(self, CodeObject.read(code, name))
+
+    def launch(
+        self,
+        module: Module,
+        symbol: str,
+        grid: Dim,
+        block: Dim,
+        kernarg: bytes,
+        dynamic_lds: int = 0,
+    ) -> Result:
+        """Run a kernel; grid in workgroups, block in work-items, arguments as they lie in memory.
+
+        Raises:
+            EmulationError: something is not emulated, or a fault where these are errors.
+        """
+        program = module.program(symbol)
+        return _Launch(self, module, program, grid, block, kernarg, dynamic_lds).run()
+
+
+class Module:
+    """A code object in memory.
+
+    Attributes:
+        base: its address.
+    """
+
+    def __init__(self, device: Device, code_object: CodeObject) -> None:
+        self.code_object = code_object
+        self._image = np.frombuffer(code_object.image, U8).copy()
+        self.base = device.map.own(self._image)
+        self._checked = device.options.checked
+        self._programs: dict[str, Program] = {}
+
+    def program(self, symbol: str) -> Program:
+        """A kernel, ready to run."""
+        found = self._programs.get(symbol)
+        if found is None:
+            kernel = self.code_object.kernels[symbol]
+            found = Program(self.code_object, kernel, self._checked)
+            self._programs[symbol] = found
+        return found
+
+
+@dataclass
+class _Launch:
+    device: Device
+    module: Module
+    program: Program
+    grid: Dim
+    block: Dim
+    kernarg: bytes
+    dynamic_lds: int
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.program.kernel
+
+    @property
+    def descriptor(self) -> Descriptor:
+        return self.kernel.descriptor
+
+    @cached_property
+    def items(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def run(self) -> Result:
+        options, descriptor = self.device.options, self.descriptor
+        if descriptor.properties >> 10 & 1:
+            raise EmulationError(
+                Fault("unsupported", self.kernel.symbol, 0, "the descriptor", "waves of 32 lanes")
+            )
+        waves = -(-self.items // LANES)
+        groups = self.grid[0] * self.grid[1] * self.grid[2]
+        at_once = max(1, min(groups, options.waves // waves))
+        faults = Faults(options.strict)
+        owned = [
+            self.device.map.own(array) for array in (self._arguments(), self._packet())
+        ]
+        machine = Machine(
+            kernel=self.kernel.symbol,
+            map=self.device.map,
+            faults=faults,
+            lds_bytes=descriptor.lds_bytes + self.dynamic_lds,
+            scratch_bytes=descriptor.scratch_bytes,
+            groups=at_once,
+            group_waves=waves,
+            entry=self.module.base + self.kernel.entry,
+            checked=options.checked,
+        )
+        executed = 0
+        try:
+            for first in range(0, groups, at_once):
+                some = range(first, min(first + at_once, groups))
+                machine.begin(first, _POISON)
+                schedule = Schedule(
+                    self.program, np.full(at_once, waves), options.limit - executed
+                )
+                schedule.run(self._waves(machine, some, waves, owned))
+                executed += schedule.executed
+        finally:
+            for address in owned:
+                self.device.map.remove(address)
+        return Result(self.kernel.symbol, executed, faults.all)
+
+    def _arguments(self) -> Array:
+        """The kernarg segment: hidden arguments that tell sizes follow what the caller gave."""
+        size = max([len(self.kernarg), *(a.offset + a.size for a in self.kernel.arguments)], default=0)
+        segment = np.zeros(-(-max(size, 16) // 64) * 64, U8)
+        segment[: len(self.kernarg)] = np.frombuffer(self.kernarg, U8)
+        for argument in self.kernel.arguments:
+            value = self._hidden(argument.kind)
+            if value is not None and argument.offset + argument.size > len(self.kernarg):
+                octets = value.to_bytes(argument.size, "little")
+                segment[argument.offset : argument.offset + argument.size] = list(octets)
+        return segment
+
+    def _hidden(self, kind: str) -> int | None:
+        for axis, grid, block in zip("xyz", self.grid, self.block, strict=True):
+            if kind == f"hidden_block_count_{axis}":
+                return grid
+            if kind == f"hidden_group_size_{axis}":
+                return block
+        if kind == "hidden_grid_dims":
+            return max(
+                [1, *(n for n, pair in enumerate(zip(self.grid, self.block), 1) if max(pair) > 1)]
+            )
+        return 0 if kind.startswith("hidden_") else None
+
+    def _packet(self) -> Array:
+        x, y, z = (count * size for count, size in zip(self.grid, self.block, strict=True))
+        packed = _PACKET.pack(
+            0,
+            3,
+            *self.block,
+            0,
+            x,
+            y,
+            z,
+            self.descriptor.scratch_bytes,
+            self.descriptor.lds_bytes + self.dynamic_lds,
+            self.module.base,
+            0,
+            0,
+            0,
+        )
+        return np.frombuffer(packed.ljust(64, b"\0"), U8).copy()
+
+    def _waves(self, machine: Machine, groups: range, waves: int, owned: list[int]) -> Waves:
+        """All waves of some workgroups, before their first instruction."""
+        count = len(groups) * waves
+        layout = self.program.layout
+        v = np.full((layout.vgprs, count, LANES), _POISON, U32)
+        s = np.full((count, SGPRS), _POISON, U32)
+        known = None
+        if machine.checked:
+            known = np.zeros(v.shape, bool), np.zeros(s.shape, bool)
+        item = (np.arange(waves)[:, None] * LANES + np.arange(LANES)).astype(U32)
+        x, y, _ = (U32(size) for size in self.block)
+        packed = item % x | item // x % y << U32(10) | item // (x * y) << U32(20)
+        v[0] = np.tile(packed, (len(groups), 1))
+        self._scalars(s, groups, waves, owned)
+        lanes = np.tile(item < self.items, (len(groups), 1))
+        s[:, EXEC : EXEC + 2] = np.packbits(lanes, axis=1, bitorder="little").view(U32)
+        if known is not None:
+            known[0][0] = True
+            known[1][:] = s != _POISON
+            known[1][:, self._set_scalars()] = True
+        return Waves(
+            layout,
+            v,
+            s,
+            np.zeros((count, 1), bool),
+            np.repeat(np.arange(len(groups)), waves).astype(I64),
+            np.tile(np.arange(waves), len(groups)).astype(I64),
+            0,
+            machine,
+            known,
+        )
+
+    def _set_scalars(self) -> slice:
+        ids = sum(self.descriptor.workgroup_id(axis) for axis in range(3))
+        return slice(0, self.descriptor.user_sgprs + ids)
+
+    def _scalars(self, s: Array, groups: range, waves: int, owned: list[int]) -> None:
+        """Write the SGPRs that the descriptor asks for: the caller's, then the workgroup's."""
+        kernarg, packet = owned
+        values = {"kernarg_segment_ptr": kernarg, "dispatch_ptr": packet}
+        number = 0
+        for bit, (name, count) in enumerate(_USER):
+            if not self.descriptor.properties >> bit & 1:
+                continue
+            value = values.get(name, 0)
+            for word in range(count):
+                s[:, number] = value >> 32 * word & 0xFFFFFFFF
+                number += 1
+        for word in range(self.descriptor.preload_words):
+            offset = 4 * (self.descriptor.preload_offset + word)
+            s[:, number] = int.from_bytes(self.kernarg[offset : offset + 4], "little")
+            number += 1
+        number = self.descriptor.user_sgprs
+        x, y, _ = self.grid
+        for axis, place in enumerate((1, x, x * y)):
+            if self.descriptor.workgroup_id(axis):
+                ids = np.array([group // place % self.grid[axis] for group in groups], U32)
+                s[:, number] = np.repeat(ids, waves)
+                number += 1
+
+

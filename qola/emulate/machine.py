@@ -1,0 +1,83 @@
+"""What the waves of a launch share: memory, LDS, scratch memory, and the list of faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from qola.emulate.arrays import U8, U32, Array
+from qola.emulate.decode import Instruction
+from qola.emulate.faults import Fault, Faults, Kind
+from qola.emulate.memory import AddressMap, Report
+from qola.emulate.waves import LANES, Waves
+
+
+@dataclass
+class Machine:
+    """The state beside the registers.
+
+    Attributes:
+        kernel: its name, for faults.
+        lds: a row of bytes for each workgroup that runs.
+        lds_written: which of its bytes were written, where reads are checked.
+        scratch: a row of bytes for each lane of each wave.
+        first_group: number in the grid of the workgroup in the first row.
+        group_waves: waves of a workgroup.
+        entry: address of the first instruction.
+    """
+
+    kernel: str
+    map: AddressMap
+    faults: Faults
+    lds_bytes: int
+    scratch_bytes: int
+    groups: int
+    group_waves: int
+    entry: int = 0
+    first_group: int = 0
+    checked: bool = False
+    lds: Array = field(init=False)
+    lds_written: Array | None = field(init=False, default=None)
+    scratch: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Whole words, and one row for each workgroup.
+        self.lds_row = (self.lds_bytes + 15) // 16 * 16
+        self.lds = np.zeros(max(16, self.groups * self.lds_row), U8)
+        self.lds_words = self.lds.view(U32)
+        self.lds_quads = self.lds.view(np.complex128)
+        if self.checked:
+            self.lds_written = np.zeros(len(self.lds), bool)
+        self.scratch_row = (self.scratch_bytes + 3) // 4 * 4
+        waves = self.groups * self.group_waves
+        self.scratch = np.zeros(max(4, waves * LANES * self.scratch_row), U8)
+
+    def begin(self, first_group: int, poison: int) -> None:
+        """Start with other workgroups: what the LDS holds means nothing."""
+        self.first_group = first_group
+        self.lds_words[:] = poison
+        if self.lds_written is not None:
+            self.lds_written[:] = False
+
+    def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
+        """Keep a fault of the first of some lanes."""
+        lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
+        row, lane = np.unravel_index(int(lanes.argmax()), lanes.shape)
+        self.faults.add(
+            Fault(
+                cast("Kind", kind),
+                self.kernel,
+                one.pc,
+                one.text,
+                detail,
+                self.first_group + int(waves.groups[row]),
+                int(waves.numbers[row]),
+                int(lane) if lanes.shape[-1] == LANES else -1,
+            )
+        )
+
+    def reporter(self, waves: Waves, one: Instruction) -> Report:
+        """What keeps faults of an instruction."""
+        return lambda kind, detail, lanes: self.report(waves, one, kind, detail, lanes)

@@ -1,0 +1,179 @@
+"""The process's own memory, as kernels see it: addresses are pointers, allocations are known."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from qola.emulate.arrays import I64, U8, U16, U32, U64, Array
+
+#: Pages that no process has; NumPy takes address 0 for no memory.
+_BASE = 4096
+#: User space on x86-64.
+_TOP = 1 << 47
+
+
+class _Everything:
+    """What NumPy sees as an array over all of the address space."""
+
+    def __init__(self, kind: type[np.generic]) -> None:
+        size = np.dtype(kind).itemsize
+        self.__array_interface__: dict[str, Any] = {
+            "data": (_BASE, False),
+            "shape": ((_TOP - 2 * _BASE) // size,),
+            "typestr": np.dtype(kind).str,
+            "version": 3,
+        }
+
+
+def _everything(kind: type[np.generic]) -> Array:
+    return np.asarray(_Everything(kind))
+
+
+#: All memory as numbers of each size. Only addresses that were checked may be used.
+_BYTES = {1: _everything(U8), 2: _everything(U16), 4: _everything(U32), 8: _everything(U64)}
+_WORDS = _BYTES[4]
+_QUADS = _everything(np.complex128)
+
+#: Called with a kind of fault, what was wrong, and the lanes that did it.
+Report = Callable[[str, str, Array], None]
+
+
+class AddressMap:
+    """Allocations by address; what a kernel touches outside of them is a fault."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._kept: dict[int, Array] = {}
+        # Where lanes that touch nothing are sent.
+        self.nowhere = self.own(np.zeros(64, U8))
+
+    def add(self, start: int, size: int) -> None:
+        """Know an allocation."""
+        place = bisect_right(self._starts, start)
+        self._starts.insert(place, start)
+        self._ends.insert(place, start + size)
+
+    def remove(self, start: int) -> None:
+        """Forget an allocation."""
+        place = self._starts.index(start)
+        del self._starts[place], self._ends[place]
+        self._kept.pop(start, None)
+
+    def own(self, array: Array) -> int:
+        """Know an array as an allocation, keep it, and return its address."""
+        address = int(array.ctypes.data)
+        self._kept[address] = array
+        self.add(address, array.nbytes)
+        return address
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether one allocation holds all addresses from `low` up to `high`."""
+        place = bisect_right(self._starts, low) - 1
+        return place >= 0 and high <= self._ends[place]
+
+    def mapped(self, addresses: Array, size: int) -> Array:
+        """Which addresses have `size` bytes of one allocation behind them."""
+        starts, ends = np.array(self._starts, U64), np.array(self._ends, U64)
+        place = np.searchsorted(starts, addresses, side="right") - 1
+        found = place >= 0
+        return found & (addresses + U64(size) <= ends[np.maximum(place, 0)])
+
+    def checked(
+        self, addresses: Array, size: int, active: Array | None, report: Report
+    ) -> tuple[Array, Array | None]:
+        """Addresses that may be used, and the lanes whose are their own (None for all)."""
+        if active is not None:
+            if not active.any():
+                return np.full(addresses.shape, self.nowhere, U64), active
+            # A lane that is off goes where another one goes.
+            other = addresses[np.unravel_index(int(active.argmax()), active.shape)]
+            addresses = np.where(active, addresses, other)
+        low, high = int(addresses.min()), int(addresses.max()) + size
+        if self.covers(low, high):
+            return addresses, active
+        good = self.mapped(addresses, size)
+        if good.all():
+            return addresses, active
+        bad = ~good if active is None else active & ~good
+        if bad.any():
+            first = int(addresses[np.unravel_index(int(bad.argmax()), bad.shape)])
+            report("unmapped", f"{size} bytes at {first:#x}", bad)
+        used = good if active is None else active & good
+        return np.where(used, addresses, U64(self.nowhere)), used
+
+
+def misaligned(addresses: Array, size: int) -> bool:
+    """Whether an address is not a multiple of a size."""
+    return bool(np.bitwise_or.reduce(addresses, axis=None) & U64(size - 1))
+
+
+def read_words(addresses: Array, count: int) -> Array:
+    """32-bit words at checked addresses: (count, *addresses.shape)."""
+    if misaligned(addresses, 4):
+        octets = (addresses - U64(_BASE)).astype(I64)[..., None] + np.arange(4 * count)
+        found = np.ascontiguousarray(_BYTES[1][octets]).view(U32)
+        return np.moveaxis(found, -1, 0)
+    if count == 4 and not misaligned(addresses, 16):
+        places = ((addresses - U64(_BASE)) >> U64(4)).view(I64)
+        quads = _QUADS[places].view(U32).reshape((*addresses.shape, 4))
+        return np.moveaxis(quads, -1, 0)
+    places = ((addresses - U64(_BASE)) >> U64(2)).view(I64)
+    if count == 1:
+        return _WORDS[places][None]
+    return np.stack([_WORDS[places + word] for word in range(count)])
+
+
+def write_words(addresses: Array, values: Array) -> None:
+    """Write 32-bit words, (count, n), to n checked addresses."""
+    if misaligned(addresses, 4):
+        octets = (addresses - U64(_BASE)).astype(I64)[..., None] + np.arange(4 * len(values))
+        _BYTES[1][octets] = np.ascontiguousarray(np.moveaxis(values, 0, -1)).view(U8)
+        return
+    places = ((addresses - U64(_BASE)) >> U64(2)).view(I64)
+    for word, value in enumerate(values):
+        _WORDS[places + word] = value
+
+
+def read_small(addresses: Array, size: int) -> Array:
+    """Numbers of 1 or 2 bytes at checked addresses, as u32."""
+    if size == 2 and misaligned(addresses, 2):
+        places = (addresses - U64(_BASE)).view(I64)
+        octets = _BYTES[1]
+        return octets[places].astype(U32) | octets[places + 1].astype(U32) << U32(8)
+    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
+    found: Array = _BYTES[size][places].astype(U32)
+    return found
+
+
+def write_small(addresses: Array, values: Array, size: int) -> None:
+    """Write the low 1 or 2 bytes of u32 values to checked addresses."""
+    places = (addresses - U64(_BASE)).view(I64)
+    for byte in range(size):
+        _BYTES[1][places + byte] = (values >> U32(8 * byte)).astype(U8)
+
+
+def read_numbers(addresses: Array, kind: type[np.generic]) -> Array:
+    """Numbers at checked addresses that are multiples of their size."""
+    size = np.dtype(kind).itemsize
+    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
+    found: Array = _BYTES[size].view(kind)[places]
+    return found
+
+
+def write_numbers(addresses: Array, values: Array) -> None:
+    """Write numbers to checked addresses that are multiples of their size."""
+    size = values.dtype.itemsize
+    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
+    _BYTES[size].view(values.dtype)[places] = values
+
+
+def add_floats(addresses: Array, kind: type[np.generic], values: Array) -> None:
+    """Add floats to those at checked addresses, in the order of lanes."""
+    size = np.dtype(kind).itemsize
+    places = ((addresses - U64(_BASE)) // U64(size)).view(I64)
+    np.add.at(_BYTES[size].view(kind), places, values)

@@ -1,0 +1,261 @@
+"""Operands of an instruction: functions that read them from waves, and that write results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qola.emulate.arrays import U16, U32, U64, Array
+from qola.emulate.decode import Instruction
+from qola.emulate.table import TYPES
+from qola.emulate.waves import EXEC, LITERALS, SGPRS, VCC, VGPRS, Waves, constant
+
+#: Reads an operand: an array of a value a lane, a wave, or for all.
+Read = Callable[[Waves], Array]
+#: Writes a result to the lanes that are active.
+Write = Callable[[Waves, Array], None]
+
+VCCZ, EXECZ, SCC, LITERAL, LDS_DIRECT, SDWA, DPP = 251, 252, 253, 255, 254, 249, 250
+_LISTS = {"u32": "u", "i32": "i", "f32": "f"}
+
+
+class UnsupportedError(Exception):
+    """An instruction that cannot be emulated, and why."""
+
+
+@dataclass
+class Literals:
+    """Constants of a program that are not among the ISA's."""
+
+    bits: list[int] = field(default_factory=list)
+
+    def number(self, bits: int) -> int:
+        """The register number of a constant of 32 bits."""
+        if bits not in self.bits:
+            self.bits.append(bits)
+        return LITERALS + self.bits.index(bits)
+
+
+def number_of(one: Instruction, name: str, kind: str, literals: Literals) -> int:
+    """The register number of an operand of up to 32 bits."""
+    number = one.fields[name]
+    if number == LITERAL:
+        if one.literal is None:
+            raise UnsupportedError("a literal that is not there")
+        return literals.number(one.literal & 0xFFFFFFFF)
+    if 240 <= number <= 248 and kind == "f16":
+        return literals.number(constant(number, kind) or 0)
+    if SGPRS <= number < VGPRS and constant(number) is None:
+        raise UnsupportedError(f"source operand {number}")
+    return number
+
+
+def typed(value: Array, kind: str) -> Array:
+    """The bits of u32 values as another type of 32 or 16 bits."""
+    target = TYPES[kind]
+    if np.dtype(target).itemsize == 2:
+        return value.astype(U16).view(target)
+    return value.view(target)
+
+
+def listed(number: int, kind: str) -> Read:
+    """Reads a register in a type of 32 bits: the way most operands are read."""
+    if kind == "f32":
+        return lambda w: w.f[number]  # type: ignore[return-value]
+    if kind == "i32":
+        return lambda w: w.i[number]  # type: ignore[return-value]
+    return lambda w: w.u[number]  # type: ignore[return-value]
+
+
+def wide(one: Instruction, name: str, kind: str) -> Read:
+    """Reads an operand of 64 bits."""
+    number = one.fields[name]
+    target = TYPES[kind]
+    if number == LITERAL:
+        bits = (one.literal or 0) & 0xFFFFFFFF
+        if kind == "f64":
+            bits <<= 32
+        elif kind == "i64" and bits >> 31:
+            bits |= 0xFFFFFFFF << 32
+        fixed = np.array([[bits]], U64).view(target)
+        return lambda _: fixed
+    if number < SGPRS:
+        return lambda w: w.q[number].view(target)  # type: ignore[union-attr]
+    if number < VGPRS:
+        value = constant(number, kind)
+        if value is None:
+            raise UnsupportedError(f"source operand {number}")
+        # Floats in an operand of integers have their bits in the lower half.
+        fixed = np.array([[value]], U64).view(target)
+        return lambda _: fixed
+
+    def read(w: Waves) -> Array:
+        pair = w.words(number, 2)
+        return (pair[0].astype(U64) | pair[1].astype(U64) << U64(32)).view(target)
+
+    return read
+
+
+def special(number: int) -> Read | None:
+    """Reads one of the flags that can be operands."""
+    if number == SCC:
+        return lambda w: w.scc.astype(U32)
+    if number == VCCZ:
+        return lambda w: (w.q[VCC] == 0).astype(U32)  # type: ignore[union-attr]
+    if number == EXECZ:
+        return lambda w: (w.q[EXEC] == 0).astype(U32)  # type: ignore[union-attr]
+    return None
+
+
+def selected(read: Read, select: int, signed: bool) -> Read:
+    """A byte or word of an operand, as SDWA picks it."""
+    if select == 6:
+        return read
+    width, place = (8, select) if select < 4 else (16, select - 4)
+    distance, above = U32(width * place), U32(32 - width)
+
+    def run(w: Waves) -> Array:
+        moved = read(w) >> distance << above
+        if signed:
+            return (moved.view(np.int32) >> above.view(np.int32)).view(U32)
+        return moved >> above
+
+    return run
+
+
+def lane_source(control: int) -> tuple[Array, Array]:
+    """For each lane the lane that a DPP control reads from, and whether there is one."""
+    lane = np.arange(64)
+    row, place = lane // 16, lane % 16
+    valid = np.ones(64, bool)
+    if control < 0x100:
+        source = lane // 4 * 4 + (control >> 2 * (lane % 4) & 3)
+    elif 0x101 <= control <= 0x10F:
+        source, valid = lane + (control & 15), place + (control & 15) < 16
+    elif 0x111 <= control <= 0x11F:
+        source, valid = lane - (control & 15), place >= control & 15
+    elif 0x121 <= control <= 0x12F:
+        source = row * 16 + (place - (control & 15)) % 16
+    elif control == 0x130:
+        source, valid = lane + 1, lane < 63
+    elif control == 0x134:
+        source = (lane + 1) % 64
+    elif control == 0x138:
+        source, valid = lane - 1, lane > 0
+    elif control == 0x13C:
+        source = (lane - 1) % 64
+    elif control == 0x140:
+        source = row * 16 + 15 - place
+    elif control == 0x141:
+        source = lane // 8 * 8 + 7 - lane % 8
+    elif control == 0x142:
+        source, valid = row * 16 - 1, row > 0
+    elif control == 0x143:
+        source, valid = np.full(64, 31), lane >= 32
+    elif 0x150 <= control <= 0x15F:
+        source = row * 16 + (control & 15)
+    else:
+        raise UnsupportedError(f"DPP control {control:#x}")
+    return np.where(valid, source, 0), valid
+
+
+def bits(array: Array) -> Array:
+    """Values of 16 or 32 bits as u32."""
+    if array.dtype.itemsize == 2:
+        return array.view(U16).astype(U32)
+    return array if array.dtype == U32 else array.view(U32)
+
+
+def write_vector(number: int) -> Write:
+    """Writes values of 32 bits to a vector register."""
+
+    def write(w: Waves, value: Array) -> None:
+        target = w.u[number]
+        if value.dtype != U32:
+            value = value.view(U32)
+        if w.full:
+            np.copyto(target, value)  # type: ignore[arg-type]
+        else:
+            np.copyto(target, value, where=w.exec)  # type: ignore[arg-type]
+
+    return write
+
+
+def write_pair(number: int) -> Write:
+    """Writes values of 64 bits to two vector registers."""
+
+    def write(w: Waves, value: Array) -> None:
+        raw = value.view(U64)
+        pair = w.words(number, 2)
+        np.copyto(pair[0], raw.astype(U32), where=w.exec)
+        np.copyto(pair[1], (raw >> U64(32)).astype(U32), where=w.exec)
+
+    return write
+
+
+def write_half(number: int, high: bool, keep: bool) -> Write:
+    """Writes values of 16 bits to half a vector register; the other half is kept or 0."""
+    whole = write_vector(number)
+    distance = U32(16 if high else 0)
+    others = U32(0xFFFF if high else 0xFFFF0000)
+
+    def write(w: Waves, value: Array) -> None:
+        result = value.view(U16).astype(U32) << distance
+        if keep or high:
+            result = result | w.u[number] & others  # type: ignore[operator]
+        whole(w, result)
+
+    return write
+
+
+def write_selected(number: int, select: int, unused: int) -> Write:
+    """Writes what SDWA puts in a byte or word; the rest is 0, the sign, or kept."""
+    whole = write_vector(number)
+    if select == 6:
+        return lambda w, value: whole(w, bits(value))
+    width, place = (8, select) if select < 4 else (16, select - 4)
+    ones = (1 << width) - 1
+    field_, distance = U32(ones), U32(width * place)
+    others = U32(0xFFFFFFFF ^ ones << width * place)
+
+    def write(w: Waves, value: Array) -> None:
+        part = bits(value) & field_
+        result = part << distance
+        if unused == 2:
+            result = result | w.u[number] & others  # type: ignore[operator]
+        elif unused == 1:
+            negative = (part >> U32(width - 1)).astype(bool)
+            above = U32(0xFFFFFFFF << (width * (place + 1)) & 0xFFFFFFFF)
+            result = np.where(negative, result | above, result)
+        whole(w, result)
+
+    return write
+
+
+def write_mask(number: int) -> Write:
+    """Writes a bit for each lane that is active, and 0 for others."""
+
+    def write(w: Waves, value: Array) -> None:
+        w.put_lanes(number, value & w.exec)
+
+    return write
+
+
+def write_scalar(number: int, kind: str) -> Write:
+    """Writes a value to a scalar register or a pair."""
+    double = kind in ("u64", "i64")
+    changes_exec = number in (EXEC, EXEC + 1)
+
+    def write(w: Waves, value: Array) -> None:
+        if double:
+            w.q[number][...] = value.view(U64)  # type: ignore[index]
+        else:
+            w.u[number][...] = value if value.dtype == U32 else value.view(U32)  # type: ignore[index]
+        if changes_exec:
+            w.update_exec()
+
+    return write
+
+

@@ -1,0 +1,253 @@
+"""Scalar operations, one value a wave: SOP1, SOP2, SOPC and SOPK."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qola.emulate.arrays import I32, I64, U32, U64, Array, ArrayFunction
+from qola.emulate.numbers import (
+    count_ones,
+    first_one,
+    high_i32,
+    high_u32,
+    leading,
+    reversed_bits,
+    sign_extended,
+)
+from qola.emulate.table import scalar, scalar_function
+
+_31, _63 = U32(31), U64(63)
+
+
+def _flagged(function: ArrayFunction) -> ArrayFunction:
+    """With SCC: whether the result is not 0."""
+
+    def run(*values: Array) -> tuple[Array, Array]:
+        result = function(*values)
+        return result, result != 0
+
+    return run
+
+
+scalar("S_MOV_B32", "u32 -> u32", lambda a: a)
+scalar("S_MOV_B64", "u64 -> u64", lambda a: a)
+scalar("S_CMOV_B32", "u32 scc dst -> u32", lambda a, scc, d: np.where(scc, a, d))
+scalar("S_CSELECT_B32", "u32 u32 scc -> u32", lambda a, b, scc: np.where(scc, a, b))
+scalar("S_CSELECT_B64", "u64 u64 scc -> u64", lambda a, b, scc: np.where(scc, a, b))
+
+# Arithmetic
+scalar("S_MUL_I32", "u32 u32 -> u32", np.multiply)
+scalar("S_MUL_HI_U32", "u32 u32 -> u32", high_u32)
+scalar("S_MUL_HI_I32", "i32 i32 -> i32", high_i32)
+scalar("S_MULK_I32", "dst k -> i32", np.multiply)
+scalar("S_MOVK_I32", "k -> i32", lambda k: k)
+scalar("S_CMOVK_I32", "k scc dst -> i32", lambda k, scc, d: np.where(scc, k, d))
+scalar("S_MIN_I32", "i32 i32 -> i32 scc", lambda a, b: (np.minimum(a, b), a < b))
+scalar("S_MIN_U32", "u32 u32 -> u32 scc", lambda a, b: (np.minimum(a, b), a < b))
+scalar("S_MAX_I32", "i32 i32 -> i32 scc", lambda a, b: (np.maximum(a, b), a >= b))
+scalar("S_MAX_U32", "u32 u32 -> u32 scc", lambda a, b: (np.maximum(a, b), a >= b))
+scalar("S_ABS_I32", "i32 -> i32 scc", _flagged(np.abs))
+
+
+@scalar_function("S_ADD_U32", "u32 u32 -> u32 scc")
+def _add_u32(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    return total, total < a
+
+
+@scalar_function("S_SUB_U32", "u32 u32 -> u32 scc")
+def _sub_u32(a: Array, b: Array) -> tuple[Array, Array]:
+    return a - b, b > a
+
+
+@scalar_function("S_ADDC_U32", "u32 u32 scc -> u32 scc")
+def _addc(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
+    total = a.astype(U64) + b + carry
+    return total.astype(U32), total > 0xFFFFFFFF
+
+
+@scalar_function("S_SUBB_U32", "u32 u32 scc -> u32 scc")
+def _subb(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
+    take = b.astype(U64) + borrow
+    return (a.astype(U64) - take).astype(U32), take > a
+
+
+@scalar_function("S_ADD_I32", "i32 i32 -> i32 scc")
+def _add_i32(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    return total, ((a ^ total) & (b ^ total)) < 0
+
+
+@scalar_function("S_SUB_I32", "i32 i32 -> i32 scc")
+def _sub_i32(a: Array, b: Array) -> tuple[Array, Array]:
+    difference = a - b
+    return difference, ((a ^ b) & (a ^ difference)) < 0
+
+
+scalar("S_ADDK_I32", "dst k -> i32 scc", _add_i32)
+
+
+@scalar_function("S_ABSDIFF_I32", "i32 i32 -> i32 scc")
+def _absdiff(a: Array, b: Array) -> tuple[Array, Array]:
+    difference = np.abs(a - b)
+    return difference, difference != 0
+
+
+for _bits in (1, 2, 3, 4):
+
+    @scalar_function(f"S_LSHL{_bits}_ADD_U32", "u32 u32 -> u32 scc")
+    def _lshl_add(a: Array, b: Array, distance: U64 = U64(_bits)) -> tuple[Array, Array]:
+        total = (a.astype(U64) << distance) + b
+        return total.astype(U32), total > 0xFFFFFFFF
+
+
+# Bits, in 32 and 64
+for _t, _mask in (("32", _31), ("64", _63)):
+    _u, _i = f"u{_t}", f"i{_t}"
+    _logic: dict[str, ArrayFunction] = {
+        "AND": lambda a, b: a & b,
+        "OR": lambda a, b: a | b,
+        "XOR": lambda a, b: a ^ b,
+        "ANDN2": lambda a, b: a & ~b,
+        "ORN2": lambda a, b: a | ~b,
+        "NAND": lambda a, b: ~(a & b),
+        "NOR": lambda a, b: ~(a | b),
+        "XNOR": lambda a, b: ~(a ^ b),
+    }
+    for _name, _function in _logic.items():
+        scalar(f"S_{_name}_B{_t}", f"{_u} {_u} -> {_u} scc", _flagged(_function))
+    scalar(f"S_NOT_B{_t}", f"{_u} -> {_u} scc", _flagged(np.invert))
+    scalar(
+        f"S_LSHL_B{_t}",
+        f"{_u} u32 -> {_u} scc",
+        _flagged(lambda a, b, mask=_mask: a << (b & mask)),
+    )
+    scalar(
+        f"S_LSHR_B{_t}",
+        f"{_u} u32 -> {_u} scc",
+        _flagged(lambda a, b, mask=_mask: a >> (b & mask)),
+    )
+    scalar(
+        f"S_ASHR_I{_t}",
+        f"{_i} u32 -> {_i} scc",
+        _flagged(lambda a, b, mask=_mask: a >> (b & mask).astype(a.dtype)),
+    )
+    scalar(f"S_BREV_B{_t}", f"{_u} -> {_u}", reversed_bits)
+    scalar(f"S_BCNT1_I32_B{_t}", f"{_u} -> u32 scc", _flagged(count_ones))
+    scalar(
+        f"S_BCNT0_I32_B{_t}",
+        f"{_u} -> u32 scc",
+        _flagged(lambda a: count_ones(~a)),
+    )
+    scalar(f"S_FF1_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): first_one(a, w))
+    scalar(f"S_FF0_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): first_one(~a, w))
+    scalar(f"S_FLBIT_I32_B{_t}", f"{_u} -> u32", lambda a, w=int(_t): leading(a, w))
+
+scalar("S_FLBIT_I32", "i32 -> u32", lambda a: leading(np.where(a < 0, ~a, a).view(U32), 32))
+scalar("S_SEXT_I32_I8", "u32 -> i32", lambda a: a.astype(np.int8).astype(I32))
+scalar("S_SEXT_I32_I16", "u32 -> i32", lambda a: a.astype(np.int16).astype(I32))
+scalar("S_BITSET0_B32", "u32 dst -> u32", lambda a, d: d & ~(U32(1) << (a & _31)))
+scalar("S_BITSET1_B32", "u32 dst -> u32", lambda a, d: d | U32(1) << (a & _31))
+scalar("S_BFM_B32", "u32 u32 -> u32", lambda a, b: ((U32(1) << (a & _31)) - U32(1)) << (b & _31))
+scalar("S_BFM_B64", "u32 u32 -> u64", lambda a, b: ((U64(1) << (a & _63)) - U64(1)) << (b & _63))
+scalar("S_PACK_LL_B32_B16", "u32 u32 -> u32", lambda a, b: a & U32(0xFFFF) | b << U32(16))
+scalar("S_PACK_LH_B32_B16", "u32 u32 -> u32", lambda a, b: a & U32(0xFFFF) | b & U32(0xFFFF0000))
+scalar("S_PACK_HH_B32_B16", "u32 u32 -> u32", lambda a, b: a >> U32(16) | b & U32(0xFFFF0000))
+
+
+@scalar_function("S_BFE_U32", "u32 u32 -> u32 scc")
+def _bfe_u32(value: Array, field: Array) -> tuple[Array, Array]:
+    width = (field >> U32(16) & U32(0x7F)).astype(U64)
+    result = (value >> (field & _31)).astype(U64) & ((U64(1) << width) - U64(1))
+    return result.astype(U32), result != 0
+
+
+@scalar_function("S_BFE_I32", "i32 u32 -> i32 scc")
+def _bfe_i32(value: Array, field: Array) -> tuple[Array, Array]:
+    width = np.minimum(field >> U32(16) & U32(0x7F), U32(32))
+    result = sign_extended((value >> (field & _31).view(I32)).view(U32), width)
+    return result, result != 0
+
+
+@scalar_function("S_BFE_U64", "u64 u32 -> u64 scc")
+def _bfe_u64(value: Array, field: Array) -> tuple[Array, Array]:
+    width = np.minimum(field >> U32(16) & U32(0x7F), U32(64)).astype(U64)
+    # A shift by 64 is not one: by 63 and 1 it is.
+    ones = ~(~U64(0) << np.minimum(width, _63) << (width >> U64(6)))
+    result = value >> (field & _63) & ones
+    return result, result != 0
+
+
+@scalar_function("S_BFE_I64", "i64 u32 -> i64 scc")
+def _bfe_i64(value: Array, field: Array) -> tuple[Array, Array]:
+    width = np.minimum(field >> U32(16) & U32(0x7F), U32(64)).astype(I64)
+    moved = value >> (field & _63).astype(I64)
+    distance = np.minimum(64 - width, 63)
+    result = np.where(width == 0, I64(0), moved << distance >> distance)
+    return result, result != 0
+
+
+# Comparisons: SCC is all they give
+_COMPARE: dict[str, ArrayFunction] = {
+    "EQ": np.equal,
+    "LG": np.not_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+}
+for _name, _function in _COMPARE.items():
+    for _t in ("i32", "u32"):
+        scalar(f"S_CMP_{_name}_{_t.upper()}", f"{_t} {_t} -> scc", _function)
+        # The constant has the sign of the comparison.
+        scalar(
+            f"S_CMPK_{_name}_{_t.upper()}",
+            f"dst:{_t} {'k' if _t == 'i32' else 'ku'} -> scc",
+            _function,
+        )
+scalar("S_CMP_EQ_U64", "u64 u64 -> scc", np.equal)
+scalar("S_CMP_LG_U64", "u64 u64 -> scc", np.not_equal)
+scalar("S_BITCMP0_B32", "u32 u32 -> scc", lambda a, b: (a >> (b & _31) & U32(1)) == 0)
+scalar("S_BITCMP1_B32", "u32 u32 -> scc", lambda a, b: (a >> (b & _31) & U32(1)) == 1)
+scalar("S_BITCMP0_B64", "u64 u32 -> scc", lambda a, b: (a >> (b & _63) & U64(1)) == 0)
+scalar("S_BITCMP1_B64", "u64 u32 -> scc", lambda a, b: (a >> (b & _63) & U64(1)) == 1)
+
+
+# EXEC from EXEC, the old one saved
+_SAVE: dict[str, ArrayFunction] = {
+    "AND": lambda a, e: a & e,
+    "OR": lambda a, e: a | e,
+    "XOR": lambda a, e: a ^ e,
+    "ANDN2": lambda a, e: a & ~e,
+    "ORN2": lambda a, e: a | ~e,
+    "NAND": lambda a, e: ~(a & e),
+    "NOR": lambda a, e: ~(a | e),
+    "XNOR": lambda a, e: ~(a ^ e),
+    "ANDN1": lambda a, e: ~a & e,
+    "ORN1": lambda a, e: ~a | e,
+}
+
+
+def _saving(function: ArrayFunction) -> ArrayFunction:
+    def run(a: Array, exec_: Array) -> tuple[Array, Array, Array]:
+        result = function(a, exec_)
+        # The old value's place is overwritten by the new one.
+        return exec_.copy(), result, result != 0
+
+    return run
+
+
+for _name, _function in _SAVE.items():
+    scalar(f"S_{_name}_SAVEEXEC_B64", "u64 exec -> u64 exec scc", _saving(_function))
+
+
+def _writing(function: ArrayFunction) -> ArrayFunction:
+    def run(a: Array, exec_: Array) -> tuple[Array, Array, Array]:
+        result = function(a, exec_)
+        return result, result, result != 0
+
+    return run
+
+
+for _name in ("ANDN1", "ANDN2"):
+    scalar(f"S_{_name}_WREXEC_B64", "u64 exec -> u64 exec scc", _writing(_SAVE[_name]))

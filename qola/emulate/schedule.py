@@ -1,0 +1,149 @@
+"""Runs waves to their end: those at one place go on together.
+
+Of all places where waves stand, the lowest goes on first: waves that left a loop early wait for the
+others behind it, and go on with them. A wave at a barrier waits until all of its workgroup that have
+not ended are at one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qola.emulate.arrays import U64, Array
+from qola.emulate.control import BRANCHES, jump_target
+from qola.emulate.decode import Instruction
+from qola.emulate.faults import EmulationError
+from qola.emulate.operands import UnsupportedError
+from qola.emulate.program import Program
+from qola.emulate.waves import Waves, joined
+
+
+@dataclass
+class Schedule:
+    """Waves of a launch, as far as they have come.
+
+    Attributes:
+        live: by workgroup, how many of its waves have not ended.
+        limit: instructions of waves after which a launch counts as endless.
+        executed: instructions of waves that ran.
+    """
+
+    program: Program
+    live: Array
+    limit: int
+    executed: int = 0
+    _ready: list[Waves] = field(default_factory=list)
+    _waiting: list[Waves] = field(default_factory=list)
+
+    def run(self, waves: Waves) -> None:
+        """Run waves to their end."""
+        self._ready = [waves]
+        with np.errstate(all="ignore"):
+            while self._ready:
+                self._step(self._next())
+                if not self._ready and self._waiting:
+                    self._release()
+        if self._waiting:
+            w = self._waiting[0]
+            raise self.program.endless(w.pc, "waves wait at a barrier that others never reach")
+
+    def _next(self) -> Waves:
+        """The waves at the lowest place, taken from those that are ready."""
+        if len(self._ready) == 1:
+            return self._ready.pop()
+        lowest = min(part.pc for part in self._ready)
+        here = [part for part in self._ready if part.pc == lowest]
+        self._ready = [part for part in self._ready if part.pc != lowest]
+        return here[0] if len(here) == 1 else joined(here)
+
+    def _step(self, w: Waves) -> None:
+        """Run a block, and put the waves where it leaves them."""
+        block = self.program.block(w.pc)
+        number = -1
+        try:
+            for number, step in enumerate(block.steps):  # noqa: B007
+                step(w)
+        except UnsupportedError as error:
+            raise self.program.unsupported(block.places[number].pc, str(error)) from error
+        except EmulationError:
+            raise
+        except Exception as error:
+            one = block.places[number]
+            place = f"{self.program.kernel.symbol}+{one.pc:#x} {one.text}"
+            raise RuntimeError(f"the emulator failed at {place}") from error
+        self.executed += block.instructions * w.count
+        if self.executed > self.limit:
+            raise self.program.endless(block.start, f"more than {self.limit} instructions")
+        w.pc = block.after
+        if block.end is None:
+            self._ready.append(w)
+        else:
+            self._end(w, block.end)
+
+    def _end(self, w: Waves, one: Instruction) -> None:
+        if one.name in BRANCHES:
+            self._branch(w, BRANCHES[one.name](w), one.target)
+        elif one.name == "S_BRANCH":
+            w.pc = one.target
+            self._ready.append(w)
+        elif one.name == "S_BARRIER":
+            if self._complete(w):
+                self._ready.append(w)
+            else:
+                self._waiting.append(w)
+        elif one.name == "S_ENDPGM":
+            np.subtract.at(self.live, w.groups, 1)
+            if self._waiting:
+                self._release()
+        else:
+            self._jump(w, one)
+
+    def _branch(self, w: Waves, taken: Array, target: int) -> None:
+        if taken.all():
+            w.pc = target
+            self._ready.append(w)
+        elif not taken.any():
+            self._ready.append(w)
+        else:
+            away = w.take(np.flatnonzero(taken))
+            away.pc = target
+            self._ready += [w.take(np.flatnonzero(~taken)), away]
+
+    def _jump(self, w: Waves, one: Instruction) -> None:
+        """A jump to what a register holds; its own offset goes to another one first."""
+        after = np.full((w.count, 1), w.machine.entry + one.pc + one.size, U64)
+        if one.name == "S_CALL_B64":
+            targets = np.full(w.count, one.target)
+        else:
+            targets = jump_target(one)(w)
+        if one.name != "S_SETPC_B64":
+            w.q[one["sdst"]][...] = after  # type: ignore[index]
+        for target in np.unique(targets):
+            part = w.take(np.flatnonzero(targets == target))
+            part.pc = int(target)
+            self._ready.append(part)
+
+    def _complete(self, w: Waves) -> bool:
+        """Whether all waves of their workgroups are here."""
+        groups, here = np.unique(w.groups, return_counts=True)
+        return bool((here == self.live[groups]).all())
+
+    def _release(self) -> None:
+        """Let workgroups go on of which all waves are at a barrier."""
+        here = np.zeros_like(self.live)
+        for part in self._waiting:
+            np.add.at(here, part.groups, 1)
+        open_ = here == self.live
+        waiting: list[Waves] = []
+        for part in self._waiting:
+            free = open_[part.groups]
+            if free.all():
+                self._ready.append(part)
+            elif free.any():
+                self._ready.append(part.take(np.flatnonzero(free)))
+                waiting.append(part.take(np.flatnonzero(~free)))
+            else:
+                waiting.append(part)
+        self._waiting = waiting

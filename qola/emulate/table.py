@@ -1,0 +1,95 @@
+"""The table of operations: a name, what it reads and writes, and a function of arrays.
+
+A signature such as ``f32 f32 -> f32`` has a type for each operand in the order of the instruction.
+Beside the types of values there are
+
+- ``mask``: a bit a lane, as booleans; VCC where the encoding names no register,
+- ``scc``: the scalar condition code, as booleans,
+- ``dst``: what the destination holds, in the type of the result,
+- ``lit``: the literal behind the instruction (V_FMAMK and the like).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from qola.emulate.arrays import ArrayFunction
+
+#: NumPy's type of each type of values in a register or a pair of them.
+TYPES: dict[str, type[np.generic]] = {
+    "u16": np.uint16,
+    "i16": np.int16,
+    "f16": np.float16,
+    "u32": np.uint32,
+    "i32": np.int32,
+    "f32": np.float32,
+    "u64": np.uint64,
+    "i64": np.int64,
+    "f64": np.float64,
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that is a function of its operands, lane by lane or wave by wave."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    function: ArrayFunction
+
+
+#: Vector operations (VOP1, VOP2, VOP3, VOPC): a value a lane.
+VECTOR: dict[str, Operation] = {}
+#: Scalar operations (SOP1, SOP2, SOPC, SOPK): a value a wave.
+SCALAR: dict[str, Operation] = {}
+#: Packed operations (VOP3P): two values a lane.
+PACKED: dict[str, Operation] = {}
+
+
+def _add(table: dict[str, Operation], name: str, signature: str, function: ArrayFunction) -> None:
+    inputs, outputs = signature.split("->")
+    if name in table:
+        raise ValueError(f"{name} is in the table already")
+    table[name] = Operation(name, tuple(inputs.split()), tuple(outputs.split()), function)
+
+
+def vector(name: str, signature: str, function: ArrayFunction) -> None:
+    """Enter a vector operation."""
+    _add(VECTOR, name, signature, function)
+
+
+def scalar(name: str, signature: str, function: ArrayFunction) -> None:
+    """Enter a scalar operation."""
+    _add(SCALAR, name, signature, function)
+
+
+def packed(name: str, signature: str, function: ArrayFunction) -> None:
+    """Enter a packed operation; its types are those of one of the two values."""
+    _add(PACKED, name, signature, function)
+
+
+Decorated = Callable[[ArrayFunction], ArrayFunction]
+
+
+def vector_function(name: str, signature: str) -> Decorated:
+    """Enter the function below as a vector operation."""
+
+    def enter(function: ArrayFunction) -> ArrayFunction:
+        vector(name, signature, function)
+        return function
+
+    return enter
+
+
+def scalar_function(name: str, signature: str) -> Decorated:
+    """Enter the function below as a scalar operation."""
+
+    def enter(function: ArrayFunction) -> ArrayFunction:
+        scalar(name, signature, function)
+        return function
+
+    return enter

@@ -1,0 +1,205 @@
+"""The registers of waves that stand at one place and go on together.
+
+Registers have the numbers of a 9-bit source operand, and two ranges more:
+
+======== ==========================================================
+0        SGPRs; 106 VCC, 124 M0, 126 EXEC
+128      constants of the ISA
+256      VGPRs
+512      accumulation VGPRs
+768      constants of the program: literals, and floats of 16 bits
+======== ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qola.emulate.arrays import F32, I32, U8, U32, U64, Array
+
+if TYPE_CHECKING:
+    from qola.emulate.machine import Machine
+
+LANES = 64
+SGPRS = 128
+VCC, M0, EXEC = 106, 124, 126
+CONSTANTS, VGPRS, AGPRS, LITERALS = 128, 256, 512, 768
+
+_FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
+
+
+def constant(number: int, kind: str = "u32") -> int | None:
+    """The value of one of the ISA's constants as the bits of a type, None where it is not one."""
+    if 128 <= number <= 192:
+        return number - 128
+    if 193 <= number <= 208:
+        return (192 - number) & (2**64 - 1 if kind in ("u64", "i64", "f64") else 2**32 - 1)
+    if 240 <= number <= 248:
+        value = _FLOATS[number - 240]
+        # Where integers of 32 bits are meant, the bits are those of an f32.
+        float_type, bits_type = {
+            "f16": (np.float16, np.uint16),
+            "f64": (np.float64, np.uint64),
+        }.get(kind, (np.float32, np.uint32))
+        return int(np.array(value, float_type).view(bits_type))
+    return None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of a wave's registers, and the constants that its program has beside them."""
+
+    vgprs: int
+    first_agpr: int
+    literals: Sequence[int]
+
+
+class Waves:
+    """Registers of some waves: one array each, with a row for a wave.
+
+    Attributes:
+        v: vector registers, accumulation registers behind the others; (registers, waves, lanes).
+        s: scalar registers; (waves, 128).
+        scc: the condition code; (waves, 1).
+        groups: the workgroup of each wave, by its row in the LDS.
+        numbers: the wave's number in its workgroup.
+        u, i, f: each register and constant as u32, i32, f32; (waves, lanes), (waves, 1), (1, 1).
+        q: pairs of scalar registers as u64, by the even number.
+        exec: lanes that are active; (waves, lanes).
+        full: all of them are.
+        pc: offset of the next instruction.
+        machine: what is not a wave's own.
+    """
+
+    __slots__ = (
+        "_known",
+        "count",
+        "exec",
+        "f",
+        "full",
+        "groups",
+        "i",
+        "layout",
+        "machine",
+        "numbers",
+        "pc",
+        "q",
+        "s",
+        "scc",
+        "u",
+        "v",
+    )
+
+    def __init__(
+        self,
+        layout: Layout,
+        v: Array,
+        s: Array,
+        scc: Array,
+        groups: Array,
+        numbers: Array,
+        pc: int,
+        machine: Machine,
+        known: tuple[Array, Array] | None = None,
+    ) -> None:
+        self.layout = layout
+        self.machine = machine
+        self.v, self.s, self.scc = v, s, scc
+        self.groups, self.numbers = groups, numbers
+        self.count = len(groups)
+        self.pc = pc
+        self._known = known
+        self.u = self._views(U32)
+        self.i = self._views(I32)
+        self.f = self._views(F32)
+        pairs = s.view(U64)
+        self.q: list[Array | None] = [None] * SGPRS
+        for number in range(0, SGPRS, 2):
+            self.q[number] = pairs[:, number // 2 : number // 2 + 1]
+        self.update_exec()
+
+    def _views(self, kind: type[np.generic]) -> list[Array | None]:
+        """Each register by its number, in one type."""
+        s, v = self.s.view(kind), self.v.view(kind)
+        views: list[Array | None] = [None] * (LITERALS + len(self.layout.literals))
+        views[:SGPRS] = [s[:, number : number + 1] for number in range(SGPRS)]
+        split = min(self.layout.first_agpr, len(v))
+        views[VGPRS : VGPRS + split] = list(v[:split])
+        views[AGPRS : AGPRS + len(v) - split] = list(v[split:])
+        for number in range(CONSTANTS, VGPRS):
+            if (bits := constant(number)) is not None:
+                views[number] = np.array([[bits]], U32).view(kind)
+        for number, bits in enumerate(self.layout.literals, LITERALS):
+            views[number] = np.array([[bits]], U32).view(kind)
+        return views
+
+    def update_exec(self) -> None:
+        """Bring the lanes that are active in line with the register."""
+        self.exec = self.lanes(EXEC)
+        self.full = bool(self.exec.all())
+
+    def lanes(self, number: int) -> Array:
+        """A mask in a pair of scalar registers, as booleans."""
+        pair = np.ascontiguousarray(self.s[:, number : number + 2])
+        return np.unpackbits(pair.view(U8), axis=1, bitorder="little").view(bool)
+
+    def put_lanes(self, number: int, lanes: Array) -> None:
+        """Write booleans, one a lane, to a pair of scalar registers."""
+        octets = np.packbits(lanes, axis=1, bitorder="little")
+        self.s[:, number : number + 2] = octets.view(U32)
+
+    def words(self, number: int, count: int) -> Array:
+        """Vector registers that follow each other: (count, waves, lanes)."""
+        first = self.index(number)
+        return self.v[first : first + count]
+
+    def index(self, number: int) -> int:
+        """Where a vector register is in `v`."""
+        return number - VGPRS if number < AGPRS else number - AGPRS + self.layout.first_agpr
+
+    @property
+    def known(self) -> tuple[Array, Array] | None:
+        """Where reads are checked: which registers were written, as `v` and `s`."""
+        return self._known
+
+    def take(self, rows: Array) -> Waves:
+        """Some of the waves, with registers of their own."""
+        known = self._known and (self._known[0][:, rows], self._known[1][rows])
+        return Waves(
+            self.layout,
+            np.ascontiguousarray(self.v[:, rows]),
+            self.s[rows],
+            self.scc[rows],
+            self.groups[rows],
+            self.numbers[rows],
+            self.pc,
+            self.machine,
+            known,
+        )
+
+
+def joined(parts: Sequence[Waves]) -> Waves:
+    """Waves that have come to one place."""
+    first = parts[0]
+    known = None
+    if first.known is not None:
+        pairs = [part.known for part in parts if part.known is not None]
+        known = (
+            np.concatenate([v for v, _ in pairs], axis=1),
+            np.concatenate([s for _, s in pairs]),
+        )
+    return Waves(
+        first.layout,
+        np.concatenate([part.v for part in parts], axis=1),
+        np.concatenate([part.s for part in parts]),
+        np.concatenate([part.scc for part in parts]),
+        np.concatenate([part.groups for part in parts]),
+        np.concatenate([part.numbers for part in parts]),
+        first.pc,
+        first.machine,
+        known,
+    )
