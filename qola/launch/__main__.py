@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qola.files import write_if_changed
-from qola.launch.program import program
+from qola.launch.program import caller, program
 from qola.launch.proof import prove
 from qola.plan.model import Plan
 from qola.rule_main import run_main
@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.launch", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
     source = commands.add_parser("source", help="write the C++ of a program that calls a library")
+    source.add_argument("--caller", action="store_true", help="of a library that takes values by name")
     source.add_argument("--output", required=True, type=Path, help="file to write")
     run = commands.add_parser("run", help="run it, and fail where an entry point launches nothing")
     run.add_argument("--program", required=True, type=Path, help="the program, built")
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _source(args: argparse.Namespace) -> None:
     plan = Plan.from_json(args.plan.read_text(encoding="utf-8"))
-    write_if_changed(args.output, program(plan.module(args.module)))
+    write = caller if args.caller else program
+    write_if_changed(args.output, write(plan.module(args.module)))
 
 
 def _run(args: argparse.Namespace) -> None:

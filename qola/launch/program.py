@@ -50,6 +50,58 @@ def program(module: PlannedModule) -> str:
     )
 
 
+_CALLER = """\
+// Written by qola (qola/launch/program.py) from plan.json; do not edit.
+#include "{header}"
+
+#include "qola_caller.h"
+
+namespace {{
+
+{calls}
+
+}} // namespace
+
+extern "C" const char* qola_call(const char* entry, const char* values, float* status)
+{{
+    return qola_caller::call({{
+{table}
+                             }},
+                             entry,
+                             values,
+                             status);
+}}
+"""
+_CALLER_CALL = """\
+float call_{name}(qola_caller::Values& values, qola_launch::Memory& memory)
+{{
+    decltype(qola_launch::arguments_of(&QOLA_NS({name}))) args{{}};
+    qola_caller::fill(args, values, memory);
+    return QOLA_NS({name})({arguments});
+}}"""
+
+
+def caller(module: PlannedModule) -> str:
+    """Return the C++ of a library that calls the entry points with values given by name.
+
+    It has one C function: ``qola_call``, see cc/launch/qola_caller.h.
+    """
+    entries = [entry for entry in module.entries if entry.name in ENTRIES.values()]
+    return _CALLER.format(
+        header=module.public_header.name,
+        calls="\n\n".join(map(_call_by_name, entries)),
+        table="\n".join(f'{" " * 33}{{"{e.name}", call_{e.name}}},' for e in entries),
+    )
+
+
+def _call_by_name(entry: EntryPoint) -> str:
+    more = [f'qola_caller::Parameter(values, "{name}")' for name in entry.required[2:]]
+    indent = " " * len(f"    return QOLA_NS({entry.name})(")
+    stream = "ck_tile::stream_config{nullptr}"
+    arguments = f",\n{indent}".join(["args", stream, *more])
+    return _CALLER_CALL.format(name=entry.name, arguments=arguments)
+
+
 def _call(entry: EntryPoint) -> str:
     more = [f"values.{name}" for name in entry.required[2:]]
     indent = " " * len(f"    return QOLA_NS({entry.name})(")

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaLibraryInfo")
+load("//rules/rocm:rocm_files.bzl", "rocm_files")
 
 _ATTRS = TRANSITION_ATTRS | {
     "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),
@@ -16,6 +17,8 @@ def _launch_source_impl(ctx):
     args.add("--plan", info.plan)
     args.add("--module", ctx.attr.module)
     args.add("--output", ctx.outputs.out)
+    if ctx.attr.caller:
+        args.add("--caller")
     ctx.actions.run(
         arguments = [args],
         executable = ctx.executable._tool,
@@ -30,6 +33,7 @@ def _launch_source_impl(ctx):
 _launch_source = rule(
     implementation = _launch_source_impl,
     attrs = _ATTRS | {
+        "caller": attr.bool(doc = "Of a library that takes values by name, not of a program."),
         "out": attr.output(mandatory = True),
         "_tool": attr.label(cfg = "exec", default = "//qola/launch:tool", executable = True),
     },
@@ -70,6 +74,42 @@ _launch_test = rule(
     test = True,
 )
 
+# Of the host alone; the headers ask whether a tree's arguments have a member.
+_HOST_COPTS = ["--offload-host-only", "-std=c++20"]
+
+def library_caller(name, library, module):
+    """Declares a library that calls another one's entry points with values by name, for qola/emulate.
+
+    Args:
+      name: target name; the file is <name>.so.
+      library: label of the module's qola_library.
+      module: the module, as plan.json names it.
+    """
+    common = dict(tags = ["manual"], visibility = ["//visibility:public"])
+    _launch_source(
+        name = name + ".source",
+        out = name + ".cpp",
+        caller = True,
+        library = library,
+        module = module,
+        **common
+    )
+    cc_binary(
+        name = name + ".so",
+        srcs = [name + ".cpp"],
+        copts = _HOST_COPTS + ["-fPIC"],
+        linkopts = ["-lamdhip64"],
+        linkshared = True,
+        target_compatible_with = [Label("//rules/rocm:rocm")],
+        deps = [library, Label("//cc/launch")],
+        **common
+    )
+    rocm_files(
+        name = name,
+        srcs = [name + ".so"],
+        **common
+    )
+
 def launch_test(name, library, module):
     """Declares the test of a module's library, and <name>.program.
 
@@ -89,8 +129,7 @@ def launch_test(name, library, module):
     cc_binary(
         name = name + ".program",
         srcs = [name + ".cpp"],
-        # Of the host alone; qola_launch.h asks whether a tree's arguments have a member.
-        copts = ["--offload-host-only", "-std=c++20"],
+        copts = _HOST_COPTS,
         linkopts = ["-lamdhip64"],
         target_compatible_with = [Label("//rules/rocm:rocm")],
         deps = [library, Label("//cc/launch")],

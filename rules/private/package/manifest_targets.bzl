@@ -2,7 +2,7 @@
 
 load("//rules/private/link:qola_library.bzl", "qola_library")
 load(":kernel_pack.bzl", "kernel_pack")
-load(":launch_test.bzl", "launch_test")
+load(":launch_test.bzl", "launch_test", "library_caller")
 load(":qola_bundle.bzl", "qola_bundle")
 load(":qola_static.bzl", "qola_static")
 load(":qola_wheel.bzl", "qola_wheel")
@@ -89,6 +89,11 @@ def manifest_targets(name, modules, version):
     for module in modules:
         launch_test(
             name = module + "_launch_test",
+            library = module,
+            module = module,
+        )
+        library_caller(
+            name = module + "_caller",
             library = module,
             module = module,
         )

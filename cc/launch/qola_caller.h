@@ -1,0 +1,213 @@
+// Calls the entry points of a library with values that are given by name: for programs that know
+// no C++, such as qola/emulate. The member names are AITER's, of every tree that is known.
+#ifndef QOLA_CALLER_H
+#define QOLA_CALLER_H
+
+#include "qola_launch.h"
+
+#include <exception>
+#include <string_view>
+
+namespace qola_caller {
+
+/// Values by name, taken one by one, so that a name which nothing asked for is seen.
+class Values
+{
+    public:
+    /// Reads words of the form name=value.
+    explicit Values(const std::string& text)
+    {
+        std::istringstream words(text);
+        for(std::string word; words >> word;)
+            given[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+    }
+
+    /// Sets what a name stands for, if it is given.
+    template <class T>
+    void take(const char* name, T& to)
+    {
+        const auto found = given.find(name);
+        if(found == given.end())
+            return;
+        taken[name] = true;
+        if constexpr(std::is_pointer_v<T>)
+            to = reinterpret_cast<T>(std::stoull(found->second, nullptr, 0));
+        else if constexpr(std::is_same_v<T, std::string>)
+            to = found->second;
+        else if constexpr(std::is_floating_point_v<T>)
+            to = static_cast<T>(std::stod(found->second));
+        else
+            to = static_cast<T>(std::stoll(found->second, nullptr, 0));
+    }
+
+    bool has(const char* name) const { return given.contains(name); }
+
+    /// The first name that nothing asked for; empty where all were.
+    std::string left() const
+    {
+        for(const auto& [name, _] : given)
+            if(!taken.contains(name))
+                return name;
+        return "";
+    }
+
+    private:
+    std::map<std::string, std::string> given;
+    std::map<std::string, bool> taken;
+};
+
+/// A parameter beside the arguments, of whatever type it has.
+class Parameter
+{
+    public:
+    Parameter(Values& of, const char* by) : values(of), name(by) {}
+
+    template <class T>
+        requires(!std::is_reference_v<T>)
+    operator T() const
+    {
+        T value{};
+        values.take(name, value);
+        return value;
+    }
+
+    private:
+    Values& values;
+    const char* name;
+};
+
+#define QOLA_CALLER_TAKE(name)                   \
+    if constexpr(requires { args.name; })        \
+        values.take(#name, args.name);
+#define QOLA_CALLER_TENSOR(name)                 \
+    QOLA_CALLER_TAKE(name##_ptr)                 \
+    QOLA_CALLER_TAKE(stride_##name)              \
+    QOLA_CALLER_TAKE(nhead_stride_##name)        \
+    QOLA_CALLER_TAKE(batch_stride_##name)        \
+    QOLA_CALLER_TAKE(split_stride_##name)
+
+/// Sets the members of an entry point's arguments that are given.
+template <class Args>
+void fill(Args& args, Values& values, qola_launch::Memory& memory)
+{
+    QOLA_CALLER_TAKE(use_asm_v3)
+    QOLA_CALLER_TAKE(how_v3_bf16_cvt)
+    QOLA_CALLER_TAKE(v3_bf16_cvt)
+    QOLA_CALLER_TAKE(v3_atomic_fp32)
+    QOLA_CALLER_TAKE(v3_api_check)
+    QOLA_CALLER_TAKE(data_type)
+    QOLA_CALLER_TAKE(is_group_mode)
+    QOLA_CALLER_TAKE(mask_type)
+    QOLA_CALLER_TAKE(bias_type)
+    QOLA_CALLER_TAKE(has_lse)
+    QOLA_CALLER_TAKE(has_dbias)
+    QOLA_CALLER_TAKE(has_dropout)
+    QOLA_CALLER_TAKE(is_store_randval)
+    QOLA_CALLER_TAKE(is_deterministic)
+    QOLA_CALLER_TAKE(has_sink)
+    QOLA_CALLER_TAKE(hdim_q)
+    QOLA_CALLER_TAKE(hdim_v)
+    QOLA_CALLER_TAKE(batch)
+    QOLA_CALLER_TAKE(nhead_q)
+    QOLA_CALLER_TAKE(nhead_k)
+    QOLA_CALLER_TAKE(seqlen_q)
+    QOLA_CALLER_TAKE(seqlen_k)
+    QOLA_CALLER_TAKE(max_seqlen_q)
+    QOLA_CALLER_TAKE(max_seqlen_k)
+    QOLA_CALLER_TAKE(seqlen_knew)
+    QOLA_CALLER_TAKE(min_seqlen_q)
+    QOLA_CALLER_TAKE(logits_soft_cap)
+    QOLA_CALLER_TAKE(window_size_left)
+    QOLA_CALLER_TAKE(window_size_right)
+    QOLA_CALLER_TAKE(sink_size)
+    QOLA_CALLER_TAKE(scale)
+    QOLA_CALLER_TAKE(scale_s)
+    QOLA_CALLER_TAKE(scale_p)
+    QOLA_CALLER_TAKE(scale_o)
+    QOLA_CALLER_TAKE(p_drop)
+    QOLA_CALLER_TAKE(p_undrop)
+    QOLA_CALLER_TAKE(s_randval)
+    if constexpr(requires { args.drop_seed_offset; })
+    {
+        std::pair<std::uint64_t, std::uint64_t> seed(0, 0);
+        values.take("drop_seed", seed.first);
+        values.take("drop_offset", seed.second);
+        args.drop_seed_offset = seed;
+    }
+    QOLA_CALLER_TENSOR(q)
+    QOLA_CALLER_TENSOR(k)
+    QOLA_CALLER_TENSOR(v)
+    QOLA_CALLER_TENSOR(o)
+    QOLA_CALLER_TENSOR(do)
+    QOLA_CALLER_TENSOR(dq)
+    QOLA_CALLER_TENSOR(dk)
+    QOLA_CALLER_TENSOR(dv)
+    QOLA_CALLER_TENSOR(d)
+    QOLA_CALLER_TENSOR(dq_acc)
+    QOLA_CALLER_TENSOR(bias)
+    QOLA_CALLER_TENSOR(dbias)
+    QOLA_CALLER_TENSOR(randval)
+    QOLA_CALLER_TENSOR(lse)
+    QOLA_CALLER_TENSOR(lsed)
+    QOLA_CALLER_TENSOR(lse_acc)
+    QOLA_CALLER_TENSOR(o_acc)
+    QOLA_CALLER_TAKE(rand_val_ptr)
+    QOLA_CALLER_TAKE(sink_ptr)
+    QOLA_CALLER_TAKE(d_sink_ptr)
+    QOLA_CALLER_TAKE(seqstart_q_ptr)
+    QOLA_CALLER_TAKE(seqstart_k_ptr)
+    QOLA_CALLER_TAKE(seqlen_q_ptr)
+    QOLA_CALLER_TAKE(seqlen_k_ptr)
+    QOLA_CALLER_TAKE(cu_seqlen_q_ptr)
+    QOLA_CALLER_TAKE(cu_seqlen_k_ptr)
+    QOLA_CALLER_TAKE(seqstart_padded_q_ptr)
+    QOLA_CALLER_TAKE(seqstart_padded_k_ptr)
+    QOLA_CALLER_TAKE(num_splits)
+    QOLA_CALLER_TAKE(num_total_pages)
+    QOLA_CALLER_TAKE(page_block_size)
+    QOLA_CALLER_TAKE(kv_indptr)
+    QOLA_CALLER_TAKE(kv_page_indices)
+    QOLA_CALLER_TAKE(kv_last_page_lens)
+    if constexpr(requires { args.workspace_alloc; })
+        args.workspace_alloc = [&memory](std::size_t bytes, bool zeroed) {
+            void* pointer = memory(bytes);
+            if(zeroed)
+                qola_launch::check(hipMemset(pointer, 0, bytes), "hipMemset");
+            return pointer;
+        };
+    if constexpr(requires { args.pinned_host_alloc; })
+        args.pinned_host_alloc = [](std::size_t bytes) {
+            return std::shared_ptr<void>(std::malloc(bytes), std::free);
+        };
+}
+
+#undef QOLA_CALLER_TENSOR
+#undef QOLA_CALLER_TAKE
+
+/// An entry point with values.
+using Call = float (*)(Values&, qola_launch::Memory&);
+
+/// Calls an entry point; its status is written, "" returned, or what is wrong with the values.
+inline const char* call(const std::map<std::string, Call>& calls, const char* entry, const char* text, float* status)
+{
+    static thread_local std::string wrong;
+    try
+    {
+        const auto found = calls.find(entry);
+        if(found == calls.end())
+            throw std::runtime_error("the library has no entry point " + std::string(entry));
+        Values values(text);
+        qola_launch::Memory memory;
+        *status = found->second(values, memory);
+        wrong   = values.left().empty() ? "" : entry + (" takes no " + values.left());
+    }
+    catch(const std::exception& error)
+    {
+        wrong = error.what();
+    }
+    return wrong.c_str();
+}
+
+} // namespace qola_caller
+
+#endif // QOLA_CALLER_H

@@ -1,0 +1,196 @@
+"""The fake HIP runtime in this process, with the emulator behind it: launches run kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qola.emulate.arrays import U8, Array
+from qola.emulate.code_object import CodeObject
+from qola.emulate.launch import Device, Module, Options, Result
+from qola.errors import Finding, QolaError
+
+#: hipErrorLaunchFailure: what a host program is told of a kernel that could not be run.
+_LAUNCH_FAILURE = 719
+
+
+class _Launch(ctypes.Structure):
+    """fake_hip_launch of cc/fake_hip/emulator.h."""
+
+    _fields_ = [
+        ("kernel", ctypes.c_char_p),
+        ("code", ctypes.c_void_p),
+        ("code_bytes", ctypes.c_size_t),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_lds_bytes", ctypes.c_uint32),
+        ("kernarg", ctypes.c_void_p),
+        ("kernarg_bytes", ctypes.c_size_t),
+    ]
+
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch that ran: what was asked for, and what it did."""
+
+    result: Result
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_lds: int
+
+
+class Hip:
+    """A device of one arch in this process.
+
+    There is one of them in a process, as HIP's device is the process's: another arch needs another
+    process.
+
+    Attributes:
+        launches: what ran, in order.
+    """
+
+    _made = False
+
+    def __init__(self, runtime: Path, arch: str, options: Options | None = None) -> None:
+        """Load the fake runtime, before any library that needs HIP.
+
+        Args:
+            runtime: cc/fake_hip's library, whatever its name.
+            arch: gfx942 or gfx950.
+        """
+        if Hip._made:
+            raise RuntimeError("a process has one device")
+        Hip._made = True
+        os.environ["FAKE_HIP_ARCH"] = arch
+        # The C library's own environment is what the runtime reads.
+        self._runtime = ctypes.CDLL(str(runtime.resolve()), mode=ctypes.RTLD_GLOBAL)
+        self.options = options or Options()
+        self.launches: list[Launched] = []
+        self._modules: dict[str, tuple[Device, Module]] = {}
+        self._error: BaseException | None = None
+        # Kept: the runtime calls it for as long as the process lives.
+        self._callback = _CALLBACK(self._launched)
+        self._runtime.fake_hip_emulate(self._callback)
+        self._libraries: dict[Path, ctypes.CDLL] = {}
+
+    def load(self, library: Path) -> ctypes.CDLL:
+        """Load a library; those that it needs must be loaded before, or be where it looks."""
+        found = self._libraries.get(library)
+        if found is None:
+            found = ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
+            self._libraries[library] = found
+        return found
+
+    def caller(self, library: Path) -> Callable[[str, Mapping[str, Any]], float]:
+        """Load a library made by the rule library_caller, and return what calls its entry points.
+
+        The function takes an entry point's name and values by name, addresses as int; it returns
+        the entry point's status, and raises what went wrong in a kernel.
+        """
+        function = self.load(library).qola_call
+        function.restype = ctypes.c_char_p
+        function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_float)]
+
+        def call(entry: str, values: Mapping[str, Any]) -> float:
+            status = ctypes.c_float()
+            text = " ".join(f"{name}={_text(value)}" for name, value in values.items())
+            wrong = function(entry.encode(), text.encode(), ctypes.byref(status)).decode()
+            self.raise_error()
+            if wrong:
+                raise QolaError(Finding(entry, wrong, "values that the entry point takes"))
+            return status.value
+
+        return call
+
+    def raise_error(self) -> None:
+        """Raise what went wrong in a launch since the last time."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def allocate(self, array: Array) -> Allocation:
+        """Device memory with what an array holds."""
+        return Allocation(self._runtime, array)
+
+    def _launched(self, pointer: Any) -> int:
+        try:
+            self._run(pointer.contents)
+        except BaseException as error:  # noqa: BLE001
+            # It cannot pass through the library: whoever called that raises it.
+            self._error = self._error or error
+            return _LAUNCH_FAILURE
+        return 0
+
+    def _run(self, seen: _Launch) -> None:
+        code = ctypes.string_at(seen.code, seen.code_bytes)
+        digest = hashlib.sha256(code).hexdigest()
+        if digest not in self._modules:
+            device = Device(self.options)
+            self._modules[digest] = device, Module(device, CodeObject.read(code))
+        device, module = self._modules[digest]
+        known = self._allocations()
+        for address, size in known:
+            device.map.add(address, size)
+        grid, block = (tuple(getattr(seen, name)) for name in ("grid", "block"))
+        try:
+            result = device.launch(
+                module,
+                seen.kernel.decode(),
+                grid,
+                block,
+                ctypes.string_at(seen.kernarg, seen.kernarg_bytes),
+                seen.dynamic_lds_bytes,
+            )
+        finally:
+            for address, _ in known:
+                device.map.remove(address)
+        self.launches.append(Launched(result, grid, block, seen.dynamic_lds_bytes))
+
+    def _allocations(self) -> list[tuple[int, int]]:
+        query = self._runtime.fake_hip_allocations
+        query.restype = ctypes.c_size_t
+        count = query(None, None, ctypes.c_size_t(0))
+        addresses = (ctypes.c_size_t * count)()
+        sizes = (ctypes.c_size_t * count)()
+        query(addresses, sizes, ctypes.c_size_t(count))
+        return list(zip(addresses, sizes, strict=True))
+
+
+class Allocation:
+    """Memory of the device, which is memory of this process.
+
+    Attributes:
+        address: where it begins.
+        array: what it holds; a view, so that it can be read and changed.
+    """
+
+    def __init__(self, runtime: ctypes.CDLL, array: Array) -> None:
+        self._runtime = runtime
+        pointer = ctypes.c_void_p()
+        status = runtime.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(max(1, array.nbytes)))
+        if status or pointer.value is None:
+            raise MemoryError(f"hipMalloc of {array.nbytes} bytes: error {status}")
+        self.address = pointer.value
+        raw = (ctypes.c_uint8 * array.nbytes).from_address(self.address)
+        self.array: Array = np.frombuffer(raw, U8).view(array.dtype).reshape(array.shape)
+        self.array[...] = array
+
+    def free(self) -> None:
+        """Give the memory back; the array must not be used any more."""
+        self._runtime.hipFree(ctypes.c_void_p(self.address))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Allocation):
+        return hex(value.address)
+    return str(int(value)) if isinstance(value, bool) else str(value)
