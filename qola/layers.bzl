@@ -9,7 +9,7 @@ LAYERS = [
     ["fetch"],
     ["checkout", "codegen"],
     ["plan"],
-    ["build", "bundle", "inspect", "launch", "lazy", "report", "repository"],
+    ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository"],
     ["verify"],
     ["compat", "prebuilt"],
     ["api"],

@@ -5,7 +5,7 @@ What an instruction asks for is looked at once; the function only reads, compute
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def _plain(
     kind: str,
     output: str,
     place: int,
-    sources: object,
+    sources: Iterator[str],
     literals: Literals,
 ) -> Read | tuple[int, str]:
     """How an operand is read: a register's number and type where that is all, else a function."""
@@ -155,11 +155,11 @@ def _plain(
         return lambda w: w.lanes(VCC)
     if kind == "table":
         bits = one["omod"] << 6 | one["abs"] << 3 | one["neg"]
-        return lambda w: bits  # type: ignore[return-value, misc]
+        return lambda w: np.array(bits)
     if kind == "mask":
         number = one.fields.get("src2", VCC) if family(one) in ("VOP3", "VOP3SD") else VCC
         return lambda w: w.lanes(number)
-    name = next(sources)  # type: ignore[call-overload]
+    name = next(sources)
     if one.fields[name] in (SDWA, DPP) and "vsrc0" in one.fields:
         name = "vsrc0"
     if TYPES[kind]().itemsize == 8:
@@ -174,7 +174,7 @@ def _plain(
     negates = _negates(one, place, kind)
     if not (half or high or select != 6 or negates):
         return number, kind
-    read: Read = lambda w: w.u[number]  # type: ignore[return-value, misc]  # noqa: E731
+    read: Read = lambda w: w.u[number]  # noqa: E731
     if select != 6:
         read = selected(read, select, bool(one[f"src{place}_sext"]))
     if high:
@@ -187,7 +187,7 @@ def _of_register(number: int, kind: str) -> Read | tuple[int, str]:
     if kind in ("u32", "i32", "f32"):
         return number, kind
     if TYPES[kind]().itemsize == 2:
-        return lambda w: typed(w.u[number], kind)  # type: ignore[arg-type]
+        return lambda w: typed(w.u[number], kind)
     fields = Instruction(0, 0, "", "", {"src0": number}, {}, None, "")
     return wide(fields, "src0", kind)
 
@@ -361,7 +361,7 @@ def _write_scc(w: Waves, value: Array) -> None:
 
 
 def _scalar_read(
-    one: Instruction, kind: str, result: str, sources: object, literals: Literals
+    one: Instruction, kind: str, result: str, sources: Iterator[str], literals: Literals
 ) -> Read:
     if kind.startswith("dst"):
         kind = kind.partition(":")[2] or result
@@ -369,14 +369,14 @@ def _scalar_read(
     if kind == "scc":
         return lambda w: w.scc
     if kind == "exec":
-        return lambda w: w.q[EXEC]  # type: ignore[return-value]
+        return lambda w: w.q[EXEC]
     if kind in ("k", "ku"):
         bits = one["simm16"]
         if kind == "k" and bits & 0x8000:
             bits |= 0xFFFF0000
         number = literals.number(bits)
         return listed(number, "u32" if kind == "ku" else "i32")
-    name = next(sources)  # type: ignore[call-overload]
+    name = next(sources)
     if TYPES[kind]().itemsize == 8:
         return wide(one, name, kind)
     flag = special(one.fields[name])
@@ -414,10 +414,10 @@ def _halves(one: Instruction, operation: Operation, literals: Literals) -> Step:
             def read(
                 w: Waves, number: int = number, distance: U32 = distance, kind: str = kind
             ) -> Array:
-                return typed(w.u[number] >> distance, kind)  # type: ignore[operator]
+                return typed(w.u[number] >> distance, kind)
 
             negative = kind == "f16" and one[signs] >> place & 1
-            pair.append((lambda w, read=read: -read(w)) if negative else read)
+            pair.append(_negated(read, bool(negative)))
         reads.append((pair[0], pair[1]))
     write = write_vector(one["vdst"])
     if one["clmp"]:

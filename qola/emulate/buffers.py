@@ -61,8 +61,8 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
 
     def find(w: Waves, words: int) -> Reach:
         low, high, records, flags = (w.u[resource + word] for word in range(4))
-        base = low.astype(U64) | (high & _HIGH_ADDRESS).astype(U64) << U64(32)  # type: ignore[union-attr, operator]
-        if (high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():  # type: ignore[operator]
+        base = low.astype(U64) | (high & _HIGH_ADDRESS).astype(U64) << U64(32)
+        if (high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():
             raise UnsupportedError("a buffer that is swizzled, or adds the lane's number")
         start = soffset(w).astype(I64)
         if vector is None:
@@ -70,7 +70,7 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
         else:
             within = vector(w).astype(I64) + offset
         # The scalar offset shortens the range.
-        limit = records.astype(I64) - start  # type: ignore[union-attr]
+        limit = records.astype(I64) - start
         addresses = base + (within + start).view(U64)
         last = within + 4 * (words - 1)
         if bool((last < limit).all()):
@@ -98,7 +98,7 @@ def _global(one: Instruction, literals: Literals) -> Finder:
         return find
 
     def find_from(w: Waves, words: int) -> Reach:
-        found = w.q[saddr] + w.u[address].astype(U64)  # type: ignore[operator, union-attr]
+        found = w.q[saddr] + w.u[address].astype(U64)
         return Reach(found + np.int64(offset).view(U64), [None])
 
     return find_from
@@ -115,9 +115,9 @@ def _scratch(one: Instruction, literals: Literals) -> Finder:
         machine = w.machine
         within = np.full((w.count, LANES), offset, I64)
         if uses_vector:
-            within = within + w.u[address].astype(I64)  # type: ignore[union-attr]
+            within = within + w.u[address].astype(I64)
         if saddr != _OFF:
-            within = within + w.u[saddr].astype(I64)  # type: ignore[union-attr]
+            within = within + w.u[saddr].astype(I64)
         bad = w.exec & ((within < 0) | (within + 4 * words > machine.scratch_row))
         if bad.any():
             detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
@@ -268,7 +268,7 @@ def _to_lds(one: Instruction, finder: Finder, kind: str) -> Step:
     def run(w: Waves) -> None:
         machine = w.machine
         values = _read(w, one, finder(w, words), words)
-        base = (w.u[M0] & U32(0x3FFFF)).astype(I64) + offset  # type: ignore[operator]
+        base = (w.u[M0] & U32(0x3FFFF)).astype(I64) + offset
         places = base + np.arange(LANES) * (4 * words)
         bad = w.exec & ((places < 0) | (places + 4 * words > machine.lds_bytes))
         if bad.any():

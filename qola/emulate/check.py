@@ -68,9 +68,7 @@ def _operands(one: Instruction) -> tuple[list[tuple[int, int]], list[tuple[int, 
 
 def _in_accumulation(one: Instruction, name: str) -> bool:
     if one.form == "VOP3P_MFMA":
-        return bool(
-            {"src0": one["acc"] & 1, "src1": one["acc"] >> 1}.get(name, one["acc_cd"])
-        )
+        return bool({"src0": one["acc"] & 1, "src1": one["acc"] >> 1}.get(name, one["acc_cd"]))
     if one.name.startswith("V_ACCVGPR"):
         return name == ("src0" if one.name.endswith("READ") else "vdst")
     return bool(one["acc"]) and name in _ACCUMULATION
@@ -87,7 +85,7 @@ def checking(one: Instruction, step: Step) -> Step:
         assert known is not None
         known_v, known_s = known
         for registers in scalars:
-            missing = ~known_s[:, registers].all(axis=1)
+            missing = np.asarray(~known_s[:, registers].all(axis=1))
             if missing.any():
                 _report(w, one, f"s{registers.start}", np.repeat(missing[:, None], 1, axis=1))
         for number, count in vectors:

@@ -147,7 +147,7 @@ def _image(elf: ELFFile) -> bytes:
 
 
 def _kernels(elf: ELFFile, image: bytes) -> dict[str, Kernel]:
-    table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+    table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     symbols = {s.name: (s["st_value"], s["st_size"]) for s in table.iter_symbols()} if table else {}
     text = elf.get_section_by_name(".text")
     end = text["sh_addr"] + text["sh_size"] if text else 0
@@ -175,6 +175,7 @@ def _kernels(elf: ELFFile, image: bytes) -> dict[str, Kernel]:
 
 
 def _metadata(elf: ELFFile) -> list[dict[str, Any]]:
+    section: Any
     for section in elf.iter_sections():
         if section["sh_type"] != "SHT_NOTE":
             continue

@@ -32,10 +32,10 @@ NOTHING = frozenset(
 BRANCHES: dict[str, Callable[[Waves], Array]] = {
     "S_CBRANCH_SCC0": lambda w: ~w.scc[:, 0],
     "S_CBRANCH_SCC1": lambda w: w.scc[:, 0],
-    "S_CBRANCH_VCCZ": lambda w: w.q[VCC][:, 0] == 0,  # type: ignore[index]
-    "S_CBRANCH_VCCNZ": lambda w: w.q[VCC][:, 0] != 0,  # type: ignore[index]
-    "S_CBRANCH_EXECZ": lambda w: w.q[EXEC][:, 0] == 0,  # type: ignore[index]
-    "S_CBRANCH_EXECNZ": lambda w: w.q[EXEC][:, 0] != 0,  # type: ignore[index]
+    "S_CBRANCH_VCCZ": lambda w: w.q[VCC][:, 0] == 0,
+    "S_CBRANCH_VCCNZ": lambda w: w.q[VCC][:, 0] != 0,
+    "S_CBRANCH_EXECZ": lambda w: w.q[EXEC][:, 0] == 0,
+    "S_CBRANCH_EXECNZ": lambda w: w.q[EXEC][:, 0] != 0,
 }
 
 #: What ends a block of instructions that follow each other, beside branches.

@@ -37,7 +37,7 @@ for _byte in range(4):
     vector(
         f"V_CVT_F32_UBYTE{_byte}",
         "u32 -> f32",
-        lambda a, distance=U32(8 * _byte): (a >> distance & U32(0xFF)).astype(F32),
+        lambda a, distance=8 * _byte: (a >> U32(distance) & U32(0xFF)).astype(F32),
     )
 
 

@@ -125,7 +125,7 @@ class Hip:
     def _launched(self, pointer: Any) -> int:
         try:
             self._run(pointer.contents)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             # It cannot pass through the library: whoever called that raises it.
             self._error = self._error or error
             return _LAUNCH_FAILURE
@@ -182,7 +182,9 @@ class Allocation:
             raise MemoryError(f"hipMalloc of {array.nbytes} bytes: error {status}")
         self.address = pointer.value
         raw = (ctypes.c_uint8 * array.nbytes).from_address(self.address)
-        self.array: Array = np.frombuffer(raw, U8).view(array.dtype).reshape(array.shape)
+        self.array: Array = (
+            np.frombuffer(memoryview(raw), U8).view(array.dtype).reshape(array.shape)
+        )
         self.array[...] = array
 
     def free(self) -> None:

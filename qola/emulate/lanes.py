@@ -62,7 +62,7 @@ def _writelane(one: Instruction, literals: Literals) -> Step:
 
 
 def _swap(distance: int) -> Binder:
-    """Exchange a half of each row of twice the distance: the upper one of VDST, the lower of SRC0."""
+    """Exchange the lower half of each row of SRC0 with the upper half of VDST's."""
     lane = np.arange(64)
     lower = lane[lane // distance % 2 == 0]
     upper = lower + distance

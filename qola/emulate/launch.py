@@ -154,9 +154,7 @@ class _Launch:
         groups = self.grid[0] * self.grid[1] * self.grid[2]
         at_once = max(1, min(groups, options.waves // waves))
         faults = Faults(options.strict)
-        owned = [
-            self.device.map.own(array) for array in (self._arguments(), self._packet())
-        ]
+        owned = [self.device.map.own(array) for array in (self._arguments(), self._packet())]
         machine = Machine(
             kernel=self.kernel.symbol,
             map=self.device.map,
@@ -173,9 +171,7 @@ class _Launch:
             for first in range(0, groups, at_once):
                 some = range(first, min(first + at_once, groups))
                 machine.begin(first, _POISON)
-                schedule = Schedule(
-                    self.program, np.full(at_once, waves), options.limit - executed
-                )
+                schedule = Schedule(self.program, np.full(at_once, waves), options.limit - executed)
                 schedule.run(self._waves(machine, some, waves, owned))
                 executed += schedule.executed
         finally:
@@ -185,7 +181,9 @@ class _Launch:
 
     def _arguments(self) -> Array:
         """The kernarg segment: hidden arguments that tell sizes follow what the caller gave."""
-        size = max([len(self.kernarg), *(a.offset + a.size for a in self.kernel.arguments)], default=0)
+        size = max(
+            [len(self.kernarg), *(a.offset + a.size for a in self.kernel.arguments)], default=0
+        )
         segment = np.zeros(-(-max(size, 16) // 64) * 64, U8)
         segment[: len(self.kernarg)] = np.frombuffer(self.kernarg, U8)
         for argument in self.kernel.arguments:
@@ -202,9 +200,8 @@ class _Launch:
             if kind == f"hidden_group_size_{axis}":
                 return block
         if kind == "hidden_grid_dims":
-            return max(
-                [1, *(n for n, pair in enumerate(zip(self.grid, self.block), 1) if max(pair) > 1)]
-            )
+            sizes = zip(self.grid, self.block, strict=True)
+            return max([1, *(axis for axis, pair in enumerate(sizes, 1) if max(pair) > 1)])
         return 0 if kind.startswith("hidden_") else None
 
     def _packet(self) -> Array:
@@ -285,5 +282,3 @@ class _Launch:
                 ids = np.array([group // place % self.grid[axis] for group in groups], U32)
                 s[:, number] = np.repeat(ids, waves)
                 number += 1
-
-

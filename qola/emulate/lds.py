@@ -242,11 +242,13 @@ def _bind_add_f32(one: Instruction, literals: Literals) -> Step:
 
 def _names() -> list[str]:
     single = [f"DS_{d}_{k}" for d in ("READ", "WRITE") for k in _WORDS]
-    double = [f"DS_{d}{p}_{k}" for d in ("READ", "WRITE") for p in ("2", "2ST64") for k in ("B32", "B64")]
+    double = [
+        f"DS_{d}{p}_{k}" for d in ("READ", "WRITE") for p in ("2", "2ST64") for k in ("B32", "B64")
+    ]
     small = [f"DS_READ_{k}" for k in ("U8", "I8", "U16", "I16")] + ["DS_WRITE_B8", "DS_WRITE_B16"]
     halves = [f"DS_READ_{k}_D16{h}" for k in ("U8", "I8", "U16") for h in ("", "_HI")]
     return [*single, *double, *small, *halves, "DS_WRITE_B8_D16_HI", "DS_WRITE_B16_D16_HI"]
 
 
-LDS: dict[str, Binder] = {name: _bind_access for name in _names()}
+LDS: dict[str, Binder] = dict.fromkeys(_names(), _bind_access)
 LDS |= {"DS_READ_B64_TR_B16": _bind_transposed, "DS_ADD_F32": _bind_add_f32}

@@ -73,7 +73,7 @@ _ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1}
 def supported(name: str) -> bool:
     """Whether a matrix operation is emulated."""
     found = _NAME.match(name)
-    return bool(found) and found[2] in ("16", "32") and not found[5] and found[6] in _UNPACK  # type: ignore[index]
+    return found is not None and found[2] in ("16", "32") and not found[5] and found[6] in _UNPACK
 
 
 def bind_matrix(one: Instruction, literals: Literals) -> Step:
@@ -107,11 +107,9 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         ordered = product.reshape(w.count, blocks, groups, 4, rows).transpose(1, 3, 0, 2, 4)
         target = w.words(d, results).view(F32).reshape(blocks, 4, w.count, groups, rows)
         if constant:
-            np.add(ordered, w.f[c], out=target)  # type: ignore[arg-type]
+            np.add(ordered, w.f[c], out=target)
         else:
             old = w.words(c, results).view(F32).reshape(blocks, 4, w.count, groups, rows)
             np.add(ordered, old, out=target)
 
     return run
-
-

@@ -34,10 +34,10 @@ def _source(one: Instruction, place: int, literals: Literals) -> Read:
 
     def read(w: Waves) -> Array:
         if half:
-            raw = (w.u[number] >> distance).astype(U16)  # type: ignore[operator]
+            raw = (w.u[number] >> distance).astype(U16)
             value: Array = raw.view(F16).astype(F32)
         else:
-            value = w.f[number]  # type: ignore[assignment]
+            value = w.f[number]
         if absolute:
             value = np.abs(value)
         return -value if negative else value

@@ -63,10 +63,10 @@ def typed(value: Array, kind: str) -> Array:
 def listed(number: int, kind: str) -> Read:
     """Reads a register in a type of 32 bits: the way most operands are read."""
     if kind == "f32":
-        return lambda w: w.f[number]  # type: ignore[return-value]
+        return lambda w: w.f[number]
     if kind == "i32":
-        return lambda w: w.i[number]  # type: ignore[return-value]
-    return lambda w: w.u[number]  # type: ignore[return-value]
+        return lambda w: w.i[number]
+    return lambda w: w.u[number]
 
 
 def wide(one: Instruction, name: str, kind: str) -> Read:
@@ -82,7 +82,7 @@ def wide(one: Instruction, name: str, kind: str) -> Read:
         fixed = np.array([[bits]], U64).view(target)
         return lambda _: fixed
     if number < SGPRS:
-        return lambda w: w.q[number].view(target)  # type: ignore[union-attr]
+        return lambda w: w.q[number].view(target)
     if number < VGPRS:
         value = constant(number, kind)
         if value is None:
@@ -103,9 +103,9 @@ def special(number: int) -> Read | None:
     if number == SCC:
         return lambda w: w.scc.astype(U32)
     if number == VCCZ:
-        return lambda w: (w.q[VCC] == 0).astype(U32)  # type: ignore[union-attr]
+        return lambda w: (w.q[VCC] == 0).astype(U32)
     if number == EXECZ:
-        return lambda w: (w.q[EXEC] == 0).astype(U32)  # type: ignore[union-attr]
+        return lambda w: (w.q[EXEC] == 0).astype(U32)
     return None
 
 
@@ -176,9 +176,9 @@ def write_vector(number: int) -> Write:
         if value.dtype != U32:
             value = value.view(U32)
         if w.full:
-            np.copyto(target, value)  # type: ignore[arg-type]
+            np.copyto(target, value)
         else:
-            np.copyto(target, value, where=w.exec)  # type: ignore[arg-type]
+            np.copyto(target, value, where=w.exec)
 
     return write
 
@@ -204,7 +204,7 @@ def write_half(number: int, high: bool, keep: bool) -> Write:
     def write(w: Waves, value: Array) -> None:
         result = value.view(U16).astype(U32) << distance
         if keep or high:
-            result = result | w.u[number] & others  # type: ignore[operator]
+            result = result | w.u[number] & others
         whole(w, result)
 
     return write
@@ -224,7 +224,7 @@ def write_selected(number: int, select: int, unused: int) -> Write:
         part = bits(value) & field_
         result = part << distance
         if unused == 2:
-            result = result | w.u[number] & others  # type: ignore[operator]
+            result = result | w.u[number] & others
         elif unused == 1:
             negative = (part >> U32(width - 1)).astype(bool)
             above = U32(0xFFFFFFFF << (width * (place + 1)) & 0xFFFFFFFF)
@@ -250,12 +250,10 @@ def write_scalar(number: int, kind: str) -> Write:
 
     def write(w: Waves, value: Array) -> None:
         if double:
-            w.q[number][...] = value.view(U64)  # type: ignore[index]
+            w.q[number][...] = value.view(U64)
         else:
-            w.u[number][...] = value if value.dtype == U32 else value.view(U32)  # type: ignore[index]
+            w.u[number][...] = value if value.dtype == U32 else value.view(U32)
         if changes_exec:
             w.update_exec()
 
     return write
-
-

@@ -1,4 +1,4 @@
-"""A kernel as blocks of functions: each instruction is bound once, when a wave first comes to it."""
+"""A kernel as blocks of functions: each instruction is bound once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Program:
         self.checked = checked
         self.code = sweep(code_object.image[kernel.entry : kernel.entry + kernel.size])
         self.literals = Literals()
-        self._bound: dict[int, Step | None | str] = {}
+        self._bound: dict[int, Step | str | None] = {}
         self._blocks: dict[int, Block] = {}
         self._starts = set(_targets(self.code.values()))
         # Literals are registers, of which waves have a view each: they must not come later.
@@ -106,7 +106,7 @@ class Program:
         registers = max(descriptor.vgprs, descriptor.first_agpr)
         return Layout(registers, descriptor.first_agpr, tuple(self.literals.bits))
 
-    def _bind(self, one: Instruction) -> Step | None | str:
+    def _bind(self, one: Instruction) -> Step | str | None:
         if one.name in BRANCHES or one.name in ENDS:
             return None
         try:

@@ -96,8 +96,8 @@ def _absdiff(a: Array, b: Array) -> tuple[Array, Array]:
 for _bits in (1, 2, 3, 4):
 
     @scalar_function(f"S_LSHL{_bits}_ADD_U32", "u32 u32 -> u32 scc")
-    def _lshl_add(a: Array, b: Array, distance: U64 = U64(_bits)) -> tuple[Array, Array]:
-        total = (a.astype(U64) << distance) + b
+    def _lshl_add(a: Array, b: Array, distance: int = _bits) -> tuple[Array, Array]:
+        total = (a.astype(U64) << U64(distance)) + b
         return total.astype(U32), total > 0xFFFFFFFF
 
 

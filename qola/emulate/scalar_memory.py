@@ -36,12 +36,12 @@ def _bind(one: Instruction, literals: Literals) -> Step:
     def run(w: Waves) -> None:
         distance: Array | int = offset
         if register is not None:
-            distance = w.u[register].astype(I64) + offset  # type: ignore[union-attr]
+            distance = w.u[register].astype(I64) + offset
         start = w.q[base]
         assert start is not None
         within: list[Array] = []
         if buffer:
-            records = w.u[base + 2].astype(I64)  # type: ignore[union-attr]
+            records = w.u[base + 2].astype(I64)
             within = [distance + 4 * word < records for word in range(words)]
             start = start & U64(0xFFFFFFFFFFFF)
         # The two lowest bits of an address are ignored.

@@ -1,8 +1,8 @@
 """Runs waves to their end: those at one place go on together.
 
-Of all places where waves stand, the lowest goes on first: waves that left a loop early wait for the
-others behind it, and go on with them. A wave at a barrier waits until all of its workgroup that have
-not ended are at one.
+Of all places where waves stand, the lowest goes on first: waves that left a loop early wait for
+the others behind it, and go on with them. A wave at a barrier waits until all of its workgroup that
+have not ended are at one.
 """
 
 from __future__ import annotations
@@ -114,12 +114,10 @@ class Schedule:
     def _jump(self, w: Waves, one: Instruction) -> None:
         """A jump to what a register holds; its own offset goes to another one first."""
         after = np.full((w.count, 1), w.machine.entry + one.pc + one.size, U64)
-        if one.name == "S_CALL_B64":
-            targets = np.full(w.count, one.target)
-        else:
-            targets = jump_target(one)(w)
+        called = one.name == "S_CALL_B64"
+        targets = np.full(w.count, one.target) if called else jump_target(one)(w)
         if one.name != "S_SETPC_B64":
-            w.q[one["sdst"]][...] = after  # type: ignore[index]
+            w.q[one["sdst"]][...] = after
         for target in np.unique(targets):
             part = w.take(np.flatnonzero(targets == target))
             part.pc = int(target)

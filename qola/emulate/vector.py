@@ -28,7 +28,9 @@ from qola.emulate.table import TYPES, vector, vector_function
 _M24 = U32(0xFFFFFF)
 _31 = U32(31)
 #: For each lane the bits of those below it, in the two halves of a mask.
-_BELOW = np.array([[(1 << lane) - 1 for lane in range(64)]], U64).view(U32).reshape(64, 2).T[:, None]
+_BELOW = (
+    np.array([[(1 << lane) - 1 for lane in range(64)]], U64).view(U32).reshape(64, 2).T[:, None]
+)
 
 vector("V_NOP", "->", lambda: None)
 vector("V_MOV_B32", "u32 -> u32", lambda a: a)
@@ -184,11 +186,11 @@ def _perm(high: Array, low: Array, select: Array) -> Array:
 
 @vector_function("V_BITOP3_B32", "u32 u32 u32 table -> u32")
 @vector_function("V_BITOP3_B16", "u16 u16 u16 table -> u16")
-def _bitop3(a: Array, b: Array, c: Array, table: int) -> Array:
+def _bitop3(a: Array, b: Array, c: Array, table: Array) -> Array:
     """Any function of three bits, by its truth table."""
     result = (a | b | c) & a.dtype.type(0)
     for number in range(8):
-        if table >> number & 1:
+        if int(table) >> number & 1:
             term = (a if number & 4 else ~a) & (b if number & 2 else ~b)
             result = result | (term & (c if number & 1 else ~c))
     return result
@@ -274,7 +276,7 @@ def _division(kind: str, scale: int, far: int, back: int, fma: ArrayFunction) ->
     """
     mantissa, width, unsigned = _LAYOUT[kind]
     float_type = TYPES[kind]
-    tiny = np.finfo(float_type).tiny
+    tiny = 2.0**-126 if kind == "f32" else 2.0**-1022
 
     def exponent(value: Array) -> Array:
         return (value.view(unsigned) >> unsigned(mantissa) & unsigned(2**width - 1)).astype(I32)
@@ -301,17 +303,22 @@ def _division(kind: str, scale: int, far: int, back: int, fma: ArrayFunction) ->
             (tiny_inverse & tiny_quotient, of_denominator, True),
             (tiny_inverse, smaller, False),
             (tiny_quotient, of_numerator, True),
-            (exponent(numerator) <= mantissa if kind == "f32" else exponent(numerator) <= 53,
-             larger, False),
+            (
+                exponent(numerator) <= mantissa if kind == "f32" else exponent(numerator) <= 53,
+                larger,
+                False,
+            ),
         ]
         conditions = [condition for condition, _, _ in cases]
         flags = np.select(conditions, [np.full(value.shape, flag) for *_, flag in cases], False)
-        return np.select(conditions, [result for _, result, _ in cases], value), flags
+        scaled: Array = np.select(conditions, [result for _, result, _ in cases], value)
+        return scaled, flags
 
     def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
         """The last step of the division, scaled back."""
         result = fma(a, b, c)
-        return np.where(scaled, np.ldexp(result, back), result)
+        back_up: Array = np.multiply(result, float_type(2.0**back))
+        return np.where(scaled, back_up, result)
 
     def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
         """The quotient, or what a division by or of a special value gives."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -117,15 +117,16 @@ class Waves:
         self.i = self._views(I32)
         self.f = self._views(F32)
         pairs = s.view(U64)
-        self.q: list[Array | None] = [None] * SGPRS
+        pairs_of: list[Any] = [None] * SGPRS
         for number in range(0, SGPRS, 2):
-            self.q[number] = pairs[:, number // 2 : number // 2 + 1]
+            pairs_of[number] = pairs[:, number // 2 : number // 2 + 1]
+        self.q: list[Array] = pairs_of
         self.update_exec()
 
-    def _views(self, kind: type[np.generic]) -> list[Array | None]:
+    def _views(self, kind: type[np.generic]) -> list[Array]:
         """Each register by its number, in one type."""
         s, v = self.s.view(kind), self.v.view(kind)
-        views: list[Array | None] = [None] * (LITERALS + len(self.layout.literals))
+        views: list[Any] = [None] * (LITERALS + len(self.layout.literals))
         views[:SGPRS] = [s[:, number : number + 1] for number in range(SGPRS)]
         split = min(self.layout.first_agpr, len(v))
         views[VGPRS : VGPRS + split] = list(v[:split])
