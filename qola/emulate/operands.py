@@ -41,6 +41,9 @@ class Literals:
 def number_of(one: Instruction, name: str, kind: str, literals: Literals) -> int:
     """The register number of an operand of up to 32 bits."""
     number = one.fields[name]
+    # With SDWA a bit of its own says that a register is a scalar one.
+    if number >= VGPRS and one[{"vsrc0": "s0", "vsrc1": "s1"}.get(name, "")]:
+        return number - VGPRS
     if number == LITERAL:
         if one.literal is None:
             raise UnsupportedError("a literal that is not there")
