@@ -51,13 +51,16 @@ def _signed(value: int, width: int) -> int:
 
 
 def _buffer(one: Instruction, literals: Literals) -> Finder:
-    """Addresses in a buffer: base + soffset + offset, and whether the offset is in range."""
-    resource = one["srsrc"]
-    offset = one["offset"]
+    """Addresses in a buffer: base + soffset + stride * index + offset, and what is in range.
+
+    With an index, and a stride that is not 0, the index has to be less than the number of records;
+    else the offset, which the scalar offset makes shorter.
+    """
+    resource, offset = one["srsrc"], one["offset"]
     soffset = listed(number_of(one, "soffset", "u32", literals), "i32")
-    vector = listed(one["vaddr"], "u32") if one["offen"] else None
-    if one["idxen"]:
-        raise UnsupportedError("a buffer with an index (idxen)")
+    number = one["vaddr"]
+    index = listed(number, "u32") if one["idxen"] else None
+    vector = listed(number + one["idxen"], "u32") if one["offen"] else None
 
     def find(w: Waves, words: int) -> Reach:
         low, high, records, flags = (w.u[resource + word] for word in range(4))
@@ -69,9 +72,15 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
             within = np.full((w.count, LANES), offset, I64)
         else:
             within = vector(w).astype(I64) + offset
-        # The scalar offset shortens the range.
-        limit = records.astype(I64) - start
+        stride = None
+        if index is not None:
+            stride = (high >> U32(16) & U32(0x3FFF)).astype(I64)
+            within = within + stride * index(w)
         addresses = base + (within + start).view(U64)
+        if stride is not None and index is not None and stride.all():
+            counted = index(w) < records
+            return Reach(addresses, [None if counted.all() else counted])
+        limit = records.astype(I64) - start
         last = within + 4 * (words - 1)
         if bool((last < limit).all()):
             return Reach(addresses, [None])

@@ -171,17 +171,18 @@ def _alignbyte(high: Array, low: Array, distance: Array) -> Array:
 @vector_function("V_PERM_B32", "u32 u32 u32 -> u32")
 def _perm(high: Array, low: Array, select: Array) -> Array:
     """Each byte of the result is one of eight, a sign spread out, 0x00 or 0xff."""
-    octets = (high.astype(U64) << U64(32) | low)[..., None] >> (U64(8) * np.arange(8, dtype=U64))
-    octets = octets.astype(U8)
-    signs = np.where(octets[..., 1::2] & 0x80, U8(0xFF), U8(0))
-    constants = np.broadcast_to(np.array([0, 0xFF], U8), (*octets.shape[:-1], 2))
-    choices = np.concatenate([octets, signs, constants], axis=-1)
-    wanted = np.minimum(select[..., None] >> (U32(8) * np.arange(4, dtype=U32)) & U32(0xFF), 13)
-    shape = np.broadcast_shapes(choices.shape[:-1], wanted.shape[:-1])
-    choices = np.broadcast_to(choices, (*shape, 14))
-    wanted = np.broadcast_to(wanted, (*shape, 4))
-    found = np.take_along_axis(choices, wanted.astype(np.intp), axis=-1)
-    return np.ascontiguousarray(found).view(U32)[..., 0]
+    wide = high.astype(U64) << U64(32) | low
+    result = U64(0)
+    for place in (0, 8, 16, 24):
+        which = select >> U32(place) & U32(0xFF)
+        octet = wide >> (np.minimum(which, U32(7)) << U32(3)) & U64(0xFF)
+        if (which > 7).any():
+            # 8 to 11 are the signs of bytes 1, 3, 5 and 7.
+            sign = wide >> (np.minimum((which & U32(3)) * U32(16) + U32(15), U32(63))) & U64(1)
+            octet = np.where(which > 7, sign * U64(0xFF), octet)
+            octet = np.where(which == 12, U64(0), np.where(which > 12, U64(0xFF), octet))
+        result = result | octet << U64(place)
+    return result.astype(U32)
 
 
 @vector_function("V_BITOP3_B32", "u32 u32 u32 table -> u32")

@@ -128,9 +128,10 @@ class Waves:
         s, v = self.s.view(kind), self.v.view(kind)
         views: list[Any] = [None] * (LITERALS + len(self.layout.literals))
         views[:SGPRS] = [s[:, number : number + 1] for number in range(SGPRS)]
-        split = min(self.layout.first_agpr, len(v))
-        views[VGPRS : VGPRS + split] = list(v[:split])
-        views[AGPRS : AGPRS + len(v) - split] = list(v[split:])
+        # One file: a VGPR's number may reach beyond where accumulation registers begin.
+        plain, others = list(v[: AGPRS - VGPRS]), list(v[self.layout.first_agpr :])[:256]
+        views[VGPRS : VGPRS + len(plain)] = plain
+        views[AGPRS : AGPRS + len(others)] = others
         for number in range(CONSTANTS, VGPRS):
             if (bits := constant(number)) is not None:
                 views[number] = np.array([[bits]], U32).view(kind)
