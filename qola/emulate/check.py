@@ -43,6 +43,9 @@ def _operands(one: Instruction) -> tuple[list[tuple[int, int]], list[tuple[int, 
         if name not in one.fields:
             continue
         number = one.fields[name]
+        if name == "vdst" and one.name in ("V_READFIRSTLANE_B32", "V_READLANE_B32"):
+            # The field is one for vector registers, what it names is a scalar one.
+            number %= VGPRS
         if number >= VGPRS and _in_accumulation(one, name):
             number += AGPRS - VGPRS
         store = "STORE" in one.name or "ATOMIC" in one.name

@@ -10,7 +10,7 @@ from qola.emulate.buffers import BUFFERS
 from qola.emulate.check import checking
 from qola.emulate.code_object import CodeObject, Kernel
 from qola.emulate.control import BRANCHES, CONTROL, ENDS, NOTHING
-from qola.emulate.decode import Instruction, sweep
+from qola.emulate.decode import Instruction, pseudocode, sweep
 from qola.emulate.faults import EmulationError, Fault, Kind
 from qola.emulate.lanes import LANES, Binder
 from qola.emulate.lds import LDS
@@ -36,6 +36,13 @@ def is_covered(name: str) -> bool:
     """Whether an operation is emulated."""
     tables = (BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
     return any(name in table for table in tables) or supported(name)
+
+
+def covered() -> list[str]:
+    """All operations that are emulated, sorted."""
+    tables = (BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
+    matrix = [name for name in pseudocode() if supported(name)]
+    return sorted({name for table in tables for name in table} | set(matrix))
 
 
 def bind(one: Instruction, literals: Literals) -> Step | None:

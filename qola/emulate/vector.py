@@ -232,7 +232,8 @@ def _mad_u64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 def _mad_i64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     product = a.astype(np.int64) * b
     total = product + c
-    return total, ((product ^ total) & (c ^ total)) < 0
+    # Bit 64 of the exact sum: its sign, which an overflow turns.
+    return total, (total < 0) ^ (((product ^ total) & (c ^ total)) < 0)
 
 
 # Carries
@@ -267,13 +268,12 @@ def _frexp(value: Array) -> tuple[Array, Array]:
 _LAYOUT = {"f32": (23, 8, U32), "f64": (52, 11, U64)}
 
 
-def _division(kind: str, scale: int, far: int, back: int, fma: ArrayFunction) -> None:
+def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
     """The three steps of a division, for one type.
 
     Args:
         scale: power of two that a value is scaled by.
         far: difference of exponents from which the quotient is near the largest number.
-        back: power of two that the last step scales back by.
     """
     mantissa, width, unsigned = _LAYOUT[kind]
     float_type = TYPES[kind]
@@ -316,10 +316,13 @@ def _division(kind: str, scale: int, far: int, back: int, fma: ArrayFunction) ->
         return scaled, flags
 
     def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
-        """The last step of the division, scaled back."""
+        """The last step of the division, scaled back by what its size says was done.
+
+        CDNA's pseudocode has one factor, with which no division comes out right; this is RDNA's.
+        """
         result = fma(a, b, c)
-        back_up: Array = np.multiply(result, float_type(2.0**back))
-        return np.where(scaled, back_up, result)
+        factor = np.where(exponent(c) > 2 ** (width - 1) - 1, 2.0**scale, 2.0**-scale)
+        return np.where(scaled, result * factor.astype(float_type), result)
 
     def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
         """The quotient, or what a division by or of a special value gives."""
@@ -344,5 +347,5 @@ def _division(kind: str, scale: int, far: int, back: int, fma: ArrayFunction) ->
     vector(f"V_DIV_FIXUP_{name}", f"{kind} {kind} {kind} -> {kind}", div_fixup)
 
 
-_division("f32", 64, 96, 32, fma_f32)
-_division("f64", 128, 768, 64, fma_f64)
+_division("f32", 64, 96, fma_f32)
+_division("f64", 128, 768, fma_f64)

@@ -1,0 +1,87 @@
+"""Waves and instructions for tests: one instruction, random registers, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.random import Generator
+
+from qola.emulate.arrays import U32, Array
+from qola.emulate.decode import Instruction
+from qola.emulate.faults import Faults
+from qola.emulate.machine import Machine
+from qola.emulate.memory import AddressMap
+from qola.emulate.operands import Literals
+from qola.emulate.program import bind
+from qola.emulate.waves import EXEC, LANES, SGPRS, Layout, Waves
+
+#: Floats that operations treat apart, as f32.
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-3, 3.5, 2.5, -2.5, 1e30]
+VGPR_COUNT, FIRST_AGPR = 64, 32
+
+
+def instruction(
+    name: str,
+    form: str,
+    fields: Mapping[str, int],
+    words: Mapping[str, int] | None = None,
+    literal: int | None = None,
+) -> Instruction:
+    """An instruction that no assembler made."""
+    return Instruction(0, 8, name, form, dict(fields), dict(words or {}), literal, name.lower())
+
+
+def waves(
+    registers: Array | None = None,
+    scalars: Array | None = None,
+    active: int = 2**64 - 1,
+    lds_bytes: int = 1024,
+    literals: Literals | None = None,
+    map_: AddressMap | None = None,
+    count: int = 1,
+    checked: bool = False,
+    scc: bool = False,
+) -> Waves:
+    """A workgroup of waves; registers are (register, wave, lane), zeros where not given."""
+    v = np.zeros((VGPR_COUNT, count, LANES), U32)
+    if registers is not None:
+        v[: len(registers)] = registers
+    s = np.zeros((count, SGPRS), U32)
+    if scalars is not None:
+        s[:, : scalars.shape[-1]] = scalars
+    s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32
+    machine = Machine(
+        "test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count, checked=checked
+    )
+    layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else ())
+    zeros = np.zeros(count, np.int64)
+    known = (np.ones(v.shape, bool), np.ones(s.shape, bool)) if checked else None
+    return Waves(layout, v, s, np.full((count, 1), scc), zeros, np.arange(count), 0, machine, known)
+
+
+def run(one: Instruction, w: Waves | None = None, **state: object) -> Waves:
+    """Run an instruction on waves that are given, or made from a state."""
+    literals = Literals()
+    step = bind(one, literals)
+    w = w or waves(literals=literals, **state)  # type: ignore[arg-type]
+    with np.errstate(all="ignore"):
+        if step is not None:
+            step(w)
+    return w
+
+
+def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:
+    """Bits of random numbers of a type, special ones among them, as u64."""
+    if kind[0] != "f":
+        bits = rng.integers(0, 2**63, shape, dtype=np.uint64) * np.uint64(2)
+        bits |= rng.integers(0, 2, shape, dtype=np.uint64)
+        small = rng.random(shape) < 0.3
+        return np.where(small, bits % np.uint64(40), bits)
+    floats = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[kind]
+    with np.errstate(all="ignore"):
+        values = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(floats)
+        chosen = np.array(SPECIAL).astype(floats)[rng.integers(0, len(SPECIAL), shape)]
+    values = np.where(rng.random(shape) < 0.25, chosen, values)
+    unsigned = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[kind]
+    return values.view(unsigned).astype(np.uint64)
