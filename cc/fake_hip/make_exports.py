@@ -32,7 +32,8 @@ def version_script(functions: list[tuple[str, str]]) -> str:
     lines: list[str] = []
     for node, of_node in groupby(functions, key=lambda function: function[0]):
         lines += [f"{node} {{", "global:", *(f"  {symbol};" for _, symbol in of_node), "};"]
-    return "\n".join([*lines, "qola_fake_hip {", "global:", f"  {OWN}*;", "local:", "  *;", "};", ""])
+    own = ["qola_fake_hip {", "global:", f"  {OWN}*;", "local:", "  *;", "};", ""]
+    return "\n".join([*lines, *own])
 
 
 def refusals(functions: list[tuple[str, str]]) -> str:

@@ -351,7 +351,8 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
         raw = w.words(source, words)
         pair = raw[0] if words == 1 else raw[0].astype(U64) | raw[1].astype(U64) << U64(32)
         old = np.zeros(addresses.shape, kind)
-        old[lanes] = _in_order(addresses[lanes], kind, update, pair[lanes].view(kind))
+        with w.machine.lock:
+            old[lanes] = _in_order(addresses[lanes], kind, update, pair[lanes].view(kind))
         if target is not None:
             bits = old.view(U32 if words == 1 else U64)
             parts = [bits] if words == 1 else [bits.astype(U32), (bits >> U64(32)).astype(U32)]

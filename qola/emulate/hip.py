@@ -187,6 +187,16 @@ class Allocation:
         )
         self.array[...] = array
 
+    def tensor(self, name: str) -> dict[str, Any]:
+        """An entry point's values for a tensor of [batch, row, head, dim], by its name."""
+        _, rows, heads, dim = self.array.shape
+        return {
+            f"{name}_ptr": self,
+            f"stride_{name}": heads * dim,
+            f"nhead_stride_{name}": dim,
+            f"batch_stride_{name}": rows * heads * dim,
+        }
+
     def free(self) -> None:
         """Give the memory back; the array must not be used any more."""
         self._runtime.hipFree(ctypes.c_void_p(self.address))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from qola.emulate.memory import AddressMap
 from qola.emulate.program import Program
 from qola.emulate.schedule import Schedule
 from qola.emulate.waves import EXEC, LANES, SGPRS, Waves
+from qola.emulate.workers import Share, in_processes
 
 Dim = tuple[int, int, int]
 
@@ -47,12 +48,15 @@ class Options:
             addresses that are not aligned; about three times slower.
         waves: how many waves may go on together; more are faster until caches are full.
         limit: instructions of waves after which a launch counts as endless.
+        processes: how many share the workgroups; memory must be shared between processes, as that
+            of the fake HIP runtime is.
     """
 
     strict: bool = False
     checked: bool = False
     waves: int = 16
     limit: int = 2_000_000_000
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -166,18 +170,33 @@ class _Launch:
             entry=self.module.base + self.kernel.entry,
             checked=options.checked,
         )
-        executed = 0
+        starts = range(0, groups, at_once)
+        count = max(1, min(options.processes, len(starts)))
+        parts = [
+            partial(self._part, machine, starts[number::count], groups, owned)
+            for number in range(count)
+        ]
         try:
-            for first in range(0, groups, at_once):
-                some = range(first, min(first + at_once, groups))
-                machine.begin(first, _POISON)
-                schedule = Schedule(self.program, np.full(at_once, waves), options.limit - executed)
-                schedule.run(self._waves(machine, some, waves, owned))
-                executed += schedule.executed
+            shares = in_processes(parts)
         finally:
             for address in owned:
                 self.device.map.remove(address)
-        return Result(self.kernel.symbol, executed, faults.all)
+        for share in shares[1:]:
+            for fault in share.faults:
+                faults.add(fault)
+        return Result(self.kernel.symbol, sum(share.instructions for share in shares), faults.all)
+
+    def _part(self, machine: Machine, starts: range, groups: int, owned: list[int]) -> Share:
+        """Run some of the workgroups, as many at once as the machine has room for."""
+        executed = 0
+        for first in starts:
+            some = range(first, min(first + machine.groups, groups))
+            machine.begin(first, _POISON)
+            live = np.full(machine.groups, machine.group_waves)
+            schedule = Schedule(self.program, live, self.device.options.limit - executed)
+            schedule.run(self._waves(machine, some, machine.group_waves, owned))
+            executed += schedule.executed
+        return Share(executed, machine.faults.all)
 
     def _arguments(self) -> Array:
         """The kernarg segment: hidden arguments that tell sizes follow what the caller gave."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -38,6 +40,10 @@ class Machine:
     entry: int = 0
     first_group: int = 0
     checked: bool = False
+    #: Held while memory is read, changed and written by an atomic operation.
+    lock: AbstractContextManager[Any] = field(
+        default_factory=lambda: multiprocessing.get_context("fork").Lock()
+    )
     lds: Array = field(init=False)
     lds_written: Array | None = field(init=False, default=None)
     scratch: Array = field(init=False)

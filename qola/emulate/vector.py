@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qola.emulate.arrays import F16, F32, F64, I32, U8, U16, U32, U64, Array, ArrayFunction
+from qola.emulate.arrays import F16, F32, F64, I32, U16, U32, U64, Array, ArrayFunction
 from qola.emulate.numbers import (
     count_ones,
     first_one,

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.launch", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
     source = commands.add_parser("source", help="write the C++ of a program that calls a library")
-    source.add_argument("--caller", action="store_true", help="of a library that takes values by name")
+    source.add_argument("--caller", action="store_true", help="a library; values come by name")
     source.add_argument("--output", required=True, type=Path, help="file to write")
     run = commands.add_parser("run", help="run it, and fail where an entry point launches nothing")
     run.add_argument("--program", required=True, type=Path, help="the program, built")

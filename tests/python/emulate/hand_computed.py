@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,8 @@ def lanes_of(values: Iterable[int | float], kind: type[np.generic] = np.uint32) 
 
 
 def unary(name: str, inputs: Iterable[float], outputs: Iterable[float], kind: type) -> None:
-    given, wanted = list(inputs), np.array(list(outputs), kind)
+    given = list(inputs)
+    wanted: Array = np.array(list(outputs), kind)
     w = run(
         instruction(name, "VOP1", {"src0": 256, "vdst": 258}), registers=lanes_of(given, kind)[None]
     )
@@ -88,7 +90,9 @@ def _f16(name: str) -> None:
 
 @case(["V_FMAC_F16"])
 def _fmac_f16(name: str) -> None:
-    half = lambda x: np.array(x, np.float16).view(np.uint16).astype(U32)  # noqa: E731
+    def half(x: float) -> int:
+        return int(np.array(x, np.float16).view(np.uint16))
+
     registers = np.stack(
         [lanes_of([half(2)]), lanes_of([half(3)]), lanes_of([half(0.5) | 7 << 16])]
     )
@@ -169,7 +173,7 @@ def _bitop3(name: str) -> None:
 
 @case([f"V_CMP{x}_CLASS_{t}" for x in ("", "X") for t in ("F16", "F32", "F64")])
 def _class(name: str) -> None:
-    kind = {"F16": np.float16, "F32": np.float32, "F64": np.float64}[name[-3:]]
+    kind: Any = {"F16": np.float16, "F32": np.float32, "F64": np.float64}[name[-3:]]
     tiny = np.finfo(kind).smallest_subnormal
     values = np.array([np.nan, -np.inf, -1.5, -tiny, -0.0, 0.0, tiny, 1.5, np.inf], kind)
     size = np.dtype(kind).itemsize

@@ -49,7 +49,7 @@ def cmp_lg(register: int, constant: int) -> int:
 def execute(
     words: Sequence[int], scalars: Sequence[dict[int, int]], limit: int = 10_000
 ) -> dict[int, list[int]]:
-    """Run a program on a workgroup with a wave for each dict of SGPRs; what SGPRs 0 to 15 end as."""
+    """Run a workgroup with a wave for each dict of SGPRs; what SGPRs 0 to 15 end as."""
     image = struct.pack(f"<{len(words)}I", *words)
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, len(image), descriptor, (), 1024)

@@ -13,7 +13,6 @@ from qola.emulate.arrays import U32, U64, Array
 from qola.emulate.decode import pseudocode
 from qola.emulate.table import PACKED, SCALAR, TYPES, VECTOR, Operation
 from qola.emulate.waves import VCC, Waves
-
 from tests.python.emulate import hand_computed, machines
 from tests.python.emulate.vendor_pseudocode import Lane, NotUnderstoodError, Value, u
 

@@ -174,7 +174,7 @@ def test_scalar_registers_with_sdwa() -> None:
 
 
 def test_dpp_reads_no_lane_that_is_off() -> None:
-    """Prevents: values of lanes that are off, or a lane that has no source and is written anyway."""
+    """Prevents: values of lanes that are off, or a write to a lane that has no source."""
     registers = np.stack([LANES + 100, LANES * 0 + 7]).astype(U32)[:, None]
     fields = {
         "src0": 250,
@@ -194,7 +194,7 @@ def test_dpp_reads_no_lane_that_is_off() -> None:
 
 
 def test_waves_that_wait_for_nobody() -> None:
-    """Prevents: a launch that hangs: a barrier that one wave never reaches, a loop without an end."""
+    """Prevents: a launch that hangs at a barrier or in a loop without an end."""
     # The first wave ends; the other waits at the barrier, and goes on as the only one.
     words = [
         programs.cmp_lg(0, 0),

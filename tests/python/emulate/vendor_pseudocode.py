@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Value:
 
     @property
     def bits(self) -> int:
+        """The number as its bits."""
         if self.kind == "f":
             return int(np.array(self.value, _FLOATS[self.width]).view(_BITS[self.width]))
         return int(self.value) & (1 << self.width) - 1
@@ -64,6 +66,7 @@ class Value:
 
     @property
     def true(self) -> bool:
+        """Whether it is not 0."""
         return bool(self.value)
 
 
@@ -246,7 +249,7 @@ class Lane:
             if depth == 1 and number > at and lines[number].startswith(("elsif ", "else")):
                 marks.append(number)
         marks.append(last)
-        for mark, until in zip(marks, marks[1:], strict=False):
+        for mark, until in pairwise(marks):
             head = lines[mark]
             if head == "else" or self.expression(head.split(" ", 1)[1].removesuffix("then")).true:
                 self._block(lines, mark + 1, until)
@@ -326,6 +329,7 @@ class Lane:
 
     # Expressions, by precedence
     def expression(self, text: str) -> Value:
+        """Return what an expression is worth."""
         tokens: list[tuple[str, str]] = []
         at = 0
         text = text.strip()
@@ -482,9 +486,8 @@ class _Reader:
                 raise NotUnderstoodError(text)
             return FUNCTIONS[text](*arguments)
         if text in ("INF", "NAN"):
-            group, kind = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
-            width = int(self.take()[1][2:]) if group == "type" else 64
-            del kind
+            typed = self.at < len(self.tokens) and self.tokens[self.at][0] == "type"
+            width = int(self.take()[1][2:]) if typed else 64
             return f(math.inf if text == "INF" else math.nan, width)
         if text in ("PI", "MAX_FLOAT_F32", "DENORM", "UNDERFLOW_F32", "OVERFLOW_F32"):
             if text == "PI":
@@ -538,7 +541,7 @@ def _operate(operator: str, a: Value, b: Value) -> Value:
     width = max(a.width, b.width)
     kind = "i" if a.kind == "i" and b.kind == "i" else "u"
     x, y = int(a.value), int(b.value)
-    exact = {
+    exact: Callable[[], int] = {
         "+": lambda: x + y,
         "-": lambda: x - y,
         "*": lambda: x * y,
@@ -547,6 +550,6 @@ def _operate(operator: str, a: Value, b: Value) -> Value:
         "&": lambda: x & y,
         "|": lambda: x | y,
         "^": lambda: x ^ y,
-        "**": lambda: x**y,
-    }[operator]()
-    return Value(kind, width, exact).as_(kind, width)
+        "**": lambda: int(x**y),
+    }[operator]
+    return Value(kind, width, exact()).as_(kind, width)

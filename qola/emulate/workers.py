@@ -1,0 +1,70 @@
+"""Runs parts of a launch in processes of their own, which share the device's memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from qola.emulate.faults import EmulationError, Fault
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a part of a launch did: instructions of waves that ran, and faults."""
+
+    instructions: int
+    faults: tuple[Fault, ...]
+
+
+def in_processes(parts: Sequence[Callable[[], Share]]) -> list[Share]:
+    """Run functions side by side, the first one in this process.
+
+    What they write to memory counts only where the memory is shared between processes.
+
+    Raises:
+        EmulationError: that of the first part that failed so.
+        RuntimeError: a process ended without an answer.
+    """
+    children = [_start(part) for part in parts[1:]]
+    failed: BaseException | None = None
+    shares: list[Share] = []
+    try:
+        shares.append(parts[0]())
+    except BaseException as error:  # The children are waited for first
+        failed = error
+    for process, reader in children:
+        with os.fdopen(reader, "rb") as pipe:
+            answer = pipe.read()
+        os.waitpid(process, 0)
+        share = pickle.loads(answer) if answer else "a process ended without an answer"
+        if isinstance(share, Fault):
+            failed = failed or EmulationError(share)
+        elif isinstance(share, str):
+            failed = failed or RuntimeError(share)
+        else:
+            shares.append(share)
+    if failed is not None:
+        raise failed
+    return shares
+
+
+def _start(part: Callable[[], Share]) -> tuple[int, int]:
+    """Start a process that answers through a pipe: its number, and the pipe's end to read from."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(writer)
+        return process, reader
+    answer: Share | Fault | str
+    try:
+        answer = part()
+    except EmulationError as error:
+        answer = error.fault
+    except BaseException as error:
+        answer = repr(error)
+    # Nothing else of this process may run: no handler, no destructor of a library.
+    with os.fdopen(writer, "wb") as pipe:
+        pipe.write(pickle.dumps(answer))
+    os._exit(0)
