@@ -112,6 +112,12 @@ class Hip:
 
         return call
 
+    def use(self, options: Options) -> None:
+        """Run further launches otherwise; what was bound stays bound, checked or not."""
+        self.options = options
+        for device, _ in self._modules.values():
+            device.options = options
+
     def raise_error(self) -> None:
         """Raise what went wrong in a launch since the last time."""
         error, self._error = self._error, None

@@ -54,7 +54,7 @@ class Options:
 
     strict: bool = False
     checked: bool = False
-    waves: int = 16
+    waves: int = 32
     limit: int = 2_000_000_000
     processes: int = 1
 

@@ -302,7 +302,7 @@ class Lane:
         )
         if not found:
             raise NotUnderstoodError(target)
-        name, kind, width, high, low = found[1], found[2] or found[6], found[3], found[4], found[5]
+        name, kind, high, low = found[1], found[2] or found[6], found[4], found[5]
         if high is not None:
             top = int(self.expression(high).value)
             bottom = int(self.expression(low).value) if low else top
@@ -313,7 +313,7 @@ class Lane:
             bits = old.bits & ~mask | (part.bits & (1 << size) - 1) << bottom
             self.values[name] = Value("b", max(old.width, top + 1), bits)
         elif kind:
-            self.values[name] = self._converted(value, kind, int(width or found[7]))
+            self.values[name] = self._converted(value, kind, int(found[3] or found[7]))
         else:
             self.values[name] = value
 

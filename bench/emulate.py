@@ -1,0 +1,95 @@
+"""Measures how fast kernels are emulated: instructions of waves a second.
+
+    ./bazelw build //cc/fake_hip @qola_quickstart//:libmha_fwd @qola_quickstart//:libmha_fwd_caller
+    python3 -m bench.emulate --runtime libamdhip64.so.7 --library quickstart_libmha_fwd.so \
+        --caller libmha_fwd_caller.so --arch gfx950 --dtype bf16 --dim 128
+
+Runs a forward of one sequence and four heads, bound once before it is timed, at each number of
+waves that go on together, and prints a JSON object. One process is one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import Options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="bench.emulate", description=__doc__)
+    for name in ("runtime", "library", "caller"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--arch", default="gfx950")
+    parser.add_argument("--dtype", default="bf16", choices=["bf16", "fp16"])
+    parser.add_argument("--dim", default=128, type=int)
+    parser.add_argument("--rows", default=512, type=int)
+    parser.add_argument("--waves", default=[4, 8, 16, 32], nargs="+", type=int)
+    parser.add_argument("--processes", default=1, type=int)
+    args = parser.parse_args(argv)
+    options = Options(processes=args.processes)
+    hip = Hip(args.runtime, args.arch, options)
+    hip.load(args.library)
+    call = hip.caller(args.caller)
+    values = _values(hip, args.dtype, args.dim, args.rows)
+    call("mha_fwd", values)
+    rates = {}
+    for waves in args.waves:
+        hip.use(replace(options, waves=waves))
+        before = len(hip.launches)
+        start = time.perf_counter()
+        call("mha_fwd", values)
+        seconds = time.perf_counter() - start
+        count = sum(one.result.instructions for one in hip.launches[before:])
+        rates[str(waves)] = round(count / seconds)
+    report = {"arch": args.arch, "instructions": count, "processes": args.processes}
+    print(json.dumps(report | {"instructions_per_second_by_waves": rates}, indent=2))
+    return 0
+
+
+def _values(hip: Hip, dtype: str, dim: int, rows: int, heads: int = 4) -> dict[str, Any]:
+    random = np.random.default_rng(1).standard_normal((1, rows, heads, dim)).astype(np.float32)
+    raw = random.astype(np.float16) if dtype == "fp16" else random.view(np.uint32) >> np.uint32(16)
+    tensor = raw if dtype == "fp16" else raw.astype(np.uint16)
+    values: dict[str, Any] = {
+        "q_dtype_str": dtype,
+        "is_group_mode": False,
+        "mask_type": 0,
+        "bias_type": 0,
+        "use_ext_asm": False,
+        "has_lse": True,
+        "batch": 1,
+        "nhead_q": heads,
+        "nhead_k": heads,
+        "hdim_q": dim,
+        "hdim_v": dim,
+        "seqlen_q": rows,
+        "seqlen_k": rows,
+        "max_seqlen_q": rows,
+        "window_size_left": -1,
+        "window_size_right": -1,
+        "scale_s": 1 / math.sqrt(dim),
+        "scale_p": 1,
+        "scale_o": 1,
+        "lse_ptr": hip.allocate(np.zeros((heads, rows), np.float32)),
+        "nhead_stride_lse": rows,
+        "batch_stride_lse": heads * rows,
+    }
+    for name in ("q", "k", "v", "o"):
+        values |= hip.allocate(tensor).tensor(name)
+    return values
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Compiled kernels, launched by their own host code, held against float64."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import Options
+from tests.emulate.attention import Problem, backward, forward
+
+ARCHS = ("gfx942", "gfx950")
+#: Of O and gradients around 1: half a unit of the type's last place, and what rounding P adds.
+TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2}
+LSE = 2e-6
+
+
+def path(name: str) -> Path:
+    return Path(os.environ[name]).resolve()
+
+
+def _run(
+    arch: str, manifest: str, module: str, problem: Problem, options: Options
+) -> tuple[dict[str, float], list[tuple[str, int, list[str]]]]:
+    hip = Hip(path("QOLA_TEST_FAKE_HIP"), arch, options)
+    hip.load(path(f"QOLA_TEST_{manifest}_{module}"))
+    call = hip.caller(path(f"QOLA_TEST_{manifest}_{module}_CALLER"))
+    errors = (forward if module == "libmha_fwd" else backward)(hip, call, problem)
+    return errors, [
+        (one.result.kernel, one.result.instructions, [str(f) for f in one.result.faults])
+        for one in hip.launches
+    ]
+
+
+def run(
+    arch: str, manifest: str, module: str, problem: Problem, options: Options | None = None
+) -> tuple[dict[str, float], list[tuple[str, int, list[str]]]]:
+    """Errors and launches, from a process of its own: each has one device."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(_run, (arch, manifest, module, problem, options or Options()))
+
+
+def check(problem: Problem, errors: dict[str, float]) -> None:
+    assert errors.pop("lse", 0.0) < LSE
+    assert max(errors.values()) < TOLERANCE[problem.dtype], errors
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("lengths", [(128, 128), (200, 150), (1, 70)])
+def test_forward(arch: str, lengths: tuple[int, int]) -> None:
+    """Prevents: an emulated forward that differs from attention, padding and odd lengths too."""
+    problem = Problem("fp16", 32, *lengths)
+    errors, launches = run(arch, "CI", "libmha_fwd", problem)
+    check(problem, errors)
+    assert len(launches) == 1
+    assert not launches[0][2]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("lengths", [(128, 128), (200, 150)])
+def test_backward(arch: str, lengths: tuple[int, int]) -> None:
+    """Prevents: gradients that differ, over the three kernels of a backward."""
+    problem = Problem("fp16", 32, *lengths)
+    errors, launches = run(arch, "CI", "libmha_bwd", problem)
+    check(problem, errors)
+    assert [
+        next(part for part in ("DotO", "DQDKDV", "Convert") if part in name)
+        for name, *_ in launches
+    ] == [
+        "DotO",
+        "DQDKDV",
+        "Convert",
+    ]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_assembly_forward(arch: str) -> None:
+    """Prevents: a hand-written kernel that is left out, or differs."""
+    problem = Problem("bf16", 128, 200, 150, group=True, assembly=True)
+    errors, launches = run(arch, "ASM", "libmha_fwd", problem)
+    check(problem, errors)
+    assert "aiter" in launches[0][0]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_assembly_backward(arch: str) -> None:
+    """Prevents: a hand-written kernel that is left out, or differs."""
+    problem = Problem("bf16", 64, 128, 100, assembly=True)
+    errors, launches = run(arch, "ASM", "libmha_bwd", problem)
+    check(problem, errors)
+    assert any("aiter" in name for name, *_ in launches)
+
+
+def test_processes_share_a_launch() -> None:
+    """Prevents: sums that two processes make at once and lose, or workgroups that nobody ran."""
+    problem = Problem("fp16", 32, 128, 300)
+    alone = run("gfx950", "CI", "libmha_bwd", problem, Options(waves=4))
+    shared = run("gfx950", "CI", "libmha_bwd", problem, Options(waves=4, processes=2))
+    check(problem, shared[0])
+    assert [count for _, count, _ in shared[1]] == [count for _, count, _ in alone[1]]
+
+
+def test_checks_find_nothing_out_of_range() -> None:
+    """Prevents: a checking mode that reports what kernels do rightly."""
+    problem = Problem("fp16", 32, 130, 150)
+    errors, launches = run("gfx950", "CI", "libmha_fwd", problem, Options(checked=True))
+    check(problem, errors)
+    # Compilers read registers that nobody wrote where the result does not depend on them.
+    others = [fault for fault in launches[0][2] if "uninitialised register" not in fault]
+    assert not others
