@@ -83,6 +83,7 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
     """A vector operation, in any of its encodings."""
     if not operation.outputs:
         return lambda w: None
+    operation = _with_signs(one, operation)
     sources = iter(_SOURCES[family(one)])
     # The result's type comes first: an accumulating operation reads its destination in it.
     output = operation.outputs[0]
@@ -109,6 +110,30 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
         first, second = reads
         return lambda w: write(w, function(first(w), second(w)))
     return lambda w: write(w, function(*[read(w) for read in reads]))
+
+
+def _with_signs(one: Instruction, operation: Operation) -> Operation:
+    """An operation for its modifiers: moves of bits take signs as floats do, integers have none.
+
+    Raises:
+        UnsupportedError: a modifier that would be passed over.
+    """
+    if one.name in ("V_BITOP3_B32", "V_BITOP3_B16"):
+        return operation
+    signs = one["neg"] | one["abs"]
+    signs |= one["src0_neg"] | one["src0_abs"] | one["src1_neg"] | one["src1_abs"]
+    values = [kind for kind in operation.inputs if kind in TYPES]
+    if signs and one.name in ("V_CNDMASK_B32", "V_MOV_B32"):
+        kinds = tuple("f32" if kind == "u32" else kind for kind in operation.inputs)
+        return Operation(operation.name, kinds, ("f32",), operation.function)
+    if signs and any(kind[0] != "f" for kind in values):
+        allowed = one.name.startswith(("V_LDEXP", "V_CMP_CLASS", "V_CMPX_CLASS"))
+        if not allowed or signs & ~1:
+            raise UnsupportedError("the sign of an integer operand")
+    halves = [kind for kind in (*values, *operation.outputs) if kind in ("f16", "u16", "i16")]
+    if one["opsel"] and not halves:
+        raise UnsupportedError("a half of an operand of 32 bits (op_sel)")
+    return operation
 
 
 def _fast(function: ArrayFunction, numbers: list[tuple[int, str]], write: Write) -> Step:
@@ -463,7 +488,8 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
         low = function(*[read(w) for read in readers[0]])
         high = function(*[read(w) for read in readers[1]])
         if moves:
-            low = low.copy()
+            # The first write may be to what the second one reads.
+            high = high.copy()
         first(w, low)
         second(w, high)
 

@@ -95,8 +95,6 @@ def _common(hip: Hip, problem: Problem, tensors: Mapping[str, Array]) -> dict[st
         "max_seqlen_q": rows,
         "window_size_left": -1,
         "window_size_right": -1,
-        "nhead_stride_lse": rows,
-        "batch_stride_lse": 0 if problem.group else problem.heads_q * rows,
     }
     for name in ("q", "k", "v"):
         values |= hip.allocate(tensors[name]).tensor(name)
@@ -115,7 +113,8 @@ def forward(hip: Hip, call: Call, problem: Problem) -> dict[str, float]:
     lse = hip.allocate(np.full(wanted["lse"].shape, np.nan, np.float32))
     values = _common(hip, problem, tensors) | o.tensor("o")
     values |= {"lse_ptr": lse, "has_lse": True, "scale_s": 1 / math.sqrt(problem.dim)}
-    values |= {"scale_p": 1, "scale_o": 1}
+    values |= {"scale_p": 1, "scale_o": 1, "nhead_stride_lse": problem.rows_q}
+    values |= {"batch_stride_lse": problem.heads_q * problem.rows_q}
     if problem.group:
         values |= {name: 0 for name in values if name.startswith("batch_stride_")}
     assert call("mha_fwd", values) >= 0

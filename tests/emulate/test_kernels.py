@@ -7,9 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
+from qola.emulate.code_object import CodeObject
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
+from qola.emulate.offload import code_objects
+from qola.emulate.program import Program
 from tests.emulate.attention import Problem, backward, forward
 
 ARCHS = ("gfx942", "gfx950")
@@ -46,6 +50,20 @@ def run(
 def check(problem: Problem, errors: dict[str, float]) -> None:
     assert errors.pop("lse", 0.0) < LSE
     assert max(errors.values()) < TOLERANCE[problem.dtype], errors
+
+
+@pytest.mark.parametrize("module", ["libmha_fwd", "libmha_bwd"])
+def test_every_instruction_is_covered(module: str) -> None:
+    """Prevents: kernels that only some problems run, with an instruction that is not emulated."""
+    with path(f"QOLA_TEST_CI_{module}").open("rb") as file:
+        found = [code for arch, code in code_objects(ELFFile(file)) if arch in ARCHS]
+    kernels = 0
+    for code in found:
+        code_object = CodeObject.read(code)
+        for kernel in code_object.kernels.values():
+            assert not Program(code_object, kernel).not_covered(), kernel.symbol
+            kernels += 1
+    assert kernels >= 2 * len(ARCHS)
 
 
 @pytest.mark.parametrize("arch", ARCHS)

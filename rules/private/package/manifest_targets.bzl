@@ -65,7 +65,7 @@ def manifest_targets(name, modules, version):
 
     Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
     `lazy_wheel`, as qola_manifest_targets makes them of all modules, to the
-    aliases `tar` and `lazy`, and to a launch_test of each module.
+    aliases `tar` and `lazy`, and to a launch_test and a library_caller of each module.
 
     Args:
       name: the manifest.

@@ -163,6 +163,25 @@ def test_infinities() -> None:
     assert list(w.v[2, 0, :3].view(np.float32)) == [-np.inf, 3.0, -np.inf]
 
 
+def test_a_select_that_turns_a_sign() -> None:
+    """Prevents: V_CNDMASK that passes over a sign, or an operation of integers that takes one."""
+    registers = np.stack([lanes_of([1.5], np.float32), lanes_of([2.5], np.float32)])
+    fields = {"src0": 256, "src1": 257, "src2": 20, "vdst": 258, "neg": 1, "abs": 0, "opsel": 0}
+    fields |= {"omod": 0, "clmp": 0}
+    w = run(instruction("V_CNDMASK_B32", "VOP3", fields), registers=registers)
+    assert w.v[2, 0, 0].view(np.float32) == -1.5
+    with pytest.raises(UnsupportedError):
+        bind(instruction("V_ADD_U32", "VOP3", fields), Literals())
+
+
+def test_a_swap_by_a_packed_move() -> None:
+    """Prevents: a second half that is read after the first one was written over it."""
+    registers = np.stack([lanes_of([1]), lanes_of([2])])
+    fields = {"src0": 256, "src1": 256, "vdst": 256, "opsel": 1, "opsel_hi": 0, "opsel_hi2": 1}
+    w = run(instruction("V_PK_MOV_B32", "VOP3P", fields), registers=registers)
+    assert list(w.v[:2, 0, 0]) == [2, 1]
+
+
 def test_scalar_registers_with_sdwa() -> None:
     """Prevents: the vector register of the same number, where a bit says it is a scalar one."""
     scalars = np.zeros(128, U32)
