@@ -88,14 +88,14 @@ def read(w: Waves, places: Array, words: int) -> Array:
     unsigned = places.view(U64)
     if words == 4 and not misaligned(unsigned, 16):
         quads = w.machine.lds_quads[places >> 4].view(U32)
-        return np.moveaxis(quads.reshape((*places.shape, 4)), -1, 0)
+        return quads.reshape((*places.shape, 4)).transpose(2, 0, 1)
     if not misaligned(unsigned, 4):
         first = places >> 2
         if words == 1:
             return w.machine.lds_words[first][None]
         return np.stack([w.machine.lds_words[first + word] for word in range(words)])
     octets = w.machine.lds[places[..., None] + np.arange(4 * words)]
-    return np.moveaxis(octets.view(U32), -1, 0)
+    return octets.view(U32).transpose(2, 0, 1)
 
 
 def write(w: Waves, places: Array, values: Array) -> None:

@@ -113,15 +113,15 @@ def misaligned(addresses: Array, size: int) -> bool:
 
 
 def read_words(addresses: Array, count: int) -> Array:
-    """32-bit words at checked addresses: (count, *addresses.shape)."""
+    """32-bit words at checked addresses, (waves, lanes): (count, waves, lanes)."""
     if misaligned(addresses, 4):
         octets = (addresses - U64(_BASE)).astype(I64)[..., None] + np.arange(4 * count)
         found = np.ascontiguousarray(_BYTES[1][octets]).view(U32)
-        return np.moveaxis(found, -1, 0)
+        return found.transpose(2, 0, 1)
     if count == 4 and not misaligned(addresses, 16):
         places = ((addresses - U64(_BASE)) >> U64(4)).view(I64)
         quads = _QUADS[places].view(U32).reshape((*addresses.shape, 4))
-        return np.moveaxis(quads, -1, 0)
+        return quads.transpose(2, 0, 1)
     places = ((addresses - U64(_BASE)) >> U64(2)).view(I64)
     if count == 1:
         return _WORDS[places][None]
