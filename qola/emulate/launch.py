@@ -45,7 +45,7 @@ class Options:
     Attributes:
         strict: the first fault is an error.
         checked: also look for registers and LDS that are read before they are written, and for
-            addresses that are not aligned; about three times slower.
+            addresses that are not aligned; half as fast.
         waves: how many waves may go on together; more are faster until caches are full.
         limit: instructions of waves after which a launch counts as endless.
         processes: how many share the workgroups; memory must be shared between processes, as that
