@@ -71,6 +71,10 @@ class EmulationError(QolaError):
         )
         self.fault = fault
 
+    def __reduce__(self) -> tuple[type[EmulationError], tuple[Fault]]:
+        """Let it pass between processes."""
+        return EmulationError, (self.fault,)
+
 
 @dataclass
 class Faults:

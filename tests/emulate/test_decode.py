@@ -26,7 +26,7 @@ NAMES = {
 
 def disassembled(code: Path) -> dict[int, str]:
     """LLVM's names of instructions, by address."""
-    command = [LLVM / "llvm-objdump", "-d", code]
+    command = [str(LLVM / "llvm-objdump"), "-d", str(code)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^\s+(\S+).*// ([0-9A-F]+): ", text, re.MULTILINE)
     plain = {int(at, 16): re.sub(r"_(e32|e64|sdwa|dpp|e64_dpp)$", "", name) for name, at in found}

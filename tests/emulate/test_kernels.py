@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from qola.emulate.code_object import CodeObject
+from qola.emulate.decode import sweep
+from qola.emulate.faults import EmulationError
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
 from qola.emulate.offload import code_objects
@@ -110,6 +113,37 @@ def test_assembly_backward(arch: str) -> None:
     errors, launches = run(arch, "ASM", "libmha_bwd", problem)
     check(problem, errors)
     assert any("aiter" in name for name, *_ in launches)
+
+
+def test_a_kernel_that_does_not_end_is_an_error() -> None:
+    """Prevents: a call that returns as if its kernel had run."""
+    with pytest.raises(EmulationError, match="more than 100 instructions"):
+        run("gfx950", "CI", "libmha_fwd", Problem("fp16", 32, 128, 128), Options(limit=100))
+
+
+def _run_without_a_multiplication(problem: Problem) -> dict[str, float]:
+    """The errors of a forward whose last matrix multiplication was taken out of the kernel."""
+    read = CodeObject.read
+
+    def changed(data: bytes, name: str = "code object") -> CodeObject:
+        code_object = read(data, name)
+        image = bytearray(code_object.image)
+        for kernel in code_object.kernels.values():
+            code = sweep(bytes(image[kernel.entry : kernel.entry + kernel.size]))
+            last = max(pc for pc, one in code.items() if "V_MFMA" in getattr(one, "name", ""))
+            image[kernel.entry + last : kernel.entry + last + 8] = bytes.fromhex("000080bf") * 2
+        return replace(code_object, image=bytes(image))
+
+    CodeObject.read = changed  # type: ignore[method-assign]
+    return _run("gfx950", "CI", "libmha_fwd", problem, Options())[0]
+
+
+def test_a_dropped_instruction_is_seen() -> None:
+    """Prevents: a comparison that a wrong kernel passes."""
+    problem = Problem("fp16", 32, 128, 128)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        errors = pool.apply(_run_without_a_multiplication, (problem,))
+    assert errors["o"] > 0.05
 
 
 def test_processes_share_a_launch() -> None:
