@@ -91,13 +91,24 @@ class AiterTree:
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.
 
-        Links are followed: in a repository of Bazel's, they lead to the tree that it is made of.
+        Links are followed. A repository of Bazel's is made of links to a tree, which it then is:
+        that one alone, not any AITER tree that a link leads to.
         """
         real = Path(os.path.realpath(self.root / path))
         own = {Path(os.path.realpath(self.root / home)) for home in ("", self.ck_dir)}
-        return any(
-            place in own or os.path.isfile(place / CONFIG_FILE) for place in (real, *real.parents)
-        )
+        return any(place in own | self._linked() for place in (real, *real.parents))
+
+    def _linked(self) -> set[Path]:
+        """Return the tree that this one's parts are links to: patched parts are files of its own.
+
+        A part counts if its link leads to the same place there.
+        """
+        found = set()
+        for part in (CONFIG_FILE, CORE_FILE, f"{self.csrc_dir}/include", self.hsa_dir, self.ck_dir):
+            real = os.path.realpath(self.root / part)
+            if real.endswith(f"/{part}"):
+                found.add(Path(real[: -len(part)]))
+        return found
 
     def module_names(self) -> tuple[str, ...]:
         """Return the modules this tree configures, in the file's order; nothing is evaluated."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.includes import include_dirs
-from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
+from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig, read_tree
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.fetch.pins import PatchPin
 from qola.folder import Folder
@@ -186,6 +186,9 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
     for entry in tree.root.iterdir():
         (root / entry.name).symlink_to(entry)
     (root / "mine").symlink_to(outside)
+    # Another AITER tree is elsewhere too.
+    write(outside / "other", {CONFIG_FILE: "{}", "csrc/a.h": ""})
+    (root / "other").symlink_to(outside / "other")
     linked = read_tree(root)
 
     def configure(line: str) -> ModuleConfig:
@@ -196,6 +199,7 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
     assert found.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
     for line in (
         'add_includes = ["mine"]',
+        'add_includes = ["other/csrc"]',
         'extra_include = ["mine/."]',
         'srcs = ["mine/a.cu"]',
         'blob_gen_cmd = "mine/generate.py --output_dir {}"',
@@ -203,6 +207,11 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
         with pytest.raises(ManifestError, match="a link that leads out of the tree") as caught:
             configure(line)
         assert f"m.toml:7 [[modules]].{line.split()[0]}\n" in str(caught.value)
+    # What a patch changes is a file of the repository's own, in directories of its own.
+    (root / "aiter").unlink()
+    write(root, {CONFIG_FILE: (tree.root / CONFIG_FILE).read_text("utf-8")})
+    linked = read_tree(root)
+    assert configure(f'add_includes = ["{tree.fmha_dir}"]').include_dirs[0] == tree.fmha_dir
 
 
 def test_progress_is_told(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
