@@ -62,8 +62,25 @@ def lossy_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+_NOT_REGULAR = "a FIFO or a device, not a regular file"
+
+
 class UnfitFileError(Exception):
     """What is read is there, and is not a file to read, or too long."""
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what a reader would wait for, or read without end.
+
+    Raises:
+        OSError: it is not there, or is a directory.
+        UnfitFileError: it is a FIFO or a device.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise UnfitFileError(_NOT_REGULAR)
 
 
 def bounded_bytes(path: Path, limit: int) -> bytes:
@@ -85,7 +102,7 @@ def bounded_bytes(path: Path, limit: int) -> bytes:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise UnfitFileError("a FIFO or a device, not a regular file")
+            raise UnfitFileError(_NOT_REGULAR)
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
     finally:

@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
+from types import NoneType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qola.errors import unseen
@@ -24,8 +25,8 @@ def reader(hint: Any) -> Reader:
     Made once for each type: a plan has 20,000 kernel instances.
 
     Args:
-        hint: a dataclass, ``tuple[X, ...]``, ``Mapping[str, X]``, a ``Literal``, a plain type of
-            JSON or a union of such; ``Any`` takes all.
+        hint: a dataclass, ``tuple[X, ...]``, ``Mapping[str, X]``, a ``Literal``, one of these two
+            or None, a plain type of JSON or a union of such; ``Any`` takes all.
     """
     parts, origin = get_args(hint), get_origin(hint)
     if isinstance(hint, type) and is_dataclass(hint):
@@ -38,6 +39,11 @@ def reader(hint: Any) -> Reader:
         return lambda value: value
     if origin is Literal:
         return _one_of(lambda value: value in parts, " or ".join(map(repr, parts)))
+    if origin in (Union, types.UnionType):
+        known = [part for part in parts if part is not NoneType]
+        if len(known) == 1 and get_origin(known[0]):
+            some = reader(known[0])
+            return lambda value: None if value is None else some(value)
     plain = frozenset(parts if origin in (Union, types.UnionType) else (hint,))
     names = " or ".join(sorted(kind.__name__ for kind in plain))
     # Not isinstance: a boolean is an int. A lone surrogate has no UTF-8, and messages have lines.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding
+from qola.plan.json_types import reader
 from qola.report.device_code import ReportError
 from qola.version import __version__
 
@@ -153,36 +153,30 @@ class Report:
             ReportError: it is something else.
         """
         try:
-            data = json.loads(text)
-            if data["schema"] != SCHEMA:
-                raise ValueError(f"schema {data['schema']!r}; this qola reads {SCHEMA}")
-            values: dict[str, Any] = {key: data[key] for key in Report.__dataclass_fields__}
-            for key, kind in _ROWS.items():
-                fields = kind.__dataclass_fields__
-                rows = values[key]
-                values[key] = rows and tuple(kind(**{f: row[f] for f in fields}) for row in rows)
-            return Report(**values)
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            found = f"no {error}" if isinstance(error, KeyError) else str(error)
-            if isinstance(error, RecursionError):  # Python's words for it differ between versions.
-                found = "values too deep within each other"
+            data = json.loads(text, parse_int=_integer)
+            # Before its fields: another schema has others.
+            if type(data) is dict and data.get("schema", SCHEMA) != SCHEMA:
+                raise ValueError(f"schema {data['schema']!r:.80}; this qola reads {SCHEMA}")
+            found: Report = reader(Report)(data)
+            return found
+        except (ValueError, RecursionError) as error:
+            # Python's words for it differ between versions.
+            deep = isinstance(error, RecursionError)
+            words = "values too deep within each other" if deep else str(error).removeprefix(": ")
             raise ReportError(
                 Finding(
                     place,
-                    f"no report's JSON: {found}",
+                    f"no report's JSON: {words}",
                     "the .json file that qola report wrote beside a page",
                     "qola report ... --output OTHER.html writes OTHER.json",
                 )
             ) from None
 
 
-_ROWS: Mapping[str, Any] = {
-    "libraries": ReportedLibrary,
-    "kernels": Kernel,
-    "batches": Batch,
-    "assembly": AssemblyKernel,
-    "left_out": LeftOut,
-}
+def _integer(digits: str) -> int:
+    if len(digits) > 20:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _lines(value: Any) -> str:

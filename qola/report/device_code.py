@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from qola.errors import Finding, QolaError
+from qola.errors import Finding, QolaError, unseen, visible
+from qola.files import UnfitFileError, check_regular
 from qola.report import elf, msgpack
 from qola.report.elf import Elf
 
@@ -98,9 +99,12 @@ def read_library(path: Path) -> Library:
         ReportError: it cannot be read, is no library, or does not tell its kernels apart.
     """
     try:
+        check_regular(path)
         return _library(path, path.read_bytes())
     except OSError as error:
         raise _unfit(path, error.strerror or str(error)) from None
+    except UnfitFileError as error:
+        raise _unfit(path, str(error)) from None
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error) as e:
         raise _unfit(path, f"no library that can be read: {e}") from None
 
@@ -112,7 +116,7 @@ def _library(path: Path, data: bytes) -> Library:
     skipped = (fatbin.offset, fatbin.offset + fatbin.size) if fatbin else (0, 0)
     assembly = tuple(_assembly(data, skipped))
     digest = hashlib.sha256(data).hexdigest()
-    return Library(path.name, len(data), digest, units, assembly)
+    return Library(visible(path.name), len(data), digest, units, assembly)
 
 
 def _unfit(path: Path, found: str) -> ReportError:
@@ -130,6 +134,7 @@ def _units(path: Path, library: Elf) -> Iterator[Unit]:
     """Yield the sources with device code, by name: a symbol of the file's name is before theirs."""
     addends = library.addends()
     units, name = {}, ""
+    left = len(library.data)
     for symbol in library.symbols(".symtab"):
         if symbol.type == elf.FILE:
             name = symbol.name
@@ -149,10 +154,14 @@ def _units(path: Path, library: Elf) -> Iterator[Unit]:
                     "build it without --@qola//:compress",
                 )
             )
-        yield Unit(name, tuple(_unbundled(units[name])))
+        code_objects = tuple(_unbundled(units[name]))
+        left -= sum(map(len, code_objects))
+        if left < 0:
+            raise ValueError("code objects that overlap")
+        yield Unit(visible(name), tuple(map(_code_object, code_objects)))
 
 
-def _unbundled(bundle: memoryview) -> Iterator[CodeObject]:
+def _unbundled(bundle: memoryview) -> Iterator[memoryview]:
     """Yield the code objects of a bundle of clang's; one for the host is empty."""
     at = len(_BUNDLE) + 8
     if bytes(bundle[: len(_BUNDLE)]) != _BUNDLE:
@@ -163,7 +172,7 @@ def _unbundled(bundle: memoryview) -> Iterator[CodeObject]:
         target = bytes(bundle[at + 24 : at + 24 + length]).decode("ascii")
         at += 24 + length
         if not target.startswith("host-"):
-            yield _code_object(bundle[offset : offset + size])
+            yield bundle[offset : offset + size]
 
 
 def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[CodeObject]:
@@ -173,37 +182,59 @@ def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[CodeObject]:
         if skipped[0] <= at < skipped[1]:
             at = skipped[1] - 1
         elif struct.unpack_from("<H", data, at + 18)[0] == elf.AMDGPU:
-            yield _code_object(view[at : at + Elf(view[at:]).size])
+            end = at + Elf(view[at:]).size
+            yield _code_object(view[at:end])
+            at = end - 1
 
 
 def _code_object(data: memoryview) -> CodeObject:
     found = Elf(data)
     digest = hashlib.sha256(data).hexdigest()
-    metadata: dict[str, Any] = next(
+    metadata: Any = next(
         (msgpack.unpack(d) for *key, d in found.notes() if (*key,) == _METADATA), {}
     )
     # amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-
-    target = metadata.get("amdhsa.target", "").rpartition("--")[2].partition(":")[0]
+    target = _text(metadata, "amdhsa.target", "").rpartition("--")[2].partition(":")[0]
     arch = target or _MACHINES.get(found.flags & 0xFF, f"machine {found.flags & 0xFF:#x}")
     symbols = {symbol.name: symbol for symbol in found.symbols(".dynsym")}
     symbols |= {symbol.name: symbol for symbol in found.symbols(".symtab")}
     kernels = tuple(
         DeviceKernel(
-            symbol=told[".name"],
-            vgprs=told[".vgpr_count"],
-            agprs=told.get(".agpr_count", 0),
-            sgprs=told[".sgpr_count"],
-            vgpr_spills=told.get(".vgpr_spill_count", 0),
-            sgpr_spills=told.get(".sgpr_spill_count", 0),
-            scratch=told[".private_segment_fixed_size"],
-            lds=told[".group_segment_fixed_size"],
-            workgroup=told[".max_flat_workgroup_size"],
+            symbol=_text(told, ".name"),
+            vgprs=_number(told, ".vgpr_count"),
+            agprs=_number(told, ".agpr_count", 0),
+            sgprs=_number(told, ".sgpr_count"),
+            vgpr_spills=_number(told, ".vgpr_spill_count", 0),
+            sgpr_spills=_number(told, ".sgpr_spill_count", 0),
+            scratch=_number(told, ".private_segment_fixed_size"),
+            lds=_number(told, ".group_segment_fixed_size"),
+            workgroup=_number(told, ".max_flat_workgroup_size"),
             registers=_registers(found.at(symbols[told[".symbol"]].address)),
             code_bytes=symbols[told[".name"]].size,
         )
         for told in metadata.get("amdhsa.kernels", ())
     )
     return CodeObject(arch, len(data), digest, kernels)
+
+
+def _text(told: Any, key: str, default: str | None = None) -> str:
+    value = _told(told, key, default)
+    if type(value) is not str or unseen(value):
+        raise ValueError(f"{key} of the metadata: {value!r:.80}")
+    return value
+
+
+def _number(told: Any, key: str, default: int | None = None) -> int:
+    value = _told(told, key, default)
+    if type(value) is not int or not 0 <= value < 1 << 32:
+        raise ValueError(f"{key} of the metadata: {value!r:.80}")
+    return value
+
+
+def _told(told: Any, key: str, default: object) -> object:
+    if type(told) is not dict:
+        raise ValueError(f"metadata without {key}: {told!r:.80}")
+    return told.get(key, default)
 
 
 def _registers(descriptor: memoryview) -> int:

@@ -15,6 +15,9 @@ FILE = 4
 """st_info's type of a symbol that names the source of those behind it."""
 
 _NOTE, _NO_BITS = 7, 8
+_LONGEST = 1 << 16
+"""The most bytes of a name: several times those of C++'s that Composable Kernel has."""
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -130,7 +133,7 @@ class Elf:
         # Names are short, but for C++'s.
         size = 256
         while (text := bytes(self.data[start : start + size])).find(b"\0") < 0:
-            if start + size > len(self.data):
+            if start + size > len(self.data) or size > _LONGEST:
                 raise ValueError("a name that does not end")
             size *= 4
         return text[: text.index(b"\0")].decode("utf-8", "replace")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qola.errors import unseen
+
 
 @dataclass(frozen=True)
 class LoggedFile:
@@ -87,6 +89,8 @@ def parse_spawns(lines: Iterable[str]) -> Iterator[Spawn]:
     """
     try:
         yield from map(_spawn, _objects(lines))
+    except RecursionError:
+        raise ValueError("values too deep within each other") from None
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"an entry that is not an action: {error!r}") from None
 
@@ -100,9 +104,9 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
         if not any(f.path == path or f.path.startswith(path + "/") for f in written)
     )
     return Spawn(
-        entry.get("targetLabel", ""),
-        entry["mnemonic"],
-        entry.get("runner", ""),
+        _word(entry.get("targetLabel", "")),
+        _word(entry["mnemonic"]),
+        _word(entry.get("runner", "")),
         tuple(entry["commandArgs"]),
         {v["name"]: v.get("value", "") for v in entry.get("environmentVariables", ())},
         {p["name"]: p["value"] for p in (entry.get("platform") or {}).get("properties", ())},
@@ -111,6 +115,12 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
         int(entry.get("exitCode", 0)),
         _seconds(entry.get("metrics", {})),
     )
+
+
+def _word(value: object) -> str:
+    if type(value) is not str or unseen(value):
+        raise TypeError(f"{value!r:.80} is no text that can be shown")
+    return value
 
 
 def _seconds(metrics: Mapping[str, Any]) -> float:
@@ -124,7 +134,7 @@ def duration(text: str) -> float:
     Raises:
         ValueError: it is none.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)s", text)
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)s", text)
     if match is None:
         raise ValueError(f'{text!r} is not a duration such as "1.250s"')
     return float(match[1])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qola.errors import Finding
-from qola.files import write_if_changed
+from qola.files import UnfitFileError, check_regular, write_if_changed
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.compare import compare
@@ -57,8 +57,9 @@ def read_log(path: Path) -> dict[str, Compile]:
         ReportError: it is none.
     """
     try:
+        check_regular(path)
         return compiles(read_spawns(path))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, UnfitFileError, ValueError) as error:
         raise ReportError(
             Finding(
                 str(path),
@@ -80,9 +81,11 @@ def read_report(path: Path) -> Report:
 
 def _text(path: Path, expected: str) -> str:
     try:
+        check_regular(path)
         return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        words = getattr(error, "strerror", None) or "not UTF-8"
+    except (OSError, UnfitFileError, ValueError) as error:
+        other = str(error) if isinstance(error, UnfitFileError) else "not UTF-8"
+        words = getattr(error, "strerror", None) or other
         raise ReportError(Finding(str(path), words, expected)) from None
 
 

@@ -1,0 +1,202 @@
+"""Hostile libraries, logs and reports: what `qola report` reads of a build that others made."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from qola.errors import unseen
+from qola.report.assemble import make_report
+from qola.report.write import write_report
+from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
+from tests.python.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
+
+TARGET = "amdgcn-amd-amdhsa--gfx950"
+KERNEL = {
+    **{".name": "k", ".symbol": "k.kd", ".vgpr_count": 100, ".agpr_count": 4, ".sgpr_count": 58},
+    **{".private_segment_fixed_size": 0, ".group_segment_fixed_size": 12480},
+    ".max_flat_workgroup_size": 256,
+}
+NUMBERS = (0, 1, 7, 255, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
+VALUES: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**64, [], {}, "x", [[[]]], {"a": 1})
+
+
+def pack(value: Any) -> bytes:
+    """Return a value as MessagePack, as far as metadata has such."""
+    match value:
+        case None | True | False:
+            return bytes([{None: 0xC0, False: 0xC2, True: 0xC3}[value]])
+        case int():
+            return b"\xcf" + struct.pack(">Q", value % 2**64)
+        case float():
+            return b"\xcb" + struct.pack(">d", value)
+        case str():
+            text = value.encode("utf-8", "surrogatepass")
+            return b"\xdb" + struct.pack(">I", len(text)) + text
+        case list():
+            return b"\xdd" + struct.pack(">I", len(value)) + b"".join(map(pack, value))
+        case dict():
+            rows = b"".join(pack(key) + pack(part) for key, part in value.items())
+            return b"\xdf" + struct.pack(">I", len(value)) + rows
+    raise TypeError(value)
+
+
+def elf(machine: int, parts: Mapping[str, tuple[int, bytes]], first: int = 1 << 20) -> bytearray:
+    """Return an ELF file of sections, each of a type and at an address of its own."""
+    names = b"\0" + b"\0".join(name.encode() for name in (*parts, ".shstrtab")) + b"\0"
+    sections = {**parts, ".shstrtab": (3, names)}
+    data = bytearray(64)
+    table = bytearray(64)
+    for name, (kind, content) in sections.items():
+        at = names.index(b"\0" + name.encode() + b"\0") + 1
+        link = 1 + [*sections].index(".strtab") if kind == 2 else 0
+        address = first * (1 + [*sections].index(name))
+        place = (address, len(data), len(content), link, 0, 1, 24 if kind == 2 else 0)
+        table += struct.pack("<IIQQQQIIQQ", at, kind, 2, *place)
+        data += content
+    data[:16] = b"\x7fELF\x02\x01\x01" + bytes(9)
+    counts = (64, 0, 0, 64, len(sections) + 1, len(sections))
+    struct.pack_into("<HHIQQQIHHHHHH", data, 16, 3, machine, 1, 0, 0, len(data), 0x4F, *counts)
+    return data + table
+
+
+def symbols(*rows: tuple[str, int, int, int]) -> dict[str, tuple[int, bytes]]:
+    """Return a table of (name, type, address, size), and their names."""
+    names, table = b"\0", bytes(24)
+    for name, kind, address, size in rows:
+        table += struct.pack("<IBBHQQ", len(names), kind, 0, 1, address, size)
+        names += name.encode("utf-8", "surrogatepass") + b"\0"
+    return {".strtab": (3, names), ".symtab": (2, table)}
+
+
+def spoil(rng: random.Random, data: bytearray) -> bytearray:
+    """Return a file with a few other bytes or numbers, or without its end."""
+    for _ in range(rng.choice((0, 0, 1, 1, 3))):
+        at = rng.randrange(len(data))
+        size = rng.choice((1, 2, 4, 8))
+        number = rng.choice((*NUMBERS, rng.randrange(2**64))) % 256**size
+        data[at : at + size] = number.to_bytes(size, "little")
+    return data[: rng.randrange(len(data))] if rng.random() < 0.05 else data
+
+
+def code_object(rng: random.Random) -> bytearray:
+    """Return a code object with a kernel, whose metadata is odd more often than not."""
+    told: Any = {"amdhsa.target": TARGET, "amdhsa.kernels": [dict(KERNEL)]}
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        holder = rng.choice((told, told["amdhsa.kernels"][0]))
+        holder[rng.choice([*holder])] = rng.choice((*VALUES, *HOSTILE))
+        if type(told["amdhsa.kernels"]) is not list or not told["amdhsa.kernels"]:
+            break
+        if type(told["amdhsa.kernels"][0]) is not dict:
+            break
+    told = rng.choice(VALUES) if rng.random() < 0.05 else told
+    content = pack(told)
+    note = struct.pack("<III", 7, len(content), 32) + b"AMDGPU\0\0" + content
+    parts = {".note": (7, note), ".rodata": (1, bytes(48) + struct.pack("<IQI", 12, 0, 0))}
+    return spoil(rng, elf(224, {**parts, **symbols(("k.kd", 1, 2 << 20, 64), ("k", 2, 1, 3400))}))
+
+
+def library_of(rng: random.Random) -> bytes:
+    """Return a library with a batch of the plan, or others, and an assembly kernel as data."""
+    device = bytes(code_object(rng))
+    count = rng.choice((1, 1, 1, 2, 300))
+    rows = b"".join(
+        struct.pack("<QQQ", 8192, len(device), len(target)) + target
+        for target in (b"host-x86_64--", *[b"hip-" + TARGET.encode()] * count)
+    )
+    bundle = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", count + 1) + rows
+    bundle = bundle[:8192].ljust(8192, b"\0") + device
+    name = rng.choice(("fwd_d192.cpp", "fwd_d192.cpp", *HOSTILE)).replace("\0", "")
+    table = symbols((name, 4, 0, 0), ("__hip_fatbin_wrapper", 1, 2 << 20, 24))
+    wrapper = struct.pack("<IIQQ", 0x48495046, 1, 1 << 20, 0)
+    parts = {".hip_fatbin": (1, bundle), ".hipFatBinSegment": (1, wrapper), **table}
+    return bytes(spoil(rng, elf(62, {**parts, ".data": (1, bytes(code_object(rng)))})))
+
+
+def log_of(rng: random.Random) -> str:
+    """Return a log of two actions, changed."""
+    entry = {
+        "commandArgs": ["clang++"],
+        "mnemonic": "QolaCompile",
+        "metrics": {"totalTime": "2.5s", "queueTime": "1s"},
+        "runner": rng.choice(("linux-sandbox", "disk cache hit")),
+        "targetLabel": "@@k//fwd:fwd_d192.object",
+        "platform": {"properties": [{"name": "a", "value": "b"}]},
+        "actualOutputs": [{"path": "a.o", "digest": {"hash": "00", "sizeBytes": "7"}}],
+    }
+    text = json.dumps([entry, entry])
+    if rng.random() < 0.7:
+        text = mutate_json(rng, text, VALUES)
+    try:
+        entries = json.loads(text)
+        return "".join(json.dumps(part, indent=2) for part in entries)
+    except (TypeError, ValueError):
+        return text
+
+
+class Page(HTMLParser):
+    """The elements of a page that a text could bring into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Note an element."""
+        self.found.append(tag)
+
+
+def test_reports(tmp_path: Path) -> None:
+    """Prevents: a traceback, a wait, or a page with elements of their own, by what is reported."""
+    library, log, other = tmp_path / "ns_libmha_fwd.so", tmp_path / "log.json", tmp_path / "b.json"
+    page = tmp_path / "a.html"
+    before = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT).to_json()
+
+    def make(rng: random.Random) -> tuple[bytes, str, str | None, bool]:
+        compared = rng.random() < 0.5
+        text = mutate_json(rng, before, VALUES) if compared and rng.random() < 0.8 else before
+        return library_of(rng), log_of(rng), text if compared else None, rng.random() < 0.5
+
+    def take(data: tuple[bytes, str, str | None, bool]) -> None:
+        content, told, old, planned = data
+        library.write_bytes(content)
+        log.write_text(told, encoding="utf-8", errors="surrogatepass")
+        other.write_text(old or "", encoding="utf-8", errors="surrogatepass")
+        plan = PLAN if planned else None
+        write_report(page, [library], plan, log, LEFT_OUT, other if old else None)
+        text = page.read_text("utf-8")
+        assert not unseen(text.replace("\n", "").replace("\t", ""))
+        reader = Page()
+        reader.feed(text)
+        assert (reader.found.count("script"), reader.found.count("b")) == (1, 0)
+        data_ = json.loads(page.with_suffix(".json").read_text("utf-8"))
+        assert data_["schema"] == 1
+
+    fuzz(make, take)
+
+
+def test_a_library_and_a_log_as_they_are(tmp_path: Path) -> None:
+    """Prevents: a fuzzer whose inputs are refused for its own mistakes."""
+
+    class Calm(random.Random):
+        def random(self) -> float:
+            return 1.0
+
+        def choice(self, seq: Any) -> Any:
+            return seq[0]
+
+    library, log = tmp_path / "ns_libmha_fwd.so", tmp_path / "log.json"
+    library.write_bytes(library_of(Calm()))
+    log.write_text(log_of(Calm()), encoding="utf-8")
+    report = write_report(tmp_path / "a.html", [library], PLAN, log)
+    (kernel,) = report.kernels
+    assert (kernel.name, kernel.arch, kernel.vgprs, kernel.seconds) == (
+        *("fwd_d192", "gfx950"),
+        *(100, 1.5),
+    )
+    assert [found.symbol for found in report.assembly] == ["k"]
