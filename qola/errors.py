@@ -92,7 +92,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 12, "a place of prebuilt bundles could not be asked, and no other has the bundle"
     INTERRUPTED = 130, "interrupted"
     PIPE = 141, "whoever read the output closed it"
-    TERMINATED = 143, "terminated"
+    TERMINATED = 143, "terminated, or its terminal was closed"
 
 
 class QolaError(Exception):

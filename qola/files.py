@@ -205,6 +205,28 @@ def write_if_changed(path: Path, content: str | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def system_error(error: Exception) -> QolaError | None:
+    """Return the error to tell a user where the system refuses something; None for a fault of ours.
+
+    It is a file that cannot be written or read, or memory, a process or a thread that is not given.
+    """
+    # Python says it of threads in no other way.
+    thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
+    if isinstance(error, MemoryError) or thread:
+        return _limit_error("no further thread" if thread else "no memory left")
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in (errno.EAGAIN, errno.ENOMEM) and error.filename is None:
+        return _limit_error(error.strerror or str(error))
+    return disk_error(error)
+
+
+def _limit_error(found: str) -> QolaError:
+    expected = "memory, processes and threads for a few programs at once"
+    fix = "ulimit -a tells this shell's limits; a container has limits of its own: memory, pids"
+    return QolaError(Finding("this machine", found, expected, fix))
+
+
 def disk_error(error: OSError) -> QolaError:
     """Return the error to tell a user where a file or directory cannot be written or read."""
     place = _name(error.filename2 or error.filename) or "standard output or a file"

@@ -20,7 +20,7 @@ from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import JSON, Parser, add_command, exit_codes
 from qola.errors import ExitCode, QolaError
-from qola.files import disk_error
+from qola.files import system_error
 from qola.manifest.values import nearest
 from qola.ruleset import cmake_dir
 from qola.version import __version__
@@ -94,7 +94,9 @@ def main(
     words = sys.argv[1:] if argv is None else argv
     sys.stdout, sys.stderr = _writable(sys.stdout), _writable(sys.stderr)
     console = Console(sys.stdout, sys.stderr)
-    before = signal.signal(signal.SIGTERM, _terminate)
+    # A closed terminal hangs up; nohup has it ignored.
+    ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _terminate) for number in ends}
     try:
         code = _run(words, Surroundings(environ, directory, console))
         sys.stdout.flush()
@@ -102,14 +104,17 @@ def main(
         # Whoever read our output has enough.
         _lose_output()
         return ExitCode.PIPE
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        if (told := system_error(error)) is None:
+            raise
         _lose_output()
-        return _tell(disk_error(error), words, console)
+        return _tell(told, words, console)
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return ExitCode.INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code
 
 

@@ -495,12 +495,12 @@ def test_a_reader_that_has_enough_is_no_error(here: Path, aiter_tree: Path) -> N
 
 @pytest.mark.parametrize(
     ("number", "code", "message"),
-    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"")],
+    [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b""), (signal.SIGHUP, 143, b"")],
 )
 def test_an_interrupted_command_leaves_nothing(
     here: Path, aiter_tree: Path, number: int, code: int, message: bytes
 ) -> None:
-    """Prevents: temporary directories and generators that outlive Ctrl-C."""
+    """Prevents: temporary directories and generators that outlive Ctrl-C or a closed terminal."""
     process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
     deadline = time.monotonic() + 30
