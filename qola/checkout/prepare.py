@@ -16,7 +16,7 @@ from qola.aiter.tree import read_tree
 from qola.errors import AiterError, Finding
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
-from qola.fetch.pins import RECORD, PatchPin, pin_patches
+from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record
 from qola.fetch.wheel import pip_download, verify
 from qola.files import disk_error, write_if_changed, writing
 
@@ -209,13 +209,8 @@ def _name_of(source: Source) -> str:
 
 def _read_record(tree: Path) -> dict[str, Any]:
     """Return what a tree's AITER.json says; {} for a tree without one."""
-    file = tree / RECORD
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise AiterError(Finding(str(file), str(error), "JSON, as qola writes it")) from None
-    if not isinstance(record, dict) or "kind" not in record:
-        raise AiterError(Finding(str(file), "no object with a kind", "JSON, as qola writes it"))
+    record = read_record(tree)
+    if record is None or (record and "kind" not in record) or patches_of(record) is None:
+        found = "no object with a kind, and patches with names and digests"
+        raise AiterError(Finding(str(tree / RECORD), found, "JSON, as qola writes it"))
     return record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unidiff.patch import Hunk
+from unidiff.patch import Hunk, Line
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _sides(hunk: Hunk) -> tuple[list[str], list[str]]:
     sides: tuple[list[str], list[str]] = ([], [])
     last: tuple[int, ...] = ()
     for line in hunk:
-        if line.is_context or line.is_removed or line.is_added:
+        if is_change(line):
             last = (0, 1) if line.is_context else (0,) if line.is_removed else (1,)
             for side in last:
                 sides[side].append(line.value)
@@ -72,12 +72,17 @@ def _sides(hunk: Hunk) -> tuple[list[str], list[str]]:
     return sides
 
 
+def is_change(line: Line) -> bool:
+    """Whether a hunk's line is one of the file's, before or after."""
+    return line.is_context or line.is_removed or line.is_added
+
+
 def _find(
     lines: Sequence[str], hunk: Hunk, before: list[str], wanted: int, first: int
 ) -> int | None:
     """The index nearest to `wanted`, not below `first`, at which all of `before` stands."""
     last = end = len(lines) - len(before)
-    changes = [line for line in hunk if line.is_context or line.is_removed or line.is_added]
+    changes = [line for line in hunk if is_change(line)]
     if hunk.source_start <= 1 and not changes[0].is_context:
         last = min(last, 0)
     if before and not changes[-1].is_context:

@@ -19,7 +19,7 @@ from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchedFile, PatchSet
 
 from qola.errors import AiterError, Finding
-from qola.fetch.hunks import Rejected, apply_hunks
+from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.overlay import File, Overlay
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, recorded_patches
 from qola.files import disk_error, write_if_changed
@@ -221,6 +221,8 @@ def _refused(change: PatchedFile) -> str:
     """Say what is in a patch that cannot be applied; "" for nothing."""
     if change.is_binary_file:
         return "a binary file"
+    if not all(any(map(is_change, hunk)) for hunk in change):
+        return "a hunk without lines"
     for mode in (change.source_mode, change.target_mode):
         if mode in _LINK_MODES:
             return _LINK_MODES[mode]
@@ -228,6 +230,8 @@ def _refused(change: PatchedFile) -> str:
         if name == _NONE:
             continue
         path = PurePosixPath(_checkout_path(name))
+        if any(ord(c) < 32 or ord(c) == 127 for c in name):
+            return f"{_shown(name)}: a name with control characters"
         if name.startswith('"'):
             return f"{_shown(name)}: a name that git quotes"
         if path.is_absolute() or ".." in path.parts or not path.parts:

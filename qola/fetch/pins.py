@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.errors import AiterError, Finding
-from qola.files import sha256_of
+from qola.errors import AiterError, Finding, unseen
+from qola.files import UnfitFileError, bounded_bytes, sha256_of
 
 SUFFIXES = (".diff", ".patch")
 """Files of a patches_dir that are patches."""
 
 RECORD = "AITER.json"
 """The file in a prepared tree that says which AITER it is, and with which patches."""
+
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -69,11 +71,18 @@ def pin_patches(patches: Iterable[Path]) -> tuple[PatchPin, ...]:
 
 def recorded_patches(tree: Path) -> tuple[PatchPin, ...]:
     """Return the patches a tree was prepared with, as its AITER.json says; () without one."""
+    return patches_of(read_record(tree) or {}) or ()
+
+
+def patches_of(record: Mapping[str, Any]) -> tuple[PatchPin, ...] | None:
+    """Return the patches that an AITER.json names, None where these are no patches."""
     try:
-        patches = _record(tree)["patches"]
-        return tuple(PatchPin(patch["name"], patch["sha256"]) for patch in patches)
+        pins = [PatchPin(patch["name"], patch["sha256"]) for patch in record.get("patches", ())]
     except (LookupError, TypeError):
-        return ()
+        return None
+    texts = [text for pin in pins for text in (pin.name, pin.sha256)]
+    fit = all(type(text) is str and not unseen(text) for text in texts)
+    return tuple(pins) if fit else None
 
 
 def pinned_id(tree: Path) -> str:
@@ -81,14 +90,17 @@ def pinned_id(tree: Path) -> str:
 
     A local directory that `qola checkout` prepared has one.
     """
-    record = _record(tree)
+    record = read_record(tree) or {}
     known = record.get("commit") or record.get("version")
-    return known if isinstance(known, str) else ""
+    return known if isinstance(known, str) and not unseen(known) else ""
 
 
-def _record(tree: Path) -> dict[str, Any]:
+def read_record(tree: Path) -> dict[str, Any] | None:
+    """Return what a tree's AITER.json says; {} for a tree without one, None for what is none."""
     try:
-        record = json.loads((tree / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = json.loads(bounded_bytes(tree / RECORD, _MAX_BYTES))
+    except FileNotFoundError:
         return {}
-    return record if isinstance(record, dict) else {}
+    except (OSError, UnfitFileError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None

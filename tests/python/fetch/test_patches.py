@@ -247,6 +247,8 @@ def test_untouched_files_stay_links(tree: Path, forest: Path) -> None:
             "a binary file",
         ),
         (HEADER + "@@ -5,0 +6 @@\n+x\n", "no context"),
+        (HEADER + "@@ -0,0 +0,0 @@\n", "a hunk without lines"),
+        (new_file("csrc/a\0b", "100644", "new"), "control characters"),
     ],
 )
 def test_what_does_not_fit_is_refused(tree: Path, text: str, found: str) -> None:
@@ -369,9 +371,24 @@ def test_a_patch_of_aiter_and_ck(tree: Path, prefix: str, tmp_path: Path) -> Non
     assert "k.hpp" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["[]", '{"commit": ["c"], "patches": 7}', "[" * 100_000, "\0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", '{"commit": ["c"], "patches": 7}', "[" * 100_000, "\0"),
+        *(
+            '{"patches": [{"name": {}, "sha256": "0"}]}',
+            '{"commit": "\\u001b[31m", "patches": [7]}',
+        ),
+    ],
+)
 def test_a_record_that_is_none(tmp_path: Path, text: str) -> None:
     """Prevents: a traceback for a tree whose AITER.json is somebody else's."""
     (tmp_path / "AITER.json").write_text(text)
     assert pinned_id(tmp_path) == ""
     assert recorded_patches(tmp_path) == ()
+
+
+def test_a_record_that_would_not_end(tmp_path: Path) -> None:
+    """Prevents: a command that waits for a FIFO of that name."""
+    os.mkfifo(tmp_path / "AITER.json")
+    assert (pinned_id(tmp_path), recorded_patches(tmp_path)) == ("", ())
