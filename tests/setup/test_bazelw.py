@@ -135,6 +135,15 @@ def test_one_cache(run: Run, tmp_path: Path) -> None:
         result = run("build", "//...", QOLA_BAZEL="/bin/echo", **environment)
         assert (result.returncode, result.stdout) == (0, f"--bazelrc={rc} build //...\n")
         assert rc.read_text() == f'common --disk_cache="{tmp_path / place}/disk"\n'
+    run("build", QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=rf'{tmp_path}/a"b\c')
+    line = (tmp_path / r'a"b\c/disk.bazelrc').read_text()
+    assert line == rf'common --disk_cache="{tmp_path}/a\"b\\c/disk"' + "\n"
+    # In a file of options it would be a line of its own.
+    result = run(
+        "build", QOLA_BAZEL="/bin/echo", QOLA_CACHE_HOME=f"{tmp_path}/d\ncommon --config=e"
+    )
+    assert (result.returncode, result.stdout) == (36, "")
+    assert "control characters: $'" in result.stderr
     result = run("build", QOLA_BAZEL="/bin/echo", XDG_CACHE_HOME="relative", HOME=LOGIN_HOME)
     assert result.stdout == "build\n"
     # Bazel's own, which no option may come before.
