@@ -71,7 +71,13 @@ def refuse_foreign(directory: Path) -> None:
 
 
 def foreign(directory: Path) -> Finding | None:
-    """Return why a directory of the cache may be another user's, None where it is not."""
+    """Return why a directory of the cache may be another user's, None where it is not.
+
+    Nor may its name be more than a word in a file of options.
+    """
+    if any(ord(character) < 32 or ord(character) == 127 for character in str(directory)):
+        named = "a name with control characters"
+        return Finding(str(directory), named, "a plain name", "QOLA_CACHE_HOME names another place")
     why = distrust(directory)
     if why is None:
         return None

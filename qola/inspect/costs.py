@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from qola.errors import Finding, PlanError
+from qola.files import UnfitFileError, bounded_bytes
 
 SCHEMA = 1
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 #: In place of a direction, of what serves all directions of a library.
 ALL = "all"
+
+_MAX_BYTES = 4 << 20
+"""The most bytes of such a file: a hundred times those of the one that qola has."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
         PlanError: it cannot be read, or is not such a file.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(bounded_bytes(path, _MAX_BYTES))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
         return Costs(
@@ -80,7 +84,7 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
             _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
             f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, UnfitFileError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise PlanError(
             Finding(

@@ -31,6 +31,13 @@ def test_a_user_whom_passwd_does_not_know(monkeypatch: pytest.MonkeyPatch) -> No
     assert cache_directory({}) == Path("/.cache/qola")
 
 
+def test_more_than_a_word(tmp_path: Path) -> None:
+    """Prevents: an option of Bazel's by the name of a directory, in a file of options."""
+    with pytest.raises(QolaError, match="a name with control characters"):
+        own_directory(tmp_path / "a\ncommon --config=b")
+    own_directory(tmp_path / "b \udcff")
+
+
 def test_made_for_one_user(tmp_path: Path) -> None:
     """Prevents: a directory that a generous umask opens to others."""
     previous = os.umask(0)
