@@ -436,6 +436,25 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
     assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1\n"
 
 
+def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents: a crash of Debian's own Bazel, which cannot read MODULE.bazel.lock."""
+    shutil.copy(ROOT / "MODULE.bazel.lock", workspace)
+    bazel = tmp_path / "bazel"
+    crash = "echo FATAL: bazel crashed >&2; echo Caused by: Abstract classes >&2; exit 37"
+    bazel.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || exec echo bazel 7.7.1\n'
+        f'[ "$1" != mod ] || grep -q lockFileVersion MODULE.bazel.lock || exit 1\n'
+        f'[ "$1" != mod ] || [ -e "{tmp_path}/reads" ] || {{ {crash}; }}\n'
+    )
+    bazel.chmod(0o755)
+    usable = f'usable "{bazel}" && echo yes || echo "$WHY_NOT"'
+    assert (
+        function(usable).stdout == "starts, but resolves no modules: Caused by: Abstract classes\n"
+    )
+    (tmp_path / "reads").touch()
+    assert function(usable).stdout == "yes\n"
+
+
 SHA256 = r"'7\.7\.1 (\w+ \w+)'\) sha256=([0-9a-f]{64}) ;;"
 
 
