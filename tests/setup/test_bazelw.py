@@ -438,7 +438,7 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
 
 def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents: a crash of Debian's own Bazel, which cannot read MODULE.bazel.lock."""
-    shutil.copy(ROOT / "MODULE.bazel.lock", workspace)
+    shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
     bazel = tmp_path / "bazel"
     crash = "echo FATAL: bazel crashed >&2; echo Caused by: Abstract classes >&2; exit 37"
     bazel.write_text(
@@ -453,6 +453,43 @@ def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: P
     )
     (tmp_path / "reads").touch()
     assert function(usable).stdout == "yes\n"
+
+
+def test_a_lock_is_hidden_in_the_tree(function: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents: a crash of the tree's Bazel at the lock that another Bazel left."""
+    hidden = f'machine_binds "{tmp_path}/tree"; printf "%s\n" "${{BINDS[@]: -3}}"'
+    (tmp_path / "tree/usr/share/qola").mkdir(parents=True)
+    assert "MODULE.bazel.lock" not in function(hidden).stdout
+    (workspace / "MODULE.bazel.lock").write_text('{"lockFileVersion": 13}')
+    empty = tmp_path / "tree/usr/share/qola/no-lock"
+    lines = function(hidden).stdout.splitlines()
+    assert lines == ["--ro-bind", str(empty), f"{workspace}/MODULE.bazel.lock"]
+    assert empty.read_bytes() == b""
+
+
+def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Path) -> None:
+    """Prevents: modules of whatever the registry serves, where bazelw finds a Bazel for it."""
+    shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
+    (tmp_path / "bin").mkdir()
+    bazel = tmp_path / "bin/bazel"
+    bazel.write_text('#!/bin/sh\n[ "$1" != --version ] || exec echo bazel 7.7.1\n')
+    bazel.chmod(0o755)
+    lock, pinned = (
+        workspace / "MODULE.bazel.lock",
+        workspace / "third_party/bazel/MODULE.bazel.lock",
+    )
+    run("build", QOLA_BAZEL=str(bazel))
+    assert not lock.exists()
+    path = f"{bazel.parent}:/usr/bin:/bin"
+    assert run("build", PATH=path).returncode == 0
+    assert lock.read_bytes() == pinned.read_bytes()
+    # What Bazel adds stays until another one is pinned.
+    lock.write_text("more")
+    run("build", PATH=path)
+    assert lock.read_text() == "more"
+    os.utime(pinned, (lock.stat().st_mtime + 9,) * 2)
+    run("build", PATH=path)
+    assert lock.read_bytes() == pinned.read_bytes()
 
 
 SHA256 = r"'7\.7\.1 (\w+ \w+)'\) sha256=([0-9a-f]{64}) ;;"

@@ -1,4 +1,4 @@
-"""MODULE.bazel.lock: what the files of the Bazel Central Registry are, for who resolves with it."""
+"""third_party/bazel/MODULE.bazel.lock: what the files of the Bazel Central Registry are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ REGISTRY = "https://bcr.bazel.build/"
 
 def lock() -> dict[str, Any]:
     """Return what the lock says."""
-    found: dict[str, Any] = json.loads((ROOT / "MODULE.bazel.lock").read_text("utf-8"))
+    found: dict[str, Any] = json.loads(
+        (ROOT / "third_party/bazel/MODULE.bazel.lock").read_text("utf-8")
+    )
     return found
 
 
@@ -48,6 +50,6 @@ def test_it_is_of_the_pinned_bazel_and_in_use() -> None:
     assert lock()["lockFileVersion"] == 13
     # Bazel's default is to check what is locked, and to add what is not.
     assert "lockfile_mode" not in (ROOT / ".bazelrc").read_text("utf-8")
-    # Debian's modules are others, under the same names and versions.
+    # Debian's modules are others, under the same names and versions, and its Bazel writes no lock.
     rules = (ROOT / "tools/setup/tree.sh").read_text("utf-8")
     assert "--registry=file:///usr/share/qola/registry --lockfile_mode=off" in rules
