@@ -1,6 +1,6 @@
 """room: a part of qola's Python package, seen from above and never from below."""
 
-load("@rules_python//python:defs.bzl", "py_library")
+load("//rules/private:python.bzl", "python_library")
 
 # From the ground up. A room imports what stands in earlier layers and nothing of its own layer.
 LAYERS = [
@@ -26,7 +26,7 @@ _BESIDE = [
 ]
 
 def room(name, srcs = None, data = [], deps = [], imports = ["../.."]):
-    """Declares a room as a py_library that only the layers above it see.
+    """Declares a room as a library that only the layers above it see.
 
     Args:
       name: the room, as LAYERS has it.
@@ -36,7 +36,7 @@ def room(name, srcs = None, data = [], deps = [], imports = ["../.."]):
       imports: way to the directory that holds qola/.
     """
     (height,) = [number for number, layer in enumerate(LAYERS) if name in layer]
-    py_library(
+    python_library(
         name = name,
         srcs = native.glob(["**/*.py"]) if srcs == None else srcs,
         data = data,

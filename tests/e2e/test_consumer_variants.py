@@ -111,6 +111,43 @@ def test_two_aiters_stay_apart(two_pins: Bazel, archive: Path) -> None:
     analyse_with(two_pins, archive)
 
 
+#: An interpreter of Python's that can only be downloaded, as rules_python registers one.
+ABSENT = """
+absent = use_repo_rule("//absent:absent.bzl", "absent")
+absent(name = "python_from_afar")
+register_toolchains("//absent:toolchain")
+"""
+ABSENT_RULE = """
+def _absent_impl(rctx):
+    fail("Python is downloaded")
+
+absent = repository_rule(_absent_impl)
+"""
+ABSENT_TOOLCHAIN = """
+load("@rules_python//python:defs.bzl", "py_binary")
+toolchain(
+    name = "toolchain",
+    toolchain = "@python_from_afar//:runtime",
+    toolchain_type = "@bazel_tools//tools/python:toolchain_type",
+)
+py_binary(name = "program", srcs = ["program.py"])
+"""
+
+
+def test_no_python_is_downloaded(two_pins: Bazel) -> None:
+    """Prevents: an interpreter of rules_python's fetched for a bundle, a wheel or a pack."""
+    two_pins.write("absent/absent.bzl", ABSENT_RULE)
+    two_pins.write("absent/BUILD.bazel", ABSENT_TOOLCHAIN)
+    two_pins.write("absent/program.py", "")
+    module = (two_pins.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+    of_rules = 'bazel_dep(name = "rules_python", version = "0.22.1")\n'
+    made = [f"@qola_plain//:{name}" for name in ("bundle", "tar", "wheel", "lazy", "pack")]
+    with two_pins.rewritten("MODULE.bazel", module, module + of_rules + ABSENT):
+        two_pins.run("build", "--nobuild", *made, "@qola_plain//:libmha_fwd_launch_test")
+        refused = two_pins.run("build", "--nobuild", "//absent:program", check=False)
+    assert "Python is downloaded" in refused.stderr
+
+
 def test_an_own_toolchain_goes_first(own_rocm: Bazel, archive: Path) -> None:
     """Prevents: a consumer's compiler that is named, and qola's that compiles all the same."""
     actions = list(compile_and_link(own_rocm, "//:it_libmha_fwd"))

@@ -5,7 +5,7 @@ load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:pip_repository.bzl.
 
-load("@rules_python//python:defs.bzl", "py_library")
+load("@qola//rules/private:python.bzl", "python_library")
 
 package(default_visibility = ["//visibility:public"])
 
@@ -13,7 +13,7 @@ exports_files(["requirements.txt"])
 '''
 
 _FILES = '''
-py_library(
+python_library(
     name = "packages",
     srcs = glob(["site/**/*.py"], allow_empty = True),
     data = glob(
@@ -27,7 +27,7 @@ py_library(
 
 # Otherwise each program gets a link to thousands of files, and another in its sandbox.
 _DIRECTORY = '''
-py_library(
+python_library(
     name = "packages",
     data = ["site"],
     imports = ["site"],
