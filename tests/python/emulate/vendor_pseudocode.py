@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -191,6 +192,27 @@ FUNCTIONS |= {
 }
 
 
+@cache
+def _lines(text: str) -> list[str]:
+    """The statements of pseudocode."""
+    text = re.sub(r"//[^\n]*", "", text)
+    # This mode is off; what it would ask, kinds of NaN, a conversion to f64 changes.
+    text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(64'F\(S\d\.f\d+\)\)\)", "0", text)
+    text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(S\d\.f\d+\)\)", "0", text)
+    if "lambda" in text or "VGPR" in text or "MEM[" in text:
+        raise NotUnderstoodError("lambdas, other lanes and memory")
+    lines = [line.strip() for line in re.split(r";|\n", text) if line.strip()]
+    # A statement goes on until its brackets are closed.
+    joined: list[str] = []
+    for line in lines:
+        open_ = joined and joined[-1].count("(") > joined[-1].count(")")
+        if open_:
+            joined[-1] += " " + line
+        else:
+            joined.append(line)
+    return joined
+
+
 @dataclass
 class Lane:
     """The variables of one lane's run: registers by the names that pseudocode has for them."""
@@ -200,22 +222,8 @@ class Lane:
 
     def run(self, text: str) -> None:
         """Run all statements."""
-        text = re.sub(r"//[^\n]*", "", text)
-        # This mode is off; what it would ask, kinds of NaN, a conversion to f64 changes.
-        text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(64'F\(S\d\.f\d+\)\)\)", "0", text)
-        text = re.sub(r"\(WAVE_MODE\.IEEE && isSignalNAN\(S\d\.f\d+\)\)", "0", text)
-        if "lambda" in text or "VGPR" in text or "MEM[" in text:
-            raise NotUnderstoodError("lambdas, other lanes and memory")
-        lines = [line.strip() for line in re.split(r";|\n", text) if line.strip()]
-        # A statement goes on until its brackets are closed.
-        joined: list[str] = []
-        for line in lines:
-            open_ = joined and joined[-1].count("(") > joined[-1].count(")")
-            if open_:
-                joined[-1] += " " + line
-            else:
-                joined.append(line)
-        self._block(joined, 0, len(joined))
+        lines = _lines(text)
+        self._block(lines, 0, len(lines))
 
     def _block(self, lines: list[str], at: int, end: int) -> None:
         while at < end:
@@ -330,20 +338,25 @@ class Lane:
     # Expressions, by precedence
     def expression(self, text: str) -> Value:
         """Return what an expression is worth."""
-        tokens: list[tuple[str, str]] = []
-        at = 0
-        text = text.strip()
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if not found or found.end() == at:
-                raise NotUnderstoodError(text)
-            tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
-            at = found.end()
+        tokens = _tokens(text.strip())
         reader = _Reader(self, tokens)
         value = reader.ternary()
         if reader.at != len(tokens):
             raise NotUnderstoodError(text)
         return value
+
+
+@cache
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if not token or token.end() == at:
+            raise NotUnderstoodError(text)
+        found.append((str(token.lastgroup), token[str(token.lastgroup)]))
+        at = token.end()
+    return found
 
 
 _LEVELS = [
