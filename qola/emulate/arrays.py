@@ -22,3 +22,9 @@ I64 = np.int64
 F16 = np.float16
 F32 = np.float32
 F64 = np.float64
+
+
+def first_of(lanes: Array) -> tuple[int, int]:
+    """Row and column of the first lane of (waves, lanes) that is set."""
+    row, lane = divmod(int(np.argmax(lanes)), lanes.shape[1])
+    return row, lane

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qola.emulate import memory
-from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U32, U64, Array
+from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U32, U64, Array, first_of
 from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
@@ -170,7 +170,7 @@ def _checked(
         if active is not None:
             crooked = crooked & active
         if crooked.any():
-            first = int(found[0][np.unravel_index(int(crooked.argmax()), crooked.shape)])
+            first = int(found[0][first_of(crooked)])
             machine.report(w, one, "misaligned", f"{size} bytes at {first:#x}", crooked)
     return found
 

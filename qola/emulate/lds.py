@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qola.emulate.arrays import F32, I64, U8, U16, U32, U64, Array
+from qola.emulate.arrays import F32, I64, U8, U16, U32, U64, Array, first_of
 from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
@@ -47,7 +47,7 @@ def in_lds(
         if active is not None:
             bad &= active
         if bad.any():
-            first = int(addresses[np.unravel_index(int(bad.argmax()), bad.shape)])
+            first = int(addresses[first_of(bad)])
             detail = f"{size} bytes at {first:#x} of {machine.lds_bytes:#x} bytes of LDS"
             machine.report(w, one, "out of range", detail, bad)
             active = ~bad if active is None else active & ~bad
@@ -69,14 +69,14 @@ def _check(
     lanes = np.ones(places.shape, bool) if active is None else active
     crooked = lanes & (places % alignment != 0)
     if crooked.any():
-        first = int(places[np.unravel_index(int(crooked.argmax()), crooked.shape)])
+        first = int(places[first_of(crooked)])
         w.machine.report(w, one, "misaligned", f"{size} bytes at {first:#x} of the LDS", crooked)
     if write:
         written[octets if active is None else octets[active]] = True
         return
     missing = lanes & ~written[octets].all(axis=-1)
     if missing.any():
-        row, lane = np.unravel_index(int(missing.argmax()), missing.shape)
+        row, lane = first_of(missing)
         address = int(places[row, lane]) - int(w.groups[row]) * w.machine.lds_row
         w.machine.report(
             w, one, "uninitialised LDS", f"{size} bytes at {address:#x} of the LDS", missing

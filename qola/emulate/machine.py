@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from qola.emulate.arrays import U8, U32, Array
+from qola.emulate.arrays import U8, U32, Array, first_of
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import Fault, Faults, Kind
 from qola.emulate.memory import AddressMap, Report
@@ -70,7 +70,7 @@ class Machine:
     def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
         """Keep a fault of the first of some lanes."""
         lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
-        row, lane = np.unravel_index(int(lanes.argmax()), lanes.shape)
+        row, lane = first_of(lanes)
         self.faults.add(
             Fault(
                 cast("Kind", kind),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qola.emulate.arrays import I64, U8, U16, U32, U64, Array
+from qola.emulate.arrays import I64, U8, U16, U32, U64, Array, first_of
 
 #: Pages that no process has; NumPy takes address 0 for no memory.
 _BASE = 4096
@@ -91,7 +91,7 @@ class AddressMap:
             if not active.any():
                 return np.full(addresses.shape, self.nowhere, U64), active
             # A lane that is off goes where another one goes.
-            other = addresses[np.unravel_index(int(active.argmax()), active.shape)]
+            other = addresses[first_of(active)]
             addresses = np.where(active, addresses, other)
         low, high = int(addresses.min()), int(addresses.max()) + size
         if self.covers(low, high):
@@ -101,7 +101,7 @@ class AddressMap:
             return addresses, active
         bad = ~good if active is None else active & ~good
         if bad.any():
-            first = int(addresses[np.unravel_index(int(bad.argmax()), bad.shape)])
+            first = int(addresses[first_of(bad)])
             report("unmapped", f"{size} bytes at {first:#x}", bad)
         used = good if active is None else active & good
         return np.where(used, addresses, U64(self.nowhere)), used
@@ -109,7 +109,7 @@ class AddressMap:
 
 def misaligned(addresses: Array, size: int) -> bool:
     """Whether an address is not a multiple of a size."""
-    return bool(np.bitwise_or.reduce(addresses, axis=None) & U64(size - 1))
+    return bool(np.bitwise_or.reduce(addresses.reshape(-1)) & U64(size - 1))
 
 
 def read_words(addresses: Array, count: int) -> Array:

@@ -328,16 +328,9 @@ def _division(kind: str, scale: int, far: int, fma: ArrayFunction) -> None:
         """The quotient, or what a division by or of a special value gives."""
         quotient, denominator, numerator = np.broadcast_arrays(quotient, denominator, numerator)
         negative = np.signbit(denominator) ^ np.signbit(numerator)
-        special = np.logical_or.reduce(
-            [
-                np.isnan(denominator),
-                np.isnan(numerator),
-                np.isinf(denominator),
-                np.isinf(numerator),
-                denominator == 0,
-                numerator == 0,
-            ]
-        )
+        special = np.isnan(denominator) | np.isnan(numerator)
+        special |= np.isinf(denominator) | np.isinf(numerator)
+        special |= (denominator == 0) | (numerator == 0)
         plain = np.where(negative, -np.abs(quotient), np.abs(quotient))
         return np.where(special, numerator / denominator, plain).astype(float_type)
 
