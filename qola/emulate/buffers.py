@@ -354,7 +354,7 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
         with w.machine.lock:
             old[lanes] = _in_order(addresses[lanes], kind, update, pair[lanes].view(kind))
         if target is not None:
-            bits = old.view(U32 if words == 1 else U64)
+            bits: Array = old.view(U32 if words == 1 else U64)
             parts = [bits] if words == 1 else [bits.astype(U32), (bits >> U64(32)).astype(U32)]
             _put(w, target, np.stack(parts))
 

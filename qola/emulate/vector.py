@@ -172,7 +172,7 @@ def _alignbyte(high: Array, low: Array, distance: Array) -> Array:
 def _perm(high: Array, low: Array, select: Array) -> Array:
     """Each byte of the result is one of eight, a sign spread out, 0x00 or 0xff."""
     wide = high.astype(U64) << U64(32) | low
-    result = U64(0)
+    result: Array = wide & U64(0)
     for place in (0, 8, 16, 24):
         which = select >> U32(place) & U32(0xFF)
         octet = wide >> (np.minimum(which, U32(7)) << U32(3)) & U64(0xFF)

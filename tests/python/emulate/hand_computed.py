@@ -240,7 +240,7 @@ def _division(name: str) -> None:
     raw = w.v[20, 0].astype(U64) | (w.v[21, 0].astype(U64) << U64(32) if step == 2 else U64(0))
     found = raw.astype(U64 if step == 2 else U32).view(kind)[: len(pairs)]
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(found, n / d, rtol=3 * np.finfo(kind).eps)
+        np.testing.assert_allclose(found, np.divide(n, d), rtol=3 * np.finfo(kind).eps)
 
 
 @case(["S_BITSET0_B32", "S_BITSET1_B32"])

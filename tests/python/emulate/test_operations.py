@@ -199,9 +199,9 @@ def test_packed_operation(name: str) -> None:
     sources = []
     for place in range(len(operation.inputs)):
         low, high = (machines.random_bits(rng, kind, (1, LANES)) for _ in range(2))
-        width = U64(32 if double else 16)
-        ones = (U64(1) << width) - U64(1)
-        raw = low & ones | (high & ones) << width
+        half = U64(32 if double else 16)
+        ones = (U64(1) << half) - U64(1)
+        raw = low & ones | (high & ones) << half
         put(registers, _SOURCES[place], raw)
         sources.append(raw)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT}

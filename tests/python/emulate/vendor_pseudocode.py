@@ -75,7 +75,7 @@ def u(value: int, width: int = 32) -> Value:
     return Value("u", width, value & (1 << width) - 1)
 
 
-def f(value: float, width: int = 32) -> Value:
+def f(value: Any, width: int = 32) -> Value:
     return Value("f", width, _FLOATS[width](value))
 
 
