@@ -1,6 +1,6 @@
 """room: a part of qola's Python package, seen from above and never from below."""
 
-load("//rules/private:python.bzl", "python_library")
+load("//rules:python.bzl", "python_library")
 
 # From the ground up. A room imports what stands in earlier layers and nothing of its own layer.
 LAYERS = [

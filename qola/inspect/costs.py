@@ -86,6 +86,8 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
         )
     except (OSError, UnfitFileError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, RecursionError):  # Python's words for it differ between versions.
+            reason = "values too deep within each other"
         raise PlanError(
             Finding(
                 path.as_posix(),

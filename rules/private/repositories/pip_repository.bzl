@@ -5,7 +5,7 @@ load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:pip_repository.bzl.
 
-load("@qola//rules/private:python.bzl", "python_library")
+load("@qola//rules:python.bzl", "python_library")
 
 package(default_visibility = ["//visibility:public"])
 

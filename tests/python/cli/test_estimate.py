@@ -172,7 +172,7 @@ def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
         (json.dumps({**COSTS, "schema": 2}), "schema 2, not 1"),
         (json.dumps({**COSTS, "kernels": [{"direction": "fwd"}]}), "no 'role'"),
         (json.dumps({**COSTS, "sources": []}), "no measurement"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "too deep"),
         ("FIFO", "a FIFO or a device"),
     ],
 )

@@ -1,4 +1,4 @@
-"""python_library and python_tool: Python that the machine's own runs, whatever rules_python registers.
+"""python_library and python_tool, for qola itself: the machine's own Python, whatever rules_python registers.
 
 rules_python 0.23 and later registers interpreters of its own. Any target of its rules would have Bazel download one:
 for a bundle, in a repository that has no Python.
@@ -49,7 +49,7 @@ python_library = rule(
 # Runfiles are beside the program, or those of the test whose part it is.
 _PROGRAM = """\
 #!/bin/sh
-# Written by @qola//rules/private:python.bzl.
+# Written by @qola//rules:python.bzl.
 files=$0.runfiles
 [ -d "$files" ] || files=${{RUNFILES_DIR:-$TEST_SRCDIR}}
 exec python3 -I -B -c '
