@@ -6,7 +6,9 @@
 #include "qola_launch.h"
 
 #include <exception>
+#include <stdexcept>
 #include <string_view>
+#include <type_traits>
 
 namespace qola_caller {
 
@@ -31,13 +33,19 @@ class Values
             return;
         taken[name] = true;
         if constexpr(std::is_pointer_v<T>)
-            to = reinterpret_cast<T>(std::stoull(found->second, nullptr, 0));
+            to = reinterpret_cast<T>(number<unsigned long long>(name, found->second));
         else if constexpr(std::is_same_v<T, std::string>)
             to = found->second;
         else if constexpr(std::is_floating_point_v<T>)
-            to = static_cast<T>(std::stod(found->second));
+            to = static_cast<T>(number<double>(name, found->second));
         else
-            to = static_cast<T>(std::stoll(found->second, nullptr, 0));
+        {
+            using Number = std::conditional_t<std::is_unsigned_v<T>, unsigned long long, long long>;
+            const auto value = number<Number>(name, found->second);
+            to = static_cast<T>(value);
+            if(static_cast<decltype(value)>(to) != value)
+                throw std::out_of_range(std::string(name) + "=" + found->second);
+        }
     }
 
     bool has(const char* name) const { return given.contains(name); }
@@ -52,6 +60,23 @@ class Values
     }
 
     private:
+    /// A whole text as a number: the start of one is another problem.
+    template <class N>
+    static N number(const char* name, const std::string& text)
+    {
+        std::size_t end = 0;
+        N value;
+        if constexpr(std::is_floating_point_v<N>)
+            value = std::stod(text, &end);
+        else if constexpr(std::is_unsigned_v<N>)
+            value = std::stoull(text, &end, 0);
+        else
+            value = std::stoll(text, &end, 0);
+        if(end != text.size())
+            throw std::invalid_argument(std::string(name) + "=" + text);
+        return value;
+    }
+
     std::map<std::string, std::string> given;
     std::map<std::string, bool> taken;
 };

@@ -11,6 +11,7 @@
 #include "recording.h"
 #include "text.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -139,24 +140,26 @@ class Runtime
         return *slot;
     }
 
-    /// Takes out of `pending` what is had without a compile. Of the others it has a thread compile
-    /// what none does yet, and throws StatusError.
-    void leave_to_background(std::vector<Slot*>& pending)
+    /// Resolves what is had without a compile. Has a thread compile of the others what none does yet,
+    /// and throws StatusError where one is not there.
+    void leave_to_background(const std::vector<Slot*>& pending)
     {
         std::vector<Slot*> due;
-        const Slot* missing = nullptr;
-        for(Slot* slot : pending)
         {
-            if(!slot->in_background)
-            {
-                const std::lock_guard<std::mutex> lock(slot->mutex);
-                if(!slot->done)
-                    slot->done = resolve_into(*slot, false);
-                if(!slot->done && !slot->in_background.exchange(true))
-                    due.push_back(slot);
-            }
-            if(!slot->done)
-                missing = slot;
+            // One thread at a time, so that none waits for a slot whose compile another has begun.
+            const std::lock_guard<std::mutex> finding(finding_);
+            for(Slot* slot : pending)
+                if(!slot->in_background)
+                {
+                    const std::lock_guard<std::mutex> lock(slot->mutex);
+                    if(!slot->done)
+                        slot->done = resolve_into(*slot, false);
+                    if(!slot->done)
+                    {
+                        slot->in_background = true;
+                        due.push_back(slot);
+                    }
+                }
         }
         if(!due.empty())
             in_background([this, due] {
@@ -167,9 +170,11 @@ class Runtime
                     due[at]->in_background = false;
                 });
             });
-        if(missing == nullptr)
+        const auto missing = std::find_if(
+            pending.begin(), pending.end(), [](const Slot* slot) { return !slot->done; });
+        if(missing == pending.end())
             return;
-        const Kernel& kernel = module.kernels[missing->row];
+        const Kernel& kernel = module.kernels[(*missing)->row];
         const std::string what =
             std::string(kernel.name) + " for " + kernel.arch +
             " is compiled in the background; calls that need it answer -4 until it is there";
@@ -246,7 +251,7 @@ class Runtime
     const std::string root_;
     Store store_;
     Obtainer obtainer_;
-    std::mutex background_;
+    std::mutex background_, finding_;
     std::mutex mutex_;
     std::map<unsigned, std::unique_ptr<Slot>> slots_;
 };

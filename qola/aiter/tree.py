@@ -101,14 +101,16 @@ class AiterTree:
     def _linked(self) -> set[Path]:
         """Return the tree that this one's parts are links to: patched parts are files of its own.
 
-        A part counts if its link leads to the same place there.
+        A part counts if its link leads to the same place there; where they lead to several trees,
+        none does.
         """
         found = set()
         for part in (CONFIG_FILE, CORE_FILE, f"{self.csrc_dir}/include", self.hsa_dir, self.ck_dir):
             real = os.path.realpath(self.root / part)
             if real.endswith(f"/{part}"):
                 found.add(Path(real[: -len(part)]))
-        return found
+        found -= {Path(os.path.realpath(self.root))}
+        return found if len(found) == 1 and (min(found) / CONFIG_FILE).is_file() else set()
 
     def module_names(self) -> tuple[str, ...]:
         """Return the modules this tree configures, in the file's order; nothing is evaluated."""

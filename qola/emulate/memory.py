@@ -109,7 +109,7 @@ class AddressMap:
 
 def misaligned(addresses: Array, size: int) -> bool:
     """Whether an address is not a multiple of a size."""
-    return bool(np.bitwise_or.reduce(addresses.reshape(-1)) & U64(size - 1))
+    return bool((addresses & U64(size - 1)).any())
 
 
 def read_words(addresses: Array, count: int) -> Array:

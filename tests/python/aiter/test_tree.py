@@ -381,3 +381,17 @@ def test_a_core_that_is_no_text(tmp_path: Path) -> None:
     (root / "aiter/jit/core.py").write_bytes(b"# \xff\n")
     with pytest.raises(AiterError, match=r"aiter/jit/core\.py(.|\n)*cannot be read: 'utf-8'"):
         read_tree(root)
+
+
+def test_a_link_to_nothing_makes_nothing_part_of_the_tree(tmp_path: Path) -> None:
+    """Prevents: a tree that names any directory of the machine as its own by a link there."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = make_tree(tmp_path / "tree", fwd_entry())
+    (root / "hsa/codegen.py").unlink()
+    (root / "hsa").rmdir()
+    (root / "hsa").symlink_to(outside / "hsa")
+    (root / "csrc/out").symlink_to(outside)
+    tree = read_tree(root)
+    assert tree.holds("csrc/include/mha_fwd.h")
+    assert not tree.holds("csrc/out/a.h")
