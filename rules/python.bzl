@@ -1,6 +1,6 @@
 """python_library and python_tool, for qola itself: the machine's own Python, whatever rules_python registers.
 
-rules_python 0.23 and later registers interpreters of its own. Any target of its rules would have Bazel download one:
+Newer rules_python registers interpreters of its own. Any target of its rules would have Bazel download one:
 for a bundle, in a repository that has no Python.
 """
 
