@@ -22,7 +22,7 @@ from qola.verify.problem import Problem
 _START = re.compile(r"\bif\s*\(\s*(?:device_name|t\.data_type|t\.hdim_q)\b")
 _TOKEN = re.compile(r"(?P<other>\belse\s+)?\bif\s*(?:constexpr\s*)?\(|\belse\s*\{|[{}]")
 _SAME = re.compile(r"std::is_same_v<\s*(\w+)\s*,\s*(\w+)\s*>")
-_COMPARED = re.compile(r'([\w.]+)\.compare\(\s*(?:0\s*,\s*\d+\s*,\s*)?("[^"]*")\s*\)\s*==\s*0')
+_COMPARED = re.compile(r'([\w.]+)\.compare\(\s*(?:0\s*,\s*(\d+)\s*,\s*)?"([^"]*)"\s*\)\s*==\s*0')
 _MULTIPLE = re.compile(r"(a\.\w+) % ([1-9]\d*) == 0")
 _WORDS = {"true": "True", "false": "False", "nullptr": "None", "&&": " and ", "||": " or "}
 _WORD = re.compile(r"\b(?:true|false|nullptr)\b|&&|\|\||!(?!=)")
@@ -98,6 +98,14 @@ def _compiled(condition: str) -> CodeType:
     return compile(_parsed(condition), "<dispatch>", "eval")
 
 
+def _compared(match: re.Match[str]) -> str:
+    """Return std::string's `compare` as Python; of another part than the whole text, as it was."""
+    of, length, other = match.groups()
+    if length is None:
+        return f'{of} == "{other}"'
+    return f'begins({of}, "{other}")' if int(length) == len(other) else match[0]
+
+
 def _parsed(condition: str) -> ast.Expression:
     """Return a condition as Python: comparisons, arithmetic, members of `a` and `t`.
 
@@ -106,7 +114,7 @@ def _parsed(condition: str) -> ast.Expression:
     """
     text = " ".join(without_comments(condition).split())
     text = _SAME.sub(lambda match: str(match[1] == match[2]), text)
-    text = _COMPARED.sub(r"begins(\1, \2)", text)
+    text = _COMPARED.sub(_compared, text)
     text = re.sub(r"\b\w+::(\w+)", r'"\1"', text)
     text = _WORD.sub(lambda match: _WORDS.get(match[0], " not "), text)
     try:

@@ -31,6 +31,11 @@ class Trial:
     findings: tuple[str, ...] = ()
     error: str = ""
 
+    @property
+    def compared(self) -> int:
+        """How many elements were compared: none of sequences that a kernel skips."""
+        return sum(verdict.compared for verdict in self.verdicts)
+
     def faults(self) -> list[str]:
         """Return what is wrong, in words."""
         said = [str(verdict) for verdict in self.verdicts if not verdict.passed]
@@ -56,7 +61,7 @@ class Outcome:
         if not self.trials:
             return "untried"
         wrong = any(
-            trial.faults() or self.kernel not in trial.launched or not trial.verdicts
+            trial.faults() or self.kernel not in trial.launched or not trial.compared
             for trial in self.trials
         )
         return "failed" if wrong else "passed"
@@ -68,7 +73,7 @@ class Outcome:
             said = trial.faults()
             if not said and self.kernel not in trial.launched:
                 said = [f"launched {', '.join(trial.launched) or 'nothing'}"]
-            if not said and not trial.verdicts:
+            if not said and not trial.compared:
                 said = ["nothing was compared"]
             found += [f"{trial.problem}: {text}" for text in said]
         return found

@@ -172,6 +172,8 @@ def propose(
     of_v = alike if chance(0.5) else hdim_v if chance(0.5) else one(_head_dims(hdim_v))
     usual = float(np.float32(hdim**-0.5))
     skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
+    if skip and max(rows) <= skip:
+        return None  # All of it would be skipped.
     return Problem(
         direction=direction,
         dtype=str(fields.get("dtype")),

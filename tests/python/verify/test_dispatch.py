@@ -67,6 +67,8 @@ def test_the_first_row_that_fits() -> None:
     for refused in (replace(PROBLEM, dtype="bf16"), replace(PROBLEM, hdim_q=72)):
         assert of.taken(refused, "gfx950") == ()
     assert of.taken(PROBLEM, "gfx942") == ()
+    # Two data types of CK's begin alike.
+    assert of.taken(replace(PROBLEM, dtype="fp16bf16"), "gfx950") == ()
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ PASSED = Outcome("k", "gfx950", (TRIAL, TRIAL))
         (replace(TRIAL, launched=("other",)), "launched other"),
         (replace(TRIAL, launched=()), "launched nothing"),
         (replace(TRIAL, verdicts=()), "nothing was compared"),
+        (replace(TRIAL, verdicts=(replace(RIGHT, compared=0),)), "nothing was compared"),
     ],
-    ids=["verdict", "finding", "error", "another kernel", "no kernel", "no verdict"],
+    ids=["verdict", "finding", "error", "another kernel", "no kernel", "no verdict", "no element"],
 )
 def test_what_fails_a_kernel(trial: Trial, said: str) -> None:
     """Prevents: a kernel that passes because nothing, or something else, was looked at."""
