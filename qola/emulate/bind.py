@@ -465,6 +465,9 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
     for place in range(len(operation.inputs)):
         number = one.fields[f"src{place}"]
         low, high = _picks(one, place)
+        if moves:
+            # The second value is of the second operand, and has a bit of op_sel as the first one.
+            high = low
         if SGPRS <= number < VGPRS:
             # A constant is the same in both.
             low = high = 0

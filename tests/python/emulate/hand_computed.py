@@ -254,9 +254,10 @@ def _bitset(name: str) -> None:
 @case(["V_PK_MOV_B32"])
 def _pk_mov(name: str) -> None:
     registers = np.stack([lanes_of([value]) for value in (1, 2, 3, 4)])
-    fields = {"src0": 256, "src1": 258, "vdst": 260, "opsel": 1, "opsel_hi": 2, "opsel_hi2": 1}
-    w = run(instruction(name, "VOP3P", fields), registers=registers)
-    assert list(w.v[4:6, 0, 0]) == [2, 4]
+    fields = {"src0": 256, "src1": 258, "vdst": 260, "opsel_hi": 3, "opsel_hi2": 1}
+    for opsel, wanted in ((0, [1, 3]), (1, [2, 3]), (2, [1, 4]), (3, [2, 4])):
+        one = instruction(name, "VOP3P", fields | {"opsel": opsel})
+        assert list(run(one, registers=registers).v[4:6, 0, 0]) == wanted
 
 
 @case(["V_MAD_MIX_F32", "V_MAD_MIXLO_F16", "V_MAD_MIXHI_F16"])

@@ -177,7 +177,7 @@ def test_a_select_that_turns_a_sign() -> None:
 def test_a_swap_by_a_packed_move() -> None:
     """Prevents: a second half that is read after the first one was written over it."""
     registers = np.stack([lanes_of([1]), lanes_of([2])])
-    fields = {"src0": 256, "src1": 256, "vdst": 256, "opsel": 1, "opsel_hi": 0, "opsel_hi2": 1}
+    fields = {"src0": 256, "src1": 256, "vdst": 256, "opsel": 1, "opsel_hi": 3, "opsel_hi2": 1}
     w = run(instruction("V_PK_MOV_B32", "VOP3P", fields), registers=registers)
     assert list(w.v[:2, 0, 0]) == [2, 1]
 
