@@ -42,7 +42,7 @@ class Reach:
     within: list[Array | None]
 
 
-#: Finds where an access of some words goes.
+#: Finds where an access of some bytes goes: of 1, of 2, or of words.
 Finder = Callable[[Waves, int], Reach]
 
 
@@ -62,7 +62,8 @@ def _buffer(one: Instruction, literals: Literals) -> Finder:
     index = listed(number, "u32") if one["idxen"] else None
     vector = listed(number + one["idxen"], "u32") if one["offen"] else None
 
-    def find(w: Waves, words: int) -> Reach:
+    def find(w: Waves, size: int) -> Reach:
+        words = -(-size // 4)
         low, high, records, flags = (w.u[resource + word] for word in range(4))
         base = low.astype(U64) | (high & _HIGH_ADDRESS).astype(U64) << U64(32)
         if (high >> U32(31)).any() or (flags >> U32(23) & U32(1)).any():
@@ -99,14 +100,14 @@ def _global(one: Instruction, literals: Literals) -> Finder:
     address = one["addr"]
     if flat or saddr == _OFF:
 
-        def find(w: Waves, words: int) -> Reach:
+        def find(w: Waves, size: int) -> Reach:
             pair = w.words(address, 2)
             found = pair[0].astype(U64) | pair[1].astype(U64) << U64(32)
             return Reach(found + np.int64(offset).view(U64), [None])
 
         return find
 
-    def find_from(w: Waves, words: int) -> Reach:
+    def find_from(w: Waves, size: int) -> Reach:
         found = w.q[saddr] + w.u[address].astype(U64)
         return Reach(found + np.int64(offset).view(U64), [None])
 
@@ -120,14 +121,14 @@ def _scratch(one: Instruction, literals: Literals) -> Finder:
     uses_vector = bool(one["sve"])
     address = one["addr"]
 
-    def find(w: Waves, words: int) -> Reach:
+    def find(w: Waves, size: int) -> Reach:
         machine = w.machine
         within = np.full((w.count, LANES), offset, I64)
         if uses_vector:
             within = within + w.u[address].astype(I64)
         if saddr != _OFF:
             within = within + w.u[saddr].astype(I64)
-        bad = w.exec & ((within < 0) | (within + 4 * words > machine.scratch_row))
+        bad = w.exec & ((within < 0) | (within + size > machine.scratch_row))
         if bad.any():
             detail = f"beyond {machine.scratch_row} bytes of scratch memory of a lane"
             machine.report(w, one, "out of range", detail, bad)
@@ -209,15 +210,15 @@ def _bind_access(one: Instruction, literals: Literals) -> Step:
     if kind in _WORDS:
         words = _WORDS[kind]
         if direction == "LOAD":
-            return lambda w: _put(w, data, _read(w, one, finder(w, words), words))
-        return lambda w: _write(w, one, finder(w, words), w.words(data, words))
+            return lambda w: _put(w, data, _read(w, one, finder(w, 4 * words), words))
+        return lambda w: _write(w, one, finder(w, 4 * words), w.words(data, words))
     size = _SIZES[kind]
     high = bool(found[6])
     if direction == "STORE":
         distance = U32(16 if high else 0)
 
         def store(w: Waves) -> None:
-            reach = finder(w, 1)
+            reach = finder(w, size)
             active = _active(w, reach.within[0])
             addresses, used = _checked(w, one, reach.addresses, size, active)
             value = w.words(data, 1)[0] >> distance
@@ -230,7 +231,7 @@ def _bind_access(one: Instruction, literals: Literals) -> Step:
     half, signed = bool(found[5]), kind.startswith("S") and kind != "SHORT"
 
     def load(w: Waves) -> None:
-        reach = finder(w, 1)
+        reach = finder(w, size)
         addresses, used = _checked(w, one, reach.addresses, size, _active(w, reach.within[0]))
         value = memory.read_small(addresses, size)
         if used is not None:
@@ -276,7 +277,7 @@ def _to_lds(one: Instruction, finder: Finder, kind: str) -> Step:
 
     def run(w: Waves) -> None:
         machine = w.machine
-        values = _read(w, one, finder(w, words), words)
+        values = _read(w, one, finder(w, 4 * words), words)
         base = (w.u[M0] & U32(0x3FFFF)).astype(I64) + offset
         places = base + np.arange(LANES) * (4 * words)
         bad = w.exec & ((places < 0) | (places + 4 * words > machine.lds_bytes))
@@ -344,10 +345,15 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
     target = (source if found[1] == "BUFFER" else _data(one, "vdst")) if one["sc0"] else None
 
     def run(w: Waves) -> None:
-        reach = finder(w, words)
+        reach = finder(w, 4 * words)
         active = _active(w, reach.within[-1])
         addresses, used = _checked(w, one, reach.addresses, 4 * words, active)
         lanes = np.ones(addresses.shape, bool) if used is None else used
+        crooked = lanes & (addresses % U64(4 * words) != 0)
+        if crooked.any():
+            first = int(addresses[first_of(crooked)])
+            w.machine.report(w, one, "misaligned", f"{4 * words} bytes at {first:#x}", crooked)
+            lanes = lanes & ~crooked
         raw = w.words(source, words)
         pair = raw[0] if words == 1 else raw[0].astype(U64) | raw[1].astype(U64) << U64(32)
         old = np.zeros(addresses.shape, kind)

@@ -20,7 +20,7 @@ Kind = Literal[
 _EXPECTED: dict[Kind, str] = {
     "out of range": "an address within the buffer, the LDS or the scratch memory it is for",
     "unmapped": "an address within an allocation",
-    "misaligned": "an address that is a multiple of the size, at most 4",
+    "misaligned": "a multiple of the size; of 4 where it is larger, but for an atomic",
     "uninitialised register": "a register that was written before, or that the launch sets",
     "uninitialised LDS": "LDS that was written before",
     "unsupported": "what docs/internals/emulation.md lists",

@@ -80,8 +80,10 @@ class AddressMap:
         """Which addresses have `size` bytes of one allocation behind them."""
         starts, ends = np.array(self._starts, U64), np.array(self._ends, U64)
         place = np.searchsorted(starts, addresses, side="right") - 1
-        found = place >= 0
-        return found & (addresses + U64(size) <= ends[np.maximum(place, 0)])
+        found, place = place >= 0, np.maximum(place, 0)
+        # Not the address and the size: their sum may be beyond 64 bits, and small again.
+        fits = ends[place] - starts[place] >= size
+        return found & fits & (addresses <= ends[place] - U64(size))
 
     def checked(
         self, addresses: Array, size: int, active: Array | None, report: Report

@@ -242,6 +242,8 @@ def write_mask(number: int) -> Write:
 
     def write(w: Waves, value: Array) -> None:
         w.put_lanes(number, value & w.exec)
+        if number == EXEC:
+            w.update_exec()
 
     return write
 

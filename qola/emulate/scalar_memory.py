@@ -46,15 +46,19 @@ def _bind(one: Instruction, literals: Literals) -> Step:
             start = start & U64(0xFFFFFFFFFFFF)
         # The two lowest bits of an address are ignored.
         addresses = (start + np.asarray(distance, I64).view(U64)) & ~U64(3)
-        active = within[0] if within else None
-        checked, used = w.machine.map.checked(
-            addresses, 4 * words, active, w.machine.reporter(w, one)
-        )
-        values = memory.read_words(checked, words)
-        if used is not None:
-            values = values * used
-        for word, good in enumerate(within):
-            values[word] *= good
+        # Of a buffer each word by itself: those out of its range are 0, whatever lies there.
+        step = 1 if buffer else words
+        parts = []
+        for word in range(0, words, step):
+            checked, used = w.machine.map.checked(
+                addresses + U64(4 * word),
+                4 * step,
+                within[word] if within else None,
+                w.machine.reporter(w, one),
+            )
+            found = memory.read_words(checked, step)
+            parts.append(found if used is None else found * used)
+        values = np.concatenate(parts)
         w.s[:, target : target + words] = values[:, :, 0].T
         if changes_exec:
             w.update_exec()

@@ -10,6 +10,7 @@ from qola.emulate.faults import EmulationError, Faults
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import Literals, UnsupportedError
 from qola.emulate.program import bind
+from qola.emulate.waves import EXEC
 from tests.python.emulate import programs
 from tests.python.emulate.hand_computed import LANES, OFF, lanes_of
 from tests.python.emulate.machines import instruction, run, waves
@@ -286,5 +287,67 @@ def test_an_address_beyond_all_allocations() -> None:
     inside = np.array([start, start + 60], U64)
     assert list(map_.mapped(inside, 4)) == [True, True]
     assert list(map_.mapped(inside + U64(2), 4)) == [True, False]
+    # The last address of all: with the size behind it, it would be small again.
+    assert not map_.mapped(np.array([2**64 - 1], U64), 4).any()
     map_.remove(start)
     assert not map_.mapped(inside, 4).any()
+
+
+def test_exec_as_the_destination_of_a_mask() -> None:
+    """Prevents: lanes that a comparison or a carry switched off, and that go on."""
+    registers = np.stack([LANES, LANES * 0 + 7]).astype(U32)[:, None]
+    compare = {"src0": 256, "src1": 128 + 4, "vdst": EXEC}
+    carry = {"src0": 256, "src1": 193, "vdst": 259, "sdst": EXEC}
+    for one, active in (
+        (instruction("V_CMP_LT_U32", "VOP3_SDST", compare), LANES < 4),
+        (instruction("V_ADD_CO_U32", "VOP3SD", carry), LANES > 0),
+    ):
+        w = run(one, registers=registers)
+        run(instruction("V_MOV_B32", "VOP1", {"src0": 128 + 9, "vdst": 257}), w)
+        assert ((w.v[1, 0] == 9) == active).all()
+
+
+@pytest.mark.parametrize("name", ["GLOBAL_ATOMIC_ADD", "GLOBAL_ATOMIC_ADD_X2"])
+def test_a_misaligned_atomic_is_dropped(name: str) -> None:
+    """Prevents: a sum that goes to the number before, in silence."""
+    map_ = AddressMap()
+    content = np.zeros(64, U64)
+    base = map_.own(content)
+    # Lane 1 is off by half of its size.
+    size = 8 if name.endswith("X2") else 4
+    addresses = base + 8 * LANES.astype(U64) + (LANES == 1).astype(U64) * U64(size // 2)
+    registers = np.zeros((8, 1, 64), U32)
+    registers[0], registers[1], registers[2] = addresses, addresses >> U64(32), 5
+    fields = {"addr": 256, "data": 258, "vdst": 260, "offset": 0, "saddr": OFF, "acc": 0, "sc0": 0}
+    w = run(instruction(name, "GLOBAL", fields), registers=registers, map_=map_)
+    assert list(content) == [5, 0, *[5] * 62]
+    (fault,) = w.machine.faults.all
+    assert (fault.kind, fault.lane) == ("misaligned", 1)
+
+
+@pytest.mark.parametrize(("size", "kind"), [(1, "BYTE"), (2, "SHORT")])
+def test_the_last_bytes_of_scratch_memory(size: int, kind: str) -> None:
+    """Prevents: a byte at the end of scratch memory taken for a word beyond it."""
+    w = waves(registers=(LANES + 1).astype(U32)[None, None])
+    fields = {"addr": 256, "data": 256, "vdst": 257, "sve": 0, "saddr": OFF, "acc": 0}
+    row = w.machine.scratch_row
+    run(instruction(f"SCRATCH_STORE_{kind}", "SCRATCH", fields | {"offset": row - size}), w)
+    run(instruction(f"SCRATCH_LOAD_U{kind}", "SCRATCH", fields | {"offset": row - size}), w)
+    assert not w.machine.faults.all
+    assert (w.v[1, 0] == LANES + 1).all()
+    run(instruction(f"SCRATCH_STORE_{kind}", "SCRATCH", fields | {"offset": row - size + 1}), w)
+    assert [fault.kind for fault in w.machine.faults.all] == ["out of range"]
+
+
+def test_a_scalar_load_across_the_end_of_a_buffer() -> None:
+    """Prevents: a fault, or 0 for all words, where only the last ones are out of range."""
+    map_ = AddressMap()
+    content = np.arange(1, 11, dtype=U32)
+    base = map_.own(content)
+    scalars = np.zeros(128, U32)
+    scalars[8:12] = base & 0xFFFFFFFF, base >> 32, 40, 0x20000
+    fields = {"sbase": 8, "sdata": 16, "offset": 32, "imm": 1, "soffset_en": 0}
+    one = instruction("S_BUFFER_LOAD_DWORDX4", "SMEM", fields)
+    w = run(one, scalars=scalars, map_=map_)
+    assert list(w.s[0, 16:20]) == [9, 10, 0, 0]
+    assert not w.machine.faults.all
