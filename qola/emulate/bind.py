@@ -416,6 +416,8 @@ def _scalar_read(
 
 def bind_packed(one: Instruction, operation: Operation, literals: Literals) -> Step:
     """A packed operation of two halves of a register, or of two registers."""
+    if operation.inputs[0][0] != "f" and one["neg"] | one["neg_hi"]:
+        raise UnsupportedError("the sign of an integer operand")
     if TYPES[operation.inputs[0]]().itemsize == 2:
         return _halves(one, operation, literals)
     return _pairs(one, operation)
@@ -441,8 +443,7 @@ def _halves(one: Instruction, operation: Operation, literals: Literals) -> Step:
             ) -> Array:
                 return typed(w.u[number] >> distance, kind)
 
-            negative = kind == "f16" and one[signs] >> place & 1
-            pair.append(_negated(read, bool(negative)))
+            pair.append(_negated(read, bool(one[signs] >> place & 1)))
         reads.append((pair[0], pair[1]))
     write = write_vector(one["vdst"])
     if one["clmp"]:
@@ -478,7 +479,7 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
         function = lambda a: a  # noqa: E731
     readers = [
         [
-            _negated(listed(number, kind), bool(one[sign] >> place & 1) and not moves)
+            _negated(listed(number, kind), bool(one[sign] >> place & 1))
             for place, number in enumerate(of)
         ]
         for of, sign in ((lows, "neg"), (highs, "neg_hi"))

@@ -11,6 +11,7 @@ import numpy as np
 from qola.emulate.arrays import Array
 from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
+from qola.emulate.operands import listed
 from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Waves
 
 _READS = (
@@ -62,7 +63,7 @@ def _operands(one: Instruction) -> tuple[list[tuple[int, int]], list[tuple[int, 
             reads.append((number, words))
         elif name in _WRITES or name == "vdata":
             writes.append((number, words))
-    if one.form.startswith("VOPC"):
+    if one.form.startswith("VOPC") or (one.form.startswith("VOP2") and "_CO_" in one.name):
         writes.append((VCC, 2))
     if "FMAC" in one.name or "PERMLANE" in one.name:
         reads.append((one["vdst"], one.words.get("vdst", 1)))
@@ -82,6 +83,8 @@ def checking(one: Instruction, step: Step) -> Step:
     reads, writes = _operands(one)
     scalars = [slice(n, n + c) for n, c in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
     vectors = [(n, c) for n, c in reads if n >= VGPRS]
+    # It writes one lane, whether that is active or not.
+    written = listed(one["src1"], "u32") if one.name == "V_WRITELANE_B32" else None
 
     def run(w: Waves) -> None:
         known = w.known
@@ -97,7 +100,7 @@ def checking(one: Instruction, step: Step) -> Step:
             if missing.any():
                 name = f"a{number - AGPRS}" if number >= AGPRS else f"v{number - VGPRS}"
                 _report(w, one, name, missing)
-        active = w.exec
+        active = w.exec if written is None else written(w) % LANES == np.arange(LANES)
         step(w)
         for number, count in writes:
             if number < SGPRS:

@@ -71,6 +71,15 @@ class Descriptor:
         return self.rsrc1 >> 12 & 0xFF
 
     @property
+    def unsupported(self) -> str | None:
+        """What it asks for that is not emulated; None where there is nothing."""
+        if self.properties >> 10 & 1:
+            return "waves of 32 lanes"
+        if self.float_mode & 0xF:
+            return "rounding that is not to nearest"
+        return "f16 that does not overflow (FP16_OVFL)" if self.rsrc1 >> 26 & 1 else None
+
+    @property
     def user_sgprs(self) -> int:
         """SGPRs that the launch sets."""
         return self.rsrc2 >> 1 & 0x1F

@@ -42,6 +42,8 @@ BRANCHES: dict[str, Callable[[Waves], Array]] = {
 ENDS = frozenset({"S_BRANCH", "S_BARRIER", "S_ENDPGM", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
 _MODE = 1
+#: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
+_IGNORED = 0x3F0
 
 
 def _getpc(one: Instruction, literals: Literals) -> Step:
@@ -57,7 +59,8 @@ def _getpc(one: Instruction, literals: Literals) -> Step:
 def _setreg(one: Instruction, literals: Literals) -> Step:
     """Of the hardware's registers only the mode is written: how denormals and rounding are done.
 
-    Denormals are always kept, so their bits change nothing; another way to round is not emulated.
+    Denormals are always kept and clamp always makes 0 of a NaN, so their bits change nothing;
+    another way to round, traps and FP16_OVFL are not emulated.
     """
     where = one["simm16"]
     register, offset, width = where & 63, where >> 6 & 31, (where >> 11) + 1
@@ -69,6 +72,8 @@ def _setreg(one: Instruction, literals: Literals) -> Step:
     # Bits 0 to 3 are the rounding of f32, f16 and f64: to nearest is 0.
     if value & 0xF:
         raise UnsupportedError("rounding that is not to nearest")
+    if value & ~_IGNORED:
+        raise UnsupportedError(f"bits {value & ~_IGNORED:#x} of the mode")
     return lambda w: None
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Hip:
     """
 
     _made = False
+    #: What the runtime calls for as long as the process lives, whatever becomes of the device.
+    _callback: ClassVar[Any] = None
 
     def __init__(self, runtime: Path, arch: str, options: Options | None = None) -> None:
         """Load the fake runtime, before any library that needs HIP.
@@ -78,9 +80,8 @@ class Hip:
         self.launches: list[Launched] = []
         self._modules: dict[str, tuple[Device, Module]] = {}
         self._error: BaseException | None = None
-        # Kept: the runtime calls it for as long as the process lives.
-        self._callback = _CALLBACK(self._launched)
-        self._runtime.fake_hip_emulate(self._callback)
+        Hip._callback = _CALLBACK(self._launched)
+        self._runtime.fake_hip_emulate(Hip._callback)
         self._libraries: dict[Path, ctypes.CDLL] = {}
 
     def load(self, library: Path) -> ctypes.CDLL:

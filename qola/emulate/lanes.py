@@ -68,6 +68,9 @@ def _swap(distance: int) -> Binder:
     upper = lower + distance
 
     def bind(one: Instruction, literals: Literals) -> Step:
+        if one["opsel"]:
+            # VOP3 has them in the bits of op_sel.
+            raise UnsupportedError("fi or bound_ctrl of a swap")
         first = listed(number_of(one, "src0", "u32", literals), "u32")
         second = listed(one["vdst"], "u32")
 

@@ -150,9 +150,10 @@ class _Launch:
 
     def run(self) -> Result:
         options, descriptor = self.device.options, self.descriptor
-        if descriptor.properties >> 10 & 1:
+        refused = descriptor.unsupported
+        if refused is not None:
             raise EmulationError(
-                Fault("unsupported", self.kernel.symbol, 0, "the descriptor", "waves of 32 lanes")
+                Fault("unsupported", self.kernel.symbol, 0, "the descriptor", refused)
             )
         waves = -(-self.items // LANES)
         groups = self.grid[0] * self.grid[1] * self.grid[2]
@@ -290,10 +291,12 @@ class _Launch:
             for word in range(count):
                 s[:, number] = value >> 32 * word & 0xFFFFFFFF
                 number += 1
-        for word in range(self.descriptor.preload_words):
-            offset = 4 * (self.descriptor.preload_offset + word)
-            s[:, number] = int.from_bytes(self.kernarg[offset : offset + 4], "little")
-            number += 1
+        if words := self.descriptor.preload_words:
+            first = self.descriptor.preload_offset
+            arguments = np.zeros(first + words, U32)
+            segment = self._arguments().view(U32)[: len(arguments)]
+            arguments[: len(segment)] = segment
+            s[:, number : number + words] = arguments[first:]
         number = self.descriptor.user_sgprs
         x, y, _ = self.grid
         for axis, place in enumerate((1, x, x * y)):

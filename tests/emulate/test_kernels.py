@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +126,20 @@ def test_assembly_backward(arch: str) -> None:
     errors, launches = run(arch, "ASM", "libmha_bwd", problem)
     check(problem, errors)
     assert any("aiter" in name for name, *_ in launches)
+
+
+def _stays() -> bool:
+    hip = Hip(path("QOLA_TEST_FAKE_HIP"), "gfx950")
+    kept = weakref.ref(hip)
+    del hip
+    gc.collect()
+    return kept() is not None
+
+
+def test_the_runtime_s_device_stays() -> None:
+    """Prevents: a launch that calls a function which went with the last name of its device."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_stays)
 
 
 def test_a_kernel_that_does_not_end_is_an_error() -> None:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from qola.emulate.arrays import U8, U32, U64
+from qola.emulate.check import checking
+from qola.emulate.decode import Instruction
 from qola.emulate.faults import EmulationError, Faults
 from qola.emulate.memory import AddressMap
 from qola.emulate.operands import Literals, UnsupportedError
 from qola.emulate.program import bind
-from qola.emulate.waves import EXEC
+from qola.emulate.waves import EXEC, VCC, Waves
 from tests.python.emulate import programs
 from tests.python.emulate.hand_computed import LANES, OFF, lanes_of
 from tests.python.emulate.machines import instruction, run, waves
@@ -122,8 +124,10 @@ def test_a_buffer_load_to_the_lds_out_of_range_writes_0() -> None:
 
 def test_s_setreg_of_the_rounding_mode_is_refused() -> None:
     """Prevents: a kernel that rounds another way, in silence."""
-    for value, accepted in ((0, True), (3, False)):
-        one = instruction("S_SETREG_IMM32_B32", "SOPK_LIT", {"simm16": 3 << 11 | 1}, literal=value)
+    # All bits from a place on: FP16_OVFL is bit 23, denormals are 4 to 7.
+    for value, place, accepted in ((0, 0, True), (3, 0, False), (1, 23, False), (15, 4, True)):
+        fields = {"simm16": (31 - place) << 11 | place << 6 | 1}
+        one = instruction("S_SETREG_IMM32_B32", "SOPK_LIT", fields, literal=value)
         if accepted:
             bind(one, Literals())
         else:
@@ -269,14 +273,16 @@ def test_faults(kind: str) -> None:
         run(one, w) if kind != "uninitialised register" else _unwritten(w)
 
 
-def _unwritten(w: object) -> None:
-    from qola.emulate.check import checking  # noqa: PLC0415
-
-    w.known[0][3, 0, 9] = False  # type: ignore[attr-defined]
+def _unwritten(w: Waves) -> None:
+    w.known[0][3, 0, 9] = False  # type: ignore[index]
     one = instruction("V_MOV_B32", "VOP1", {"src0": 259, "vdst": 260}, words={"src0": 1, "vdst": 1})
+    _checking(one, w)
+
+
+def _checking(one: Instruction, w: Waves) -> None:
     step = bind(one, Literals())
     assert step is not None
-    checking(one, step)(w)  # type: ignore[arg-type]
+    checking(one, step)(w)
 
 
 def test_an_address_beyond_all_allocations() -> None:
@@ -351,3 +357,37 @@ def test_a_scalar_load_across_the_end_of_a_buffer() -> None:
     w = run(one, scalars=scalars, map_=map_)
     assert list(w.s[0, 16:20]) == [9, 10, 0, 0]
     assert not w.machine.faults.all
+
+
+@pytest.mark.parametrize("name", ["V_PK_ADD_U16", "V_PK_MOV_B32"])
+def test_the_sign_of_a_packed_integer_is_refused(name: str) -> None:
+    """Prevents: a modifier that is passed over in silence."""
+    fields = {"src0": 256, "src1": 257, "vdst": 258, "opsel": 0, "opsel_hi": 3}
+    for sign in ("neg", "neg_hi"):
+        with pytest.raises(UnsupportedError):
+            bind(instruction(name, "VOP3P", fields | {sign: 1}), Literals())
+
+
+@pytest.mark.parametrize("opsel", [1, 2])
+def test_a_swap_that_reads_lanes_which_are_off_is_refused(opsel: int) -> None:
+    """Prevents: fi or bound_ctrl of a swap, passed over in silence."""
+    fields = {"src0": 256, "vdst": 257, "opsel": opsel}
+    with pytest.raises(UnsupportedError):
+        bind(instruction("V_PERMLANE32_SWAP_B32", "VOP3", fields), Literals())
+
+
+def test_what_the_checks_take_for_written() -> None:
+    """Prevents: VCC of a carry told as never written, or lanes that V_WRITELANE did not write."""
+    w = waves(checked=True)
+    known_v, known_s = w.known or (None, None)
+    assert known_v is not None
+    assert known_s is not None
+    known_v[4], known_s[:, VCC : VCC + 2] = False, False
+    carry = {"src0": 256, "vsrc1": 257, "vdst": 258}
+    words = dict.fromkeys(carry, 1)
+    _checking(instruction("V_ADD_CO_U32", "VOP2", carry, words=words), w)
+    assert known_s[:, VCC : VCC + 2].all()
+    fields = {"src0": 128, "src1": 128 + 7, "vdst": 260}
+    one = instruction("V_WRITELANE_B32", "VOP3", fields, words=dict.fromkeys(fields, 1))
+    _checking(one, w)
+    assert list(np.flatnonzero(known_v[4, 0])) == [7]
