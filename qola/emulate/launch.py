@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from mmap import mmap
 
 import numpy as np
 
@@ -110,7 +111,9 @@ class Module:
 
     def __init__(self, device: Device, code_object: CodeObject) -> None:
         self.code_object = code_object
-        self._image = np.frombuffer(code_object.image, U8).copy()
+        # The processes of a launch share it: kernels may write to variables of a module.
+        self._image = np.frombuffer(mmap(-1, max(1, len(code_object.image))), U8)
+        self._image[: len(code_object.image)] = np.frombuffer(code_object.image, U8)
         self.base = device.map.own(self._image)
         self._checked = device.options.checked
         self._programs: dict[str, Program] = {}

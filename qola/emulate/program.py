@@ -170,12 +170,12 @@ class Program:
 
         return refuse
 
-    def not_covered(self) -> Sequence[tuple[Instruction, str]]:
-        """Instructions that cannot be run, and why."""
+    def not_covered(self) -> Sequence[str]:
+        """What cannot be decoded or run: offset, instruction, and why."""
         return [
-            (one, why)
+            f"+{pc:#x} {why if one is why else f'{one}: {why}'}"
             for pc, one in self.code.items()
-            if not isinstance(one, str) and isinstance(why := self._bound[pc], str)
+            if isinstance(why := self._bound[pc], str)
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -57,14 +58,20 @@ def _start(part: Callable[[], Share]) -> tuple[int, int]:
     if process:
         os.close(writer)
         return process, reader
-    answer: Share | Fault | str
     try:
-        answer = part()
+        answer = _answer(part)
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(answer)
+    finally:
+        # Nothing else of this process may run: no handler, no destructor of a library.
+        os._exit(0)
+
+
+def _answer(part: Callable[[], Share]) -> bytes:
+    """What a part did, its fault, or what went wrong with the lines where it did; pickled."""
+    try:
+        return pickle.dumps(part())
     except EmulationError as error:
-        answer = error.fault
-    except BaseException as error:
-        answer = repr(error)
-    # Nothing else of this process may run: no handler, no destructor of a library.
-    with os.fdopen(writer, "wb") as pipe:
-        pipe.write(pickle.dumps(answer))
-    os._exit(0)
+        return pickle.dumps(error.fault)
+    except BaseException:
+        return pickle.dumps(traceback.format_exc())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from qola.emulate.arrays import U32
+from qola.emulate import memory
+from qola.emulate.arrays import U32, U64
 from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
+from qola.emulate.workers import Share, in_processes
 from tests.python.emulate.programs import END
 
 #: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
@@ -54,3 +56,27 @@ def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> N
     # Denormals, DX10_CLAMP and IEEE change nothing.
     device, module = load([END], replace(DESCRIPTOR, rsrc1=0xF << 16 | 1 << 21 | 1 << 23))
     device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+def test_processes_share_a_module_s_variables() -> None:
+    """Prevents: sums in a variable of a module that are lost with the process that made them."""
+    # v_mov_b32 v2, 1; s_getpc_b64 s[6:7]; global_atomic_add v1, v2, s[6:7] offset:12; the variable
+    words = [ZERO, 0x7E040281, 0xBE861C00, 0xDD08800C, 0x00060201, END, 0]
+    device, module = load(words, DESCRIPTOR, options=Options(strict=True, waves=1, processes=2))
+    device.launch(module, "test", (2, 1, 1), (64, 1, 1), b"")
+    assert list(memory.read_numbers(np.array([module.base + 24], U64), U32)) == [128]
+
+
+def _raises() -> Share:
+    raise ValueError("no part")
+
+
+def _cannot_be_sent() -> Share:
+    return Share(1, (lambda: None,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("part", [_raises, _cannot_be_sent])
+def test_a_process_that_fails_says_where(part: Callable[[], Share]) -> None:
+    """Prevents: an error without its place, or a child that goes on with the parent's work."""
+    with pytest.raises(RuntimeError, match="in _answer"):
+        in_processes([lambda: Share(0, ()), part])
