@@ -234,6 +234,11 @@ def _bind_add_f32(one: Instruction, literals: Literals) -> Step:
     def run(w: Waves) -> None:
         places, active = in_lds(w, one, address(w), 4, True)
         lanes = np.ones(places.shape, bool) if active is None else active
+        crooked = lanes & (places % 4 != 0)
+        if crooked.any():
+            first = int(places[first_of(crooked)])
+            w.machine.report(w, one, "misaligned", f"4 bytes at {first:#x} of the LDS", crooked)
+            lanes = lanes & ~crooked
         values = w.words(source, 1)[0].view(F32)
         np.add.at(w.machine.lds_words.view(F32), places[lanes] >> 2, values[lanes])
 

@@ -331,6 +331,16 @@ def test_a_misaligned_atomic_is_dropped(name: str) -> None:
     assert (fault.kind, fault.lane) == ("misaligned", 1)
 
 
+def test_a_misaligned_atomic_of_the_lds_is_dropped() -> None:
+    """Prevents: a sum that goes to the word before, in silence."""
+    registers = np.stack([LANES * 4 + (LANES == 1) * 2, lanes_of([5.0] * 64, np.float32)[0]])
+    w = waves(registers=registers.astype(U32)[:, None])
+    fields = {"addr": 256, "data0": 257, "offset0": 0, "offset1": 0, "acc": 0, "gds": 0}
+    run(instruction("DS_ADD_F32", "DS", fields), w)
+    assert list(w.machine.lds_words[:64].view(np.float32)) == [5, 0, *[5] * 62]
+    assert [(fault.kind, fault.lane) for fault in w.machine.faults.all] == [("misaligned", 1)]
+
+
 @pytest.mark.parametrize(("size", "kind"), [(1, "BYTE"), (2, "SHORT")])
 def test_the_last_bytes_of_scratch_memory(size: int, kind: str) -> None:
     """Prevents: a byte at the end of scratch memory taken for a word beyond it."""
