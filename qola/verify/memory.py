@@ -15,6 +15,9 @@ from qola.verify.tensors import Tensors, formats
 
 #: Columns of K whose shares of dQ are summed up apart, at least.
 _LEAST_SPLIT = 16
+#: What lies between the rows of an input. A number: asynchronous kernels of CK load K beyond a
+#: head dimension that they pad, and multiply it by zeros of Q, which makes NaN of NaN.
+_BESIDE = 208.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Buffer:
         shape: as `Tensors` and `expected` have it.
         strides: elements from one to the next along each dimension.
         filled: with the problem's values, with zeros, or with NaN alone. What lies between rows is
-            NaN, too: a kernel that reads it shows.
+            NaN, too, and between those of values large: a kernel that takes it for its own shows.
     """
 
     name: str
@@ -43,8 +46,8 @@ class Buffer:
         return 1 + sum((count - 1) * stride for count, stride in steps)
 
     @property
-    def _none(self) -> int:
-        return int(encoded(np.nan, self.format))
+    def _beside(self) -> int:
+        return int(encoded(_BESIDE if self.filled == "values" else np.nan, self.format))
 
     def _view(self, raw: NDArray[Any]) -> NDArray[Any]:
         steps = [stride * raw.itemsize for stride in self.strides]
@@ -56,7 +59,7 @@ class Buffer:
         Args:
             values: of a buffer that is filled with them.
         """
-        raw = np.full(self.elements, self._none, np.dtype(f"uint{self.format.bits}"))
+        raw = np.full(self.elements, self._beside, np.dtype(f"uint{self.format.bits}"))
         if self.elements and self.filled == "zero":
             self._view(raw)[...] = 0
         elif self.elements and self.filled == "values":
@@ -76,7 +79,7 @@ class Buffer:
         beside = np.ones(self.elements, np.bool_)
         if self.elements:
             self._view(beside)[...] = False
-        return bool(np.all(raw[beside] == self._none))
+        return bool(np.all(raw[beside] == self._beside))
 
 
 def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
@@ -111,6 +114,11 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
     add("o", out, False, heads, v, "values" if backward else "nan")
     if backward or problem.lse:
         add_rows("lse", "values" if backward else "nan")
+    if problem.direction == "fwd_splitkv":
+        # What each split leaves to the kernel that combines them.
+        for name, more in (("lse_acc", ()), ("o_acc", (v,))):
+            shape = (problem.splits, *_of_rows(problem), *more)
+            found.append(Buffer(name, FP32, shape, _packed(shape), "nan"))
     if problem.bias == "bias":
         of_bias = FP32 if given.bits == 8 else given
         rows = sum(problem.rows) if problem.group else problem.rows[0]
@@ -176,6 +184,12 @@ def stride_arguments(problem: Problem, of: Mapping[str, Buffer]) -> dict[str, in
             found["stride_bias"] = buffer.shape[1] if problem.batched_slopes else 0
         elif name == "dbias":
             add(name, strides[-2], strides[-3], strides[0])
+        elif name == "lse_acc":
+            add(name, 1, strides[-2], strides[1])
+            found["split_stride_lse_acc"] = strides[0]
+        elif name == "o_acc":
+            add(name, strides[-2], strides[-3], strides[1])
+            found["split_stride_o_acc"] = strides[0]
         elif name == "dq_acc":
             add(name, strides[3], strides[2], strides[1])
             found["split_stride_dq_acc"] = strides[0]

@@ -1,0 +1,85 @@
+"""What an entry point is handed for a problem, by the names that AITER's arguments have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from qola.verify.memory import Buffer, buffers, stride_arguments
+from qola.verify.problem import BIASES, MASKS, Problem
+
+#: Members of arguments that say how large a problem is; the dispatch reads others besides.
+_SIZES = (
+    *("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v"),
+    *("seqlen_q", "seqlen_k", "max_seqlen_q", "max_seqlen_k", "num_splits"),
+)
+#: Of LSE: a forward's arguments and a backward's have a word each, and no stride of its rows.
+_LSE = {"bwd": "lsed"}
+#: Words of entry points that became members with other names.
+_NEWER = {
+    "q_dtype_str": "data_type",
+    "use_ext_asm": "use_asm_v3",
+    "deterministic": "is_deterministic",
+    "is_v3_atomic_fp32": "v3_atomic_fp32",
+}
+
+
+def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> dict[str, Any]:
+    """Return the values of a problem, but for addresses.
+
+    Args:
+        parameters: names of what the entry point takes beside its arguments, see plan.json.
+    """
+    backward = problem.direction == "bwd"
+    split = problem.direction == "fwd_splitkv"
+    sizes = problem.arguments()
+    left_out = set() if backward else {"max_seqlen_k"}
+    left_out |= set() if split else {"num_splits"}
+    values = {name: sizes[name] for name in _SIZES if name not in left_out}
+    words: dict[str, Any] = {"q_dtype_str": problem.dtype}
+    values |= {
+        "is_group_mode": problem.group,
+        "mask_type": MASKS[problem.mask.kind],
+        "bias_type": BIASES[problem.bias],
+        "window_size_left": problem.mask.left,
+        "window_size_right": problem.mask.right,
+    }
+    dropped = problem.dropout
+    if not split:
+        words["use_ext_asm"] = False
+        values["p_drop"] = dropped.probability if dropped else 0.0
+        values["drop_seed"] = dropped.seed if dropped else 0
+        values["drop_offset"] = dropped.offset if dropped else 0
+    if backward:
+        words |= {"deterministic": problem.deterministic, "is_v3_atomic_fp32": True}
+        values |= {
+            "scale": problem.scale,
+            "p_undrop": 1 / (1 - dropped.probability) if dropped else 1.0,
+            "has_dbias": problem.dbias,
+            "is_store_randval": False,
+            "how_v3_bf16_cvt": 1,
+        }
+    else:
+        values |= {"scale_s": problem.scale, "scale_p": 1.0, "scale_o": 1.0}
+        values |= {"logits_soft_cap": problem.soft_cap, "has_lse": problem.lse}
+        if not split:
+            values |= {"min_seqlen_q": problem.min_rows, "s_randval": False}
+    values |= {name if name in parameters else _NEWER[name]: v for name, v in words.items()}
+    return values | _strides(problem, buffers(problem, arch))
+
+
+def _strides(problem: Problem, of: dict[str, Buffer]) -> dict[str, int]:
+    found = stride_arguments(problem, of)
+    word = _LSE.get(problem.direction, "lse")
+    for name in ("lse", "lsed", "lse_acc"):
+        found.pop(f"stride_{name}", None)
+    for name in ("lse", "lsed"):
+        if name != word:
+            found.pop(f"nhead_stride_{name}", None)
+            found.pop(f"batch_stride_{name}", None)
+    return found
+
+
+def address_names(name: str) -> str:
+    """Return the argument that holds a buffer's address."""
+    return "bias_ptr" if name == "slopes" else f"{name}_ptr"
