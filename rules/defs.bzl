@@ -3,8 +3,9 @@
 A user's BUILD file needs one call of `qola_manifest_targets` for a manifest,
 or, for other choices than it makes, the rules that it calls: `qola_library`,
 `qola_static`, `qola_bundle`, `qola_wheel`, and `kernel_pack` for kernels that
-lazy libraries load. The others are what a generated repository calls; they are
-public, so that such a repository can be read.
+lazy libraries load. `kernel_numeric_test` tries kernels without a GPU. The
+others are what a generated repository calls; they are public, so that such a
+repository can be read.
 """
 
 load("//rules/private:providers.bzl", _QolaLibraryInfo = "QolaLibraryInfo")
@@ -19,10 +20,12 @@ load("//rules/private/link:qola_library.bzl", _qola_library = "qola_library")
 load("//rules/private/package:bundle_files.bzl", _bundle_files = "bundle_files")
 load("//rules/private/package:kernel_pack.bzl", _kernel_pack = "kernel_pack")
 load("//rules/private/package:manifest_targets.bzl", _manifest_targets = "manifest_targets", _qola_manifest_targets = "qola_manifest_targets")
+load("//rules/private/package:numeric_test.bzl", _kernel_numeric_test = "kernel_numeric_test")
 load("//rules/private/package:qola_bundle.bzl", _qola_bundle = "qola_bundle")
 load("//rules/private/package:qola_static.bzl", _qola_static = "qola_static")
 load("//rules/private/package:qola_wheel.bzl", _qola_wheel = "qola_wheel")
 
+kernel_numeric_test = _kernel_numeric_test
 kernel_pack = _kernel_pack
 qola_bundle = _qola_bundle
 qola_library = _qola_library

@@ -137,6 +137,13 @@ class Workspace:
         pack = starlark.rule("kernel_pack", name="pack", kernels=kernels or None, modules=labels)
         return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', pack]) + "\n"
 
+    def verify_file(self, modules: Sequence[str]) -> str:
+        """Return VERIFY_FILE: the program that tries the kernels of these modules."""
+        labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
+        test = starlark.rule("kernel_numeric_test", name="verify", modules=labels)
+        load = 'load("@qola//rules:defs.bzl", "kernel_numeric_test")'
+        return "\n\n".join([_HEADER, load, test]) + "\n"
+
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
         # As the shell would have it: a blank in a path would end the option.
@@ -157,6 +164,11 @@ PACK_FILE = "pack/BUILD.bazel"
 """Written once it is known which kernels there are."""
 
 PACK = "//pack:pack"
+
+VERIFY_FILE = "verify/BUILD.bazel"
+"""Written once it is known which libraries there are."""
+
+VERIFY = "//verify:verify"
 
 WORKSPACES = "workspaces"
 """Directory below the cache that workspaces are in."""

@@ -15,7 +15,18 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from qola.cli import build, compat, completion, doctor, housekeeping, init, plan, prebuilt, report
+from qola.cli import (
+    build,
+    compat,
+    completion,
+    doctor,
+    housekeeping,
+    init,
+    plan,
+    prebuilt,
+    report,
+    verify,
+)
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import JSON, Parser, add_command, exit_codes
@@ -43,7 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (plan, compat, build, report, prebuilt, init, doctor, housekeeping, completion):
+    made_of = (plan, compat, build, verify, report, prebuilt, init, doctor, housekeeping)
+    for module in (*made_of, completion):
         module.add_commands(commands)
     text = "say what a command does and takes; without one, which commands there are"
     told = add_command(commands, "help", text, _help, (), words="[COMMAND]")

@@ -6,7 +6,7 @@ A process has one device, and a kernel may end it: each worker is a process of i
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -240,7 +240,8 @@ class _Worker:
                 status = self._call(entry, values)
                 error = f"{entry} returned {status:g}: no kernel" if status < 0 else ""
             except EmulationError as wrong:
-                error = str(wrong.fault)
+                symbol = wrong.fault.kernel
+                error = str(wrong.fault).replace(symbol, self._symbols.get(symbol, symbol))
             except QolaError as wrong:
                 error = str(wrong)
             results = {name: memory.read(of[name]) for name in wanted}
@@ -250,10 +251,12 @@ class _Worker:
         launches = [one.result for one in self._hip.launches[before:]]
         # What was launched is not needed any more.
         del self._hip.launches[before:]
-        findings += [str(fault) for one in launches for fault in one.faults]
+        names = [self._symbols.get(one.kernel, one.kernel) for one in launches]
+        for name, one in zip(names, launches, strict=True):
+            findings += [str(fault).replace(one.kernel, name) for fault in one.faults]
         return Trial(
             problem,
-            tuple(self._symbols.get(one.kernel, one.kernel) for one in launches),
+            tuple(names),
             () if error else tuple(compare(results, wanted, worst=True)),
             tuple(findings),
             error,
@@ -332,8 +335,3 @@ def _contents(problem: Problem, given: Tensors, arch: str) -> dict[str, F64]:
         else np.stack([one.lse for one in left])
     )
     return filled(given, o, lse)
-
-
-def sorted_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes of several libraries and archs in one order."""
-    return sorted(outcomes, key=lambda outcome: (outcome.kernel, outcome.arch))

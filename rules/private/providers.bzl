@@ -69,3 +69,13 @@ QolaBundleFilesInfo = provider(
         "tree": "File: AITER.json at the tree's root",
     },
 )
+
+EmulatedModuleInfo = provider(
+    doc = "One module of a manifest, to be run without a GPU.",
+    fields = {
+        "caller": "File: the library that calls entry points with values by name",
+        "library": "File: the shared library",
+        "module": "string: the module, as plan.json names it",
+        "plan": "File: plan.json of the manifest; dispatch and sources are beside it",
+    },
+)

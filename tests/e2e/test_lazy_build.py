@@ -67,11 +67,13 @@ def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
     """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
     bazel = f"#!{sys.executable}\n{FAKE_BAZEL.read_text()}"
     files = {"bazel": bazel, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
+    files |= {"verify": "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"}
     files |= {"pack.qpack": "pack", "fails/broken": "broken.cpp:1:1: error: no such thing\n"}
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
     write(tmp_path, files)
-    (tmp_path / "bazel").chmod(0o755)
+    for program in ("bazel", "verify"):
+        (tmp_path / program).chmod(0o755)
     (tmp_path / "full/lib/deepgemm.so").chmod(0o555)
     monkeypatch.setenv("QOLA_BAZEL", str(tmp_path / "bazel"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -275,3 +277,30 @@ def test_unclear_packs(
     assert qola(*PACK, *words.split()) == 2
     assert why in capsys.readouterr().err
     assert asked() == []
+
+
+def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: other kernels tried than were named; wrong ones that end with success."""
+    words = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "-o", "x.json")
+    assert qola("verify", "-q", "-m", "te.toml", *words) == 13
+    assert capsys.readouterr().out.splitlines() == [
+        "--samples=2",
+        "--seed=0",
+        "--kernels=*_a*",
+        "--kernels=b",
+        "--processes=3",
+        f"--json={Path('x.json').absolute()}",
+    ]
+    assert asked() == ["//verify:verify"]
+    (written,) = Path("cache/qola/workspaces").glob("te-*/verify/BUILD.bazel")
+    assert ":libmha_fwd_emulated" in written.read_text()
+    assert "deepgemm" not in written.read_text()
+
+
+def test_no_verification(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: libraries that do not build, taken for wrong ones or for right ones."""
+    Path("fails/verify").write_text("x.cpp:1:1: error: no such thing\n")
+    assert qola("verify", "-q", "-m", "te.toml") == 7
+    assert "x.cpp:1:1: error: no such thing" in capsys.readouterr().out
+    assert qola("verify", "-q", "-m", "te.toml", "--group", "python") == 2
+    assert "no module with kernels" in capsys.readouterr().err

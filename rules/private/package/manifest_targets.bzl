@@ -3,6 +3,7 @@
 load("//rules/private/link:qola_library.bzl", "qola_library")
 load(":kernel_pack.bzl", "kernel_pack")
 load(":launch_test.bzl", "launch_test", "library_caller")
+load(":numeric_test.bzl", "emulated_module")
 load(":qola_bundle.bzl", "qola_bundle")
 load(":qola_static.bzl", "qola_static")
 load(":qola_wheel.bzl", "qola_wheel")
@@ -65,7 +66,8 @@ def manifest_targets(name, modules, version):
 
     Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
     `lazy_wheel`, as qola_manifest_targets makes them of all modules, to the
-    aliases `tar` and `lazy`, and to a launch_test and a library_caller of each module.
+    aliases `tar` and `lazy`, and to a launch_test, a
+    library_caller and an emulated_module of each module.
 
     Args:
       name: the manifest.
@@ -96,6 +98,21 @@ def manifest_targets(name, modules, version):
             name = module + "_caller",
             library = module,
             module = module,
+        )
+        emulated_module(
+            name = module + "_emulated",
+            caller = module + "_caller",
+            library = module,
+            module = module,
+            sources = module + ".sources",
+            tags = ["manual"],
+            visibility = ["//visibility:public"],
+        )
+        native.filegroup(
+            name = module + ".sources",
+            srcs = native.glob([module + "/dispatch/*.cpp", module + "/kernels/*.cpp"], allow_empty = True),
+            tags = ["manual"],
+            visibility = ["//visibility:private"],
         )
     for short, actual in {"lazy": "lazy_bundle", "tar": "bundle_tar"}.items():
         native.alias(

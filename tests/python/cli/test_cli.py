@@ -309,7 +309,7 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
 WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}
 
 
-WITHOUT_JSON = {"completion", "help", "init", "keygen", "pack", "report"}
+WITHOUT_JSON = {"completion", "help", "init", "keygen", "pack", "report", "verify"}
 
 
 def test_an_option_means_the_same_everywhere() -> None:

@@ -1,0 +1,49 @@
+"""Has Bazel build libraries, and what runs them without a GPU: ``qola verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from qola.aiter.attention import ATTENTION
+from qola.build import workspace
+from qola.build.bazel import BuildOptions, build
+from qola.build.events import DEFAULT_OUTPUTS
+from qola.build.forms import ChoiceError
+from qola.build.results import describe_failure, results_of
+from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.errors import Finding
+from qola.files import write_if_changed
+
+
+def build_verifier(
+    chosen: Chosen, options: BuildOptions, environ: Mapping[str, str], progress: Progress
+) -> tuple[Path | None, str]:
+    """Build the libraries of a manifest, and a program that tries their kernels.
+
+    Returns:
+        The program, which takes the arguments of `qola.verify`; None, and the tools' words about
+        what failed, where it could not be built.
+
+    Raises:
+        QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
+            is at fault.
+    """
+    setup = set_up(chosen, environ)
+    names = [module.name for module in chosen.modules if module.name in ATTENTION]
+    place, directory = chosen.manifest.file, setup.directory
+    if not names:
+        raise ChoiceError(
+            Finding(place, "no module with kernels", f"one of {', '.join(ATTENTION)}")
+        )
+    with workspace_locked(directory, progress):
+        setup.write()
+        write_if_changed(directory / workspace.VERIFY_FILE, setup.made.verify_file(names))
+        progress(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
+        targets = [workspace.VERIFY]
+        events = build(setup.bazel, directory, targets, options, environ, note=progress)
+        (result,) = results_of(events, {"verify": workspace.VERIFY}).values()
+        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == "verify"]
+        if result.success and programs:
+            return programs[0], ""
+        return None, describe_failure(result, events)
