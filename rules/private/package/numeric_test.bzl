@@ -6,9 +6,10 @@ load("//rules/private:providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
 def _emulated_module_impl(ctx):
     info = ctx.attr.library[0][QolaLibraryInfo]
     (caller,) = ctx.files.caller
-    files = ctx.runfiles([info.library, info.plan, caller] + ctx.files.sources)
+    own = ctx.runfiles([info.library, info.plan, caller] + ctx.files.sources)
+    runfiles = own.merge(ctx.attr.library[0][DefaultInfo].default_runfiles)
     return [
-        DefaultInfo(files = depset([info.plan]), runfiles = files.merge(ctx.attr.library[0][DefaultInfo].default_runfiles)),
+        DefaultInfo(files = depset([info.plan]), runfiles = runfiles),
         EmulatedModuleInfo(caller = caller, library = info.library, module = ctx.attr.module, plan = info.plan),
     ]
 
@@ -18,7 +19,11 @@ emulated_module = rule(
         "caller": attr.label(mandatory = True),
         "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),
         "module": attr.string(mandatory = True),
-        "sources": attr.label(allow_files = True, doc = "Dispatch and kernels' sources, beside plan.json.", mandatory = True),
+        "sources": attr.label(
+            allow_files = True,
+            doc = "Dispatch and kernels' sources, beside plan.json.",
+            mandatory = True,
+        ),
     },
     doc = "A module's library, with all that running it without a GPU takes.",
 )
@@ -33,7 +38,8 @@ def _kernel_numeric_test_impl(ctx):
     words = [_place(ctx, tool.files_to_run.executable), "--runtime", _place(ctx, runtime)]
     for target in ctx.attr.modules:
         info = target[EmulatedModuleInfo]
-        words += ["--module", info.module] + [_place(ctx, file) for file in (info.library, info.caller, info.plan)]
+        files = (info.library, info.caller, info.plan)
+        words += ["--module", info.module] + [_place(ctx, file) for file in files]
     for option, values in {"arch": ctx.attr.archs, "kernels": ctx.attr.kernels}.items():
         for value in values:
             words.append("--{}='{}'".format(option, value))
@@ -53,7 +59,7 @@ def _kernel_numeric_test_impl(ctx):
         is_executable = True,
     )
     runfiles = ctx.runfiles([runtime]).merge_all(
-        [tool.default_runfiles] + [target[DefaultInfo].default_runfiles for target in ctx.attr.modules],
+        [target[DefaultInfo].default_runfiles for target in [ctx.attr._tool] + ctx.attr.modules],
     )
     return [DefaultInfo(executable = program, runfiles = runfiles)]
 
@@ -61,7 +67,7 @@ kernel_numeric_test = rule(
     implementation = _kernel_numeric_test_impl,
     attrs = {
         "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: those of the manifest."),
-        "kernels": attr.string_list(doc = "Names of the kernel instances to try, with `*` and `?`; empty: all of the modules."),
+        "kernels": attr.string_list(doc = "Names of the kernels to try, with `*` and `?`; empty: all of the modules."),
         "modules": attr.label_list(
             doc = "Modules in a manifest's repository: @qola_<manifest>//:<module>_emulated.",
             mandatory = True,
@@ -76,8 +82,8 @@ kernel_numeric_test = rule(
 
 Each kernel instance is tried with problems that the dispatch sends to it; its
 results may be off by what rounding can do at worst. The test fails where one
-is off by more, where a kernel does what it must not, and where no kernel could be
-tried. docs/internals/emulation.md says what cannot be seen. It needs Python
+is off by more, where a kernel does what it must not, and where no kernel could
+be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
 3.11 and the pinned ROCm.
 
 Example:

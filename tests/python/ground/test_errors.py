@@ -66,7 +66,7 @@ def test_error_without_a_reason_is_refused() -> None:
 
 def test_exit_codes_stay() -> None:
     """Prevents: scripts that take a bad manifest for a missing ROCm after an update."""
-    assert [int(code) for code in ExitCode] == [*range(13), 130, 141, 143]
+    assert [int(code) for code in ExitCode] == [*range(14), 130, 141, 143]
     assert all(code.meaning for code in ExitCode)
     assert [cls.exit_code for cls in (ManifestError, AiterError, PlanError)] == [2, 3, 6]
 
