@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from qola.errors import Finding, QolaError, unseen, visible
 from qola.files import UnfitFileError, check_regular
+from qola.offload import COMPRESSED, entries
 from qola.report import elf, msgpack
 from qola.report.elf import Elf
 
-_BUNDLE, _COMPRESSED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 _WRAPPER = "__hip_fatbin_wrapper"
 """Symbol by which a host object registers its device code: magic, version, pointer."""
 
@@ -145,7 +145,7 @@ def _units(path: Path, library: Elf) -> Iterator[Unit]:
     if not units:
         raise _unfit(path, "a stripped library: no symbols say whose each kernel is")
     for name in sorted(units):
-        if bytes(units[name][: len(_COMPRESSED)]) == _COMPRESSED:
+        if bytes(units[name][: len(COMPRESSED)]) == COMPRESSED:
             raise ReportError(
                 Finding(
                     f"{path}: {name}",
@@ -154,25 +154,13 @@ def _units(path: Path, library: Elf) -> Iterator[Unit]:
                     "build it without --@qola//:compress",
                 )
             )
-        code_objects = tuple(_unbundled(units[name]))
+        code_objects = [
+            data for target, data in entries(units[name]) if not target.startswith("host-")
+        ]
         left -= sum(map(len, code_objects))
         if left < 0:
             raise ValueError("code objects that overlap")
         yield Unit(visible(name), tuple(map(_code_object, code_objects)))
-
-
-def _unbundled(bundle: memoryview) -> Iterator[memoryview]:
-    """Yield the code objects of a bundle of clang's; one for the host is empty."""
-    at = len(_BUNDLE) + 8
-    if bytes(bundle[: len(_BUNDLE)]) != _BUNDLE:
-        raise ValueError("device code in a form that is not known")
-    (count,) = struct.unpack_from("<Q", bundle, len(_BUNDLE))
-    for _ in range(count):
-        offset, size, length = struct.unpack_from("<QQQ", bundle, at)
-        target = bytes(bundle[at + 24 : at + 24 + length]).decode("ascii")
-        at += 24 + length
-        if not target.startswith("host-"):
-            yield bundle[offset : offset + size]
 
 
 def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[CodeObject]:
