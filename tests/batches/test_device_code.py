@@ -7,9 +7,7 @@ of these, none does.
 from __future__ import annotations
 
 import os
-import re
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +17,8 @@ import msgpack
 import pytest
 from elftools.elf.elffile import ELFFile
 
-BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+from tests.library.offload import code_objects
+
 RESOURCES = (
     *(".vgpr_count", ".agpr_count", ".sgpr_count", ".vgpr_spill_count", ".sgpr_spill_count"),
     *(".private_segment_fixed_size", ".group_segment_fixed_size", ".kernarg_segment_size"),
@@ -49,20 +48,6 @@ def section(elf: ELFFile, name: str) -> Any:
     return found
 
 
-def code_objects(file: Path) -> Iterator[ELFFile]:
-    """Yield the code objects that a library or a pack holds."""
-    data = file.read_bytes()
-    for match in re.finditer(re.escape(BUNDLE), data):
-        bundle = data[match.start() :]
-        (count,) = struct.unpack_from("<Q", bundle, len(BUNDLE))
-        at = len(BUNDLE) + 8
-        for _ in range(count):
-            offset, size, length = struct.unpack_from("<QQQ", bundle, at)
-            if not bundle[at + 24 : at + 24 + length].startswith(b"host-"):
-                yield ELFFile(BytesIO(bundle[offset : offset + size]))
-            at += 24 + length
-
-
 def metadata(elf: ELFFile) -> dict[str, Any]:
     """Return what a code object says of its kernels."""
     note = section(elf, ".note").data()
@@ -75,7 +60,7 @@ def metadata(elf: ELFFile) -> dict[str, Any]:
 def kernels_of(file: Path) -> dict[str, Kernel]:
     """Return the kernels of a file by arch and name."""
     found = {}
-    for elf in code_objects(file):
+    for elf in (ELFFile(BytesIO(code)) for code in code_objects(file.read_bytes())):
         told = metadata(elf)
         symbols, text = section(elf, ".dynsym"), section(elf, ".text")
         kernels = told["amdhsa.kernels"]

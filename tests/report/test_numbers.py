@@ -6,9 +6,7 @@ import json
 import os
 import random
 import re
-import struct
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.data import Kernel
 from qola.report.device_code import Library, read_library
+from tests.library.offload import code_objects
 
-BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 PLAN = Plan.from_json(Path(os.environ["QOLA_TEST_PLAN"]).read_text("utf-8"))
 LIBRARIES = [read_library(Path(p)) for p in os.environ["QOLA_TEST_LIBRARIES"].split()]
@@ -38,19 +36,6 @@ NUMBERS = {
     "lds": ".group_segment_fixed_size",
     "workgroup": ".max_flat_workgroup_size",
 }
-
-
-def code_objects(data: bytes) -> Iterator[bytes]:
-    """The code objects in a file, found without anything of qola's."""
-    for match in re.finditer(re.escape(BUNDLE), data):
-        bundle = data[match.start() :]
-        (count,) = struct.unpack_from("<Q", bundle, len(BUNDLE))
-        at = len(BUNDLE) + 8
-        for _ in range(count):
-            offset, size, length = struct.unpack_from("<QQQ", bundle, at)
-            if not bundle[at + 24 : at + 24 + length].startswith(b"host-"):
-                yield bundle[offset : offset + size]
-            at += 24 + length
 
 
 def said(program: str, *arguments: str | Path) -> str:
