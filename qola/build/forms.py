@@ -109,6 +109,20 @@ def check_static(
         note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
 
 
+def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:
+    """Return the names of the modules that have kernel instances.
+
+    Raises:
+        ChoiceError: none has.
+    """
+    names = [module.name for module in modules if module.name in ATTENTION]
+    if not names:
+        raise ChoiceError(
+            Finding(manifest, "no module with kernels", f"one of {', '.join(ATTENTION)}")
+        )
+    return names
+
+
 @dataclass(frozen=True)
 class Forms:
     """Which kinds of libraries a build makes.

@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
-from qola.build.forms import ChoiceError
+from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
 from qola.errors import Finding
@@ -70,12 +69,8 @@ def build_pack(
         OSError: the pack cannot be written.
     """
     setup = set_up(chosen, environ)
-    names = [module.name for module in chosen.modules if module.name in ATTENTION]
     place, directory = chosen.manifest.file, setup.directory
-    if not names:
-        raise ChoiceError(
-            Finding(place, "no module with kernels", f"one of {', '.join(ATTENTION)}")
-        )
+    names = modules_with_kernels(chosen.modules, place)
     with workspace_locked(directory, progress):
         setup.write()
         text = setup.made.pack_file(names, kernels)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS
-from qola.build.forms import ChoiceError
+from qola.build.forms import modules_with_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
-from qola.errors import Finding
 from qola.files import write_if_changed
 
 
@@ -30,12 +28,8 @@ def build_verifier(
             is at fault.
     """
     setup = set_up(chosen, environ)
-    names = [module.name for module in chosen.modules if module.name in ATTENTION]
     place, directory = chosen.manifest.file, setup.directory
-    if not names:
-        raise ChoiceError(
-            Finding(place, "no module with kernels", f"one of {', '.join(ATTENTION)}")
-        )
+    names = modules_with_kernels(chosen.modules, place)
     with workspace_locked(directory, progress):
         setup.write()
         write_if_changed(directory / workspace.VERIFY_FILE, setup.made.verify_file(names))
