@@ -5,7 +5,7 @@ What an instruction asks for is looked at once; the function only reads, compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -103,13 +103,7 @@ def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> S
         return _with_dpp(one, function, reads, write)
     if all(number is not None for number in numbers):
         return _fast(function, [number for number in numbers if number], write)
-    if len(reads) == 1:
-        (first,) = reads
-        return lambda w: write(w, function(first(w)))
-    if len(reads) == 2:
-        first, second = reads
-        return lambda w: write(w, function(first(w), second(w)))
-    return lambda w: write(w, function(*[read(w) for read in reads]))
+    return _applied(function, reads, write)
 
 
 def _with_signs(one: Instruction, operation: Operation) -> Operation:
@@ -153,6 +147,11 @@ def _fast(function: ArrayFunction, numbers: list[tuple[int, str]], write: Write)
         a, b, c = places
         return lambda w: write(w, function(w.u[a], w.u[b], w.u[c]))
     reads = [listed(number, kind) for number, kind in numbers]
+    return _applied(function, reads, write)
+
+
+def _applied(function: ArrayFunction, reads: Sequence[Read], write: Write) -> Step:
+    """Operands however they are read; the usual numbers of them without a list."""
     if len(reads) == 1:
         (first,) = reads
         return lambda w: write(w, function(first(w)))

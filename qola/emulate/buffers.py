@@ -191,14 +191,6 @@ def _read(w: Waves, one: Instruction, reach: Reach, words: int) -> Array:
     return np.stack(parts)
 
 
-def _put(w: Waves, number: int, values: Array) -> None:
-    target = w.words(number, len(values))
-    if w.full:
-        np.copyto(target, values)
-    else:
-        np.copyto(target, values, where=w.exec)
-
-
 def _bind_access(one: Instruction, literals: Literals) -> Step:
     found = _ACCESS.match(one.name)
     assert found
@@ -210,7 +202,7 @@ def _bind_access(one: Instruction, literals: Literals) -> Step:
     if kind in _WORDS:
         words = _WORDS[kind]
         if direction == "LOAD":
-            return lambda w: _put(w, data, _read(w, one, finder(w, 4 * words), words))
+            return lambda w: w.put(data, _read(w, one, finder(w, 4 * words), words))
         return lambda w: _write(w, one, finder(w, 4 * words), w.words(data, words))
     size = _SIZES[kind]
     high = bool(found[6])
@@ -242,7 +234,7 @@ def _bind_access(one: Instruction, literals: Literals) -> Step:
             old = w.words(data, 1)[0]
             value = value & U32(0xFFFF)
             value = value << U32(16) | old & U32(0xFFFF) if high else value | old & U32(0xFFFF0000)
-        _put(w, data, value[None])
+        w.put(data, value[None])
 
     return load
 
@@ -362,7 +354,7 @@ def _bind_atomic(one: Instruction, literals: Literals) -> Step:
         if target is not None:
             bits: Array = old.view(U32 if words == 1 else U64)
             parts = [bits] if words == 1 else [bits.astype(U32), (bits >> U64(32)).astype(U32)]
-            _put(w, target, np.stack(parts))
+            w.put(target, np.stack(parts))
 
     return run
 

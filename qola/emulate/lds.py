@@ -113,11 +113,7 @@ def _put(w: Waves, number: int, values: Array, active: Array | None) -> None:
     """Write loaded words to registers; lanes whose address was out of range get 0."""
     if active is not None and active is not w.exec:
         values = values * active
-    target = w.words(number, len(values))
-    if w.full:
-        np.copyto(target, values)
-    else:
-        np.copyto(target, values, where=w.exec)
+    w.put(number, values)
 
 
 def _data(one: Instruction, name: str) -> int:

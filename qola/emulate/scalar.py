@@ -101,20 +101,22 @@ for _bits in (1, 2, 3, 4):
         return total.astype(U32), total > 0xFFFFFFFF
 
 
+# Bits; EXEC and what it is combined with, too
+_LOGIC: dict[str, ArrayFunction] = {
+    "AND": lambda a, b: a & b,
+    "OR": lambda a, b: a | b,
+    "XOR": lambda a, b: a ^ b,
+    "ANDN2": lambda a, b: a & ~b,
+    "ORN2": lambda a, b: a | ~b,
+    "NAND": lambda a, b: ~(a & b),
+    "NOR": lambda a, b: ~(a | b),
+    "XNOR": lambda a, b: ~(a ^ b),
+}
+
 # Bits, in 32 and 64
 for _t, _mask in (("32", _31), ("64", _63)):
     _u, _i = f"u{_t}", f"i{_t}"
-    _logic: dict[str, ArrayFunction] = {
-        "AND": lambda a, b: a & b,
-        "OR": lambda a, b: a | b,
-        "XOR": lambda a, b: a ^ b,
-        "ANDN2": lambda a, b: a & ~b,
-        "ORN2": lambda a, b: a | ~b,
-        "NAND": lambda a, b: ~(a & b),
-        "NOR": lambda a, b: ~(a | b),
-        "XNOR": lambda a, b: ~(a ^ b),
-    }
-    for _name, _function in _logic.items():
+    for _name, _function in _LOGIC.items():
         scalar(f"S_{_name}_B{_t}", f"{_u} {_u} -> {_u} scc", _flagged(_function))
     scalar(f"S_NOT_B{_t}", f"{_u} -> {_u} scc", _flagged(np.invert))
     scalar(
@@ -215,14 +217,7 @@ scalar("S_BITCMP1_B64", "u64 u32 -> scc", lambda a, b: (a >> (b & _63) & U64(1))
 
 # EXEC from EXEC, the old one saved
 _SAVE: dict[str, ArrayFunction] = {
-    "AND": lambda a, e: a & e,
-    "OR": lambda a, e: a | e,
-    "XOR": lambda a, e: a ^ e,
-    "ANDN2": lambda a, e: a & ~e,
-    "ORN2": lambda a, e: a | ~e,
-    "NAND": lambda a, e: ~(a & e),
-    "NOR": lambda a, e: ~(a | e),
-    "XNOR": lambda a, e: ~(a ^ e),
+    **_LOGIC,
     "ANDN1": lambda a, e: ~a & e,
     "ORN1": lambda a, e: ~a | e,
 }

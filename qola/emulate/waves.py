@@ -159,6 +159,14 @@ class Waves:
         first = self.index(number)
         return self.v[first : first + count]
 
+    def put(self, number: int, values: Array) -> None:
+        """Write the active lanes of vector registers that follow each other."""
+        target = self.words(number, len(values))
+        if self.full:
+            np.copyto(target, values)
+        else:
+            np.copyto(target, values, where=self.exec)
+
     def index(self, number: int) -> int:
         """Where a vector register is in `v`."""
         return number - VGPRS if number < AGPRS else number - AGPRS + self.layout.first_agpr
