@@ -50,17 +50,7 @@ void note_row(unsigned row)
 // HIP's.
 extern "C" {
 
-hipError_t __real_hipModuleLaunchKernel(hipFunction_t function,
-                                        unsigned grid_x,
-                                        unsigned grid_y,
-                                        unsigned grid_z,
-                                        unsigned block_x,
-                                        unsigned block_y,
-                                        unsigned block_z,
-                                        unsigned shared_bytes,
-                                        hipStream_t stream,
-                                        void** parameters,
-                                        void** extra);
+decltype(hipModuleLaunchKernel) __real_hipModuleLaunchKernel;
 hipError_t __wrap_hipModuleLaunchKernel(hipFunction_t function,
                                         unsigned grid_x,
                                         unsigned grid_y,
@@ -88,12 +78,7 @@ hipError_t __wrap_hipModuleLaunchKernel(hipFunction_t function,
                                         extra);
 }
 
-hipError_t __real_hipLaunchKernel(const void* function,
-                                  dim3 grid,
-                                  dim3 block,
-                                  void** parameters,
-                                  std::size_t shared_bytes,
-                                  hipStream_t stream);
+decltype(hipLaunchKernel) __real_hipLaunchKernel;
 hipError_t __wrap_hipLaunchKernel(const void* function,
                                   dim3 grid,
                                   dim3 block,

@@ -104,12 +104,13 @@ class Runtime
             if(!slots.back()->done)
                 pending.push_back(slots.back());
         }
+        const bool compiles = settings_.compile && pending.size() > 1;
         if(settings_.background)
             leave_to_background(pending);
-        const bool compiles = settings_.compile && pending.size() > 1;
-        side_by_side(pending.size(),
-                     compiles ? compiles_at_a_time(settings_.jobs) : 1,
-                     [&](std::size_t at) { resolve_once(*pending[at]); });
+        else
+            side_by_side(pending.size(),
+                         compiles ? compiles_at_a_time(settings_.jobs) : 1,
+                         [&](std::size_t at) { resolve_once(*pending[at]); });
         std::vector<const qola_kernel_function*> found;
         for(Slot* slot : slots)
         {

@@ -96,7 +96,8 @@ class AiterTree:
         """
         real = Path(os.path.realpath(self.root / path))
         own = {Path(os.path.realpath(self.root / home)) for home in ("", self.ck_dir)}
-        return any(place in own | self._linked() for place in (real, *real.parents))
+        own |= self._linked()
+        return any(place in own for place in (real, *real.parents))
 
     def _linked(self) -> set[Path]:
         """Return the tree that this one's parts are links to: patched parts are files of its own.
