@@ -10,12 +10,11 @@ import numpy as np
 
 from qola.emulate import memory
 from qola.emulate.arrays import F16, F32, F64, I32, I64, U8, U32, U64, Array, first_of
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import bf16_bits, from_bf16
 from qola.emulate.operands import Literals, UnsupportedError, listed, number_of
-from qola.emulate.waves import AGPRS, LANES, M0, VGPRS, Waves
+from qola.emulate.waves import AGPRS, LANES, M0, VGPRS, Step, Waves
 
 _SIZES = {"UBYTE": 1, "SBYTE": 1, "BYTE": 1, "USHORT": 2, "SSHORT": 2, "SHORT": 2}
 _WORDS = {"DWORD": 1, "DWORDX2": 2, "DWORDX3": 3, "DWORDX4": 4}

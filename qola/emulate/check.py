@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from qola.emulate.arrays import Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import listed
-from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Waves
+from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Step, Waves
 
 _READS = (
     "src0",

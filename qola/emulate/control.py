@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from qola.emulate.arrays import U64, Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.operands import Literals, UnsupportedError, wide, write_scalar
-from qola.emulate.waves import EXEC, VCC, Waves
+from qola.emulate.waves import EXEC, VCC, Step, Waves
 
 #: Waits and hints: nothing is ever pending here, and time is not emulated.
 NOTHING = frozenset(

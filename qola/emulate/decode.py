@@ -148,3 +148,9 @@ def sweep(code: bytes) -> dict[int, Instruction | str]:
         found[pc] = one
         pc += one.size
     return found
+
+
+def family(one: Instruction) -> str:
+    """The encoding without what makes it longer: VOP2 for VOP2_LIT."""
+    form = one.form.removesuffix("_LIT").removesuffix("_DPP16")
+    return form.removesuffix("_SDWA_SDST").removesuffix("_SDWA")

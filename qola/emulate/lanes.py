@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from qola.emulate.arrays import I64, U32, Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import (
     Literals,
@@ -17,7 +16,7 @@ from qola.emulate.operands import (
     write_scalar,
     write_vector,
 )
-from qola.emulate.waves import AGPRS, VGPRS, Waves
+from qola.emulate.waves import AGPRS, VGPRS, Step, Waves
 
 Binder = Callable[[Instruction, Literals], Step]
 

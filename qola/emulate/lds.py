@@ -8,12 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from qola.emulate.arrays import F32, I64, U8, U16, U32, U64, Array, first_of
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.memory import misaligned
 from qola.emulate.operands import Literals, UnsupportedError, listed
-from qola.emulate.waves import AGPRS, VGPRS, Waves
+from qola.emulate.waves import AGPRS, VGPRS, Step, Waves
 
 _BYTES = {"B8": 1, "U8": 1, "I8": 1, "B16": 2, "U16": 2, "I16": 2}
 _WORDS = {"B32": 1, "B64": 2, "B96": 3, "B128": 4}

@@ -17,10 +17,9 @@ from collections.abc import Callable
 import numpy as np
 
 from qola.emulate.arrays import F16, F32, U32, Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import Literals, UnsupportedError, number_of
-from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Waves
+from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
 _NAME = re.compile(r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64)$")
 _UPPER = U32(0xFFFF0000)

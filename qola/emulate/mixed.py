@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from qola.emulate.arrays import F16, F32, F64, U16, U32, Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.numbers import fma_f32, from_bf16
@@ -20,7 +19,7 @@ from qola.emulate.operands import (
     write_half,
     write_vector,
 )
-from qola.emulate.waves import Waves
+from qola.emulate.waves import Step, Waves
 
 
 def _source(one: Instruction, place: int, literals: Literals) -> Read:

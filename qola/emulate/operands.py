@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from qola.emulate.arrays import U16, U32, U64, Array
+from qola.emulate.arrays import U16, U32, U64, Array, ArrayFunction
 from qola.emulate.decode import Instruction
 from qola.emulate.table import TYPES
-from qola.emulate.waves import EXEC, LITERALS, SGPRS, VCC, VGPRS, Waves, constant
+from qola.emulate.waves import EXEC, LITERALS, SGPRS, VCC, VGPRS, Step, Waves, constant
 
 #: Reads an operand: an array of a value a lane, a wave, or for all.
 Read = Callable[[Waves], Array]
@@ -262,3 +262,14 @@ def write_scalar(number: int, kind: str) -> Write:
             w.update_exec()
 
     return write
+
+
+def applied(function: ArrayFunction, reads: Sequence[Read], write: Write) -> Step:
+    """Operands however they are read; the usual numbers of them without a list."""
+    if len(reads) == 1:
+        (first,) = reads
+        return lambda w: write(w, function(first(w)))
+    if len(reads) == 2:
+        first, second = reads
+        return lambda w: write(w, function(first(w), second(w)))
+    return lambda w: write(w, function(*[read(w) for read in reads]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qola.emulate.bind import Step, bind_table
+from qola.emulate.bind import bind_table
 from qola.emulate.buffers import BUFFERS
 from qola.emulate.check import checking
 from qola.emulate.code_object import CodeObject, Kernel
@@ -19,7 +19,7 @@ from qola.emulate.mixed import MIXED
 from qola.emulate.operands import Literals, UnsupportedError
 from qola.emulate.scalar_memory import SCALAR_MEMORY
 from qola.emulate.table import PACKED, SCALAR, VECTOR
-from qola.emulate.waves import Layout, Waves
+from qola.emulate.waves import Layout, Step, Waves
 
 #: Operations with a binder of their own.
 BINDERS: dict[str, Binder] = {

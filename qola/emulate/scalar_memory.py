@@ -8,11 +8,10 @@ import numpy as np
 
 from qola.emulate import memory
 from qola.emulate.arrays import I64, U64, Array
-from qola.emulate.bind import Step
 from qola.emulate.decode import Instruction
 from qola.emulate.lanes import Binder
 from qola.emulate.operands import Literals
-from qola.emulate.waves import EXEC, Waves
+from qola.emulate.waves import EXEC, Step, Waves
 
 _LOAD = re.compile(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$")
 _COUNTS = (1, 2, 4, 8, 16)

@@ -13,7 +13,7 @@ Registers have the numbers of a 9-bit source operand, and two ranges more:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +190,10 @@ class Waves:
             self.machine,
             known,
         )
+
+
+Step = Callable[[Waves], None]
+"""Runs an instruction on waves."""
 
 
 def joined(parts: Sequence[Waves]) -> Waves:

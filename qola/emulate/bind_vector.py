@@ -1,0 +1,302 @@
+"""Vector operations of the table, in any of their encodings, as functions of waves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qola.emulate.arrays import Array, ArrayFunction
+from qola.emulate.decode import Instruction, family
+from qola.emulate.operands import (
+    DPP,
+    SDWA,
+    Literals,
+    Read,
+    UnsupportedError,
+    Write,
+    applied,
+    lane_source,
+    listed,
+    number_of,
+    selected,
+    special,
+    typed,
+    wide,
+    write_half,
+    write_mask,
+    write_pair,
+    write_selected,
+    write_vector,
+)
+from qola.emulate.table import TYPES, Operation
+from qola.emulate.waves import EXEC, VCC, Step, Waves
+
+#: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
+_KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16"}
+#: Integer operations that can saturate, as NumPy's cannot: what clamp means for each.
+_SATURATED: dict[str, tuple[ArrayFunction, int, int]] = {
+    "V_ADD_U32": (np.add, 0, 2**32 - 1),
+    "V_SUB_U32": (np.subtract, 0, 2**32 - 1),
+    "V_ADD_I32": (np.add, -(2**31), 2**31 - 1),
+    "V_SUB_I32": (np.subtract, -(2**31), 2**31 - 1),
+    "V_ADD_U16": (np.add, 0, 2**16 - 1),
+    "V_SUB_U16": (np.subtract, 0, 2**16 - 1),
+}
+_OMOD = {1: 2.0, 2: 4.0, 3: 0.5}
+_SOURCES = {
+    "VOP1": ("src0",),
+    "VOP2": ("src0", "vsrc1"),
+    "VOPC": ("src0", "vsrc1"),
+    "VOP3": ("src0", "src1", "src2"),
+    "VOP3SD": ("src0", "src1", "src2"),
+    "VOP3_SDST": ("src0", "src1", "src2"),
+}
+
+
+def bind_vector(one: Instruction, operation: Operation, literals: Literals) -> Step:
+    """A vector operation, in any of its encodings."""
+    if not operation.outputs:
+        return lambda w: None
+    operation = _with_signs(one, operation)
+    sources = iter(_SOURCES[family(one)])
+    # The result's type comes first: an accumulating operation reads its destination in it.
+    output = operation.outputs[0]
+    reads: list[Read] = []
+    numbers: list[tuple[int, str] | None] = []
+    for kind in operation.inputs:
+        number = _plain(one, kind, output, len(reads), sources, literals)
+        if isinstance(number, tuple):
+            numbers.append(number)
+            reads.append(listed(*number))
+        else:
+            numbers.append(None)
+            reads.append(number)
+    function = _modified(one, operation)
+    write = _vector_writer(one, operation)
+    if one.form.endswith("_DPP16"):
+        return _with_dpp(one, function, reads, write)
+    if all(number is not None for number in numbers):
+        return _fast(function, [number for number in numbers if number], write)
+    return applied(function, reads, write)
+
+
+def _with_signs(one: Instruction, operation: Operation) -> Operation:
+    """An operation for its modifiers: moves of bits take signs as floats do, integers have none.
+
+    Raises:
+        UnsupportedError: a modifier that would be passed over.
+    """
+    if one.name in ("V_BITOP3_B32", "V_BITOP3_B16"):
+        return operation
+    signs = one["neg"] | one["abs"]
+    signs |= one["src0_neg"] | one["src0_abs"] | one["src1_neg"] | one["src1_abs"]
+    values = [kind for kind in operation.inputs if kind in TYPES]
+    if signs and one.name in ("V_CNDMASK_B32", "V_MOV_B32"):
+        kinds = tuple("f32" if kind == "u32" else kind for kind in operation.inputs)
+        return Operation(operation.name, kinds, ("f32",), operation.function)
+    if signs and any(kind[0] != "f" for kind in values):
+        allowed = one.name.startswith(("V_LDEXP", "V_CMP_CLASS", "V_CMPX_CLASS"))
+        if not allowed or signs & ~1:
+            raise UnsupportedError("the sign of an integer operand")
+    halves = [kind for kind in (*values, *operation.outputs) if kind in ("f16", "u16", "i16")]
+    if one["opsel"] and not halves:
+        raise UnsupportedError("a half of an operand of 32 bits (op_sel)")
+    return operation
+
+
+def _fast(function: ArrayFunction, numbers: list[tuple[int, str]], write: Write) -> Step:
+    """Operands that are registers or constants of 32 bits, all of one type or mixed."""
+    places = [number for number, _ in numbers]
+    kinds = {kind for _, kind in numbers}
+    if kinds == {"f32"} and len(places) == 2:
+        a, b = places
+        return lambda w: write(w, function(w.f[a], w.f[b]))
+    if kinds == {"u32"} and len(places) == 2:
+        a, b = places
+        return lambda w: write(w, function(w.u[a], w.u[b]))
+    if kinds == {"f32"} and len(places) == 3:
+        a, b, c = places
+        return lambda w: write(w, function(w.f[a], w.f[b], w.f[c]))
+    if kinds == {"u32"} and len(places) == 3:
+        a, b, c = places
+        return lambda w: write(w, function(w.u[a], w.u[b], w.u[c]))
+    reads = [listed(number, kind) for number, kind in numbers]
+    return applied(function, reads, write)
+
+
+def _plain(
+    one: Instruction,
+    kind: str,
+    output: str,
+    place: int,
+    sources: Iterator[str],
+    literals: Literals,
+) -> Read | tuple[int, str]:
+    """How an operand is read: a register's number and type where that is all, else a function."""
+    if kind == "dst":
+        return _of_register(one["vdst"], output)
+    if kind == "lit":
+        assert one.literal is not None
+        return literals.number(one.literal & 0xFFFFFFFF), "f32"
+    if kind == "vcc":
+        return lambda w: w.lanes(VCC)
+    if kind == "table":
+        bits = one["omod"] << 6 | one["abs"] << 3 | one["neg"]
+        return lambda w: np.array(bits)
+    if kind == "mask":
+        number = one.fields.get("src2", VCC) if family(one) in ("VOP3", "VOP3SD") else VCC
+        return lambda w: w.lanes(number)
+    name = next(sources)
+    if one.fields[name] in (SDWA, DPP) and "vsrc0" in one.fields:
+        name = "vsrc0"
+    if TYPES[kind]().itemsize == 8:
+        return _signed(one, place, kind, wide(one, name, kind))
+    flag = special(one.fields[name])
+    if flag is not None:
+        return flag if kind == "u32" else lambda w: typed(flag(w), kind)
+    number = number_of(one, name, kind, literals)
+    half = TYPES[kind]().itemsize == 2
+    select = one.fields.get(f"src{place}_sel", 6)
+    high = bool(one["opsel"] >> place & 1) and half
+    negates = _negates(one, place, kind)
+    if not (half or high or select != 6 or negates):
+        return number, kind
+    read: Read = lambda w: w.u[number]  # noqa: E731
+    if select != 6:
+        read = selected(read, select, bool(one[f"src{place}_sext"]))
+    if high:
+        read = selected(read, 5, False)
+    raw = read
+    return _signed(one, place, kind, lambda w: typed(raw(w), kind))
+
+
+def _of_register(number: int, kind: str) -> Read | tuple[int, str]:
+    if kind in ("u32", "i32", "f32"):
+        return number, kind
+    if TYPES[kind]().itemsize == 2:
+        return lambda w: typed(w.u[number], kind)
+    fields = Instruction(0, 0, "", "", {"src0": number}, {}, None, "")
+    return wide(fields, "src0", kind)
+
+
+def _negates(one: Instruction, place: int, kind: str) -> bool:
+    if one.name == "V_BITOP3_B32":
+        return False
+    changed = one["neg"] | one["abs"] if "neg" in one.fields else 0
+    named = one[f"src{place}_neg"] | one[f"src{place}_abs"]
+    return kind[0] == "f" and bool(changed >> place & 1 or named)
+
+
+def _signed(one: Instruction, place: int, kind: str, read: Read) -> Read:
+    """With the sign taken away or turned, for floats."""
+    if not _negates(one, place, kind):
+        # V_CNDMASK takes floats too, as bits.
+        return read
+    absolute = one["abs"] >> place & 1 or one[f"src{place}_abs"]
+    negative = one["neg"] >> place & 1 or one[f"src{place}_neg"]
+    if absolute and negative:
+        return lambda w: -np.abs(read(w))
+    if absolute:
+        return lambda w: np.abs(read(w))
+    return lambda w: -read(w)
+
+
+def _modified(one: Instruction, operation: Operation) -> ArrayFunction:
+    """The function with output modifiers: a factor, then clamping."""
+    function = operation.function
+    if one.name == "V_BITOP3_B32":
+        return function
+    kind = operation.outputs[0]
+    if kind[0] == "f":
+        factor = _OMOD.get(one["omod"])
+        if factor is not None:
+            scaled = function
+            number = TYPES[kind](factor)
+            function = lambda *values: scaled(*values) * number  # noqa: E731
+        if one["clmp"]:
+            plain = function
+            ends = TYPES[kind](0), TYPES[kind](1)
+            # A NaN is 0, as DX10_CLAMP has it.
+            function = lambda *values: np.fmin(np.fmax(plain(*values), ends[0]), ends[1])  # noqa: E731
+        return function
+    if one["clmp"] and kind != "mask":
+        if one.name not in _SATURATED:
+            raise UnsupportedError("clamp of an integer")
+        wide_function, low, high = _SATURATED[one.name]
+        target = TYPES[kind]
+
+        def saturated(*values: Array) -> Array:
+            exact = wide_function(*[value.astype(np.int64) for value in values])
+            return np.clip(exact, low, high).astype(target)
+
+        return saturated
+    return function
+
+
+def _vector_writer(one: Instruction, operation: Operation) -> Write:
+    output = operation.outputs[0]
+    if output == "mask":
+        number = {"VOPC": VCC}.get(family(one), one["vdst"])
+        if one.form == "VOPC_SDWA_SDST" and one["sd"]:
+            number = one["sdst"]
+        compared = write_mask(number)
+        if not one.name.startswith("V_CMPX"):
+            return compared
+
+        def write_exec(w: Waves, value: Array) -> None:
+            compared(w, value)
+            w.put_lanes(EXEC, value & w.exec)
+            w.update_exec()
+
+        return write_exec
+    result = _result_writer(one, output, operation.name)
+    if len(operation.outputs) == 1:
+        return result
+    carry = write_mask(one["sdst"] if family(one) == "VOP3SD" else VCC)
+
+    def write_both(w: Waves, values: Array) -> None:
+        # The mask first: it may not be read any more, but a source may be the destination.
+        result(w, values[0])
+        carry(w, np.broadcast_to(values[1], w.exec.shape))
+
+    return write_both
+
+
+def _result_writer(one: Instruction, output: str, name: str) -> Write:
+    number = one["vdst"]
+    if "dst_sel" in one.fields and (one["dst_sel"] != 6):
+        return write_selected(number, one["dst_sel"], one["dst_unused"])
+    size = TYPES[output]().itemsize
+    if size == 8:
+        return write_pair(number)
+    if size == 2:
+        return write_half(number, bool(one["opsel"] >> 3 & 1), name in _KEEPS_HALF)
+    return write_vector(number)
+
+
+def _with_dpp(one: Instruction, function: ArrayFunction, reads: list[Read], write: Write) -> Step:
+    """The first operand comes from another lane; lanes that have none keep their result."""
+    source, valid = lane_source(one["dpp"])
+    lane = np.arange(64)
+    enabled = (one["row_mask"] >> (lane // 16) & 1) & (one["bank_mask"] >> (lane // 4 % 4) & 1)
+    zeros = bool(one["bc"])
+    first, others = reads[0], reads[1:]
+
+    def run(w: Waves) -> None:
+        moved = first(w)[:, source]
+        # A lane that is off is not read.
+        there = valid & w.exec[:, source]
+        moved = np.where(there, moved, moved.dtype.type(0))
+        result = function(moved, *[read(w) for read in others])
+        kept, full = w.exec, w.full
+        w.exec = kept & enabled.astype(bool) & (there | zeros)
+        w.full = False
+        try:
+            write(w, result)
+        finally:
+            w.exec, w.full = kept, full
+
+    if one.name.startswith("V_CMPX"):
+        raise UnsupportedError("V_CMPX with DPP")
+    return run
