@@ -90,11 +90,13 @@ def summary(found: Iterable[Verdict]) -> list[RuleCount]:
 def rule_of(verdict: Verdict) -> str:
     """Return the rule of a verdict without the values of the one kernel instance.
 
-    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``.
+    ``no variant has dtype=fp16 hdim=64x64`` becomes ``no variant has this dtype, hdim``, and names
+    of other kernel instances are left out.
     """
     if verdict.kept:
         return ", ".join(verdict.reasons)
-    return re.sub(r"\b(has|lacks) ((?:\w+=\S+ ?)+)", _dimensions, verdict.reasons[0])
+    rule = re.sub(r"(take all its problems): [^()]+ \(", r"\1 (", verdict.reasons[0])
+    return re.sub(r"\b(has|lacks) ((?:\w+=\S+ ?)+)", _dimensions, rule)
 
 
 def _dimensions(match: re.Match[str]) -> str:

@@ -65,8 +65,9 @@ def draw(
     if not beside:
         return Drawn(kernel.name, (), "no row of the dispatch launches it")
     if front := dispatch.hidden_by(kernel.name):
-        others = ", ".join(name for name in front if name in fields)
-        missing = f"never launched: all that it could take goes to {others}"
+        others = [name for name in front if name in fields]
+        missing = f"unreachable: all that it could take goes to {', '.join(others[:4])}"
+        missing += f" or another of {len(others)}" if len(others) > 4 else ""
         return Drawn(kernel.name, (), missing)
     if kernel.fields.get("pagedkv"):
         return Drawn(kernel.name, (), "K and V in pages: problems have none")

@@ -19,7 +19,7 @@ from typing import Any
 
 from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
-from qola.codegen.ck.hazards import DispatchRow, find_hazards
+from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
 from qola.codegen.ck.output import (
     RefusedError,
@@ -31,7 +31,7 @@ from qola.codegen.ck.output import (
     told_source,
 )
 from qola.codegen.ck.predicates import Wanted
-from qola.codegen.ck.reachable import is_chain, unreachable
+from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
@@ -76,7 +76,9 @@ class _Filtered:
         )
         # Those that are wanted, and of these the ones to build.
         self._chosen = [row for row in selector.rows if self._keepers.get(row.key)]
-        self._unreachable = self._find_unreachable()
+        self._texts: dict[tuple[str, ...], str] = {}
+        # With rows in front that take their problems.
+        self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
             row
             for row in self._chosen
@@ -101,7 +103,7 @@ class _Filtered:
             [_dispatch_row(row) for row in selector.rows],
             [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
             request["origin"],
-            self._unreachable if request["keep_unreachable"] else {},
+            self._buckets_in_front() if request["keep_unreachable"] else {},
         )
         counts = {
             str(w.index): sum(w in self._keepers[row.key] for row in self._chosen)
@@ -132,13 +134,12 @@ class _Filtered:
             "explanations": self._explain() if request["explain"] else [],
         }
 
-    def _find_unreachable(self) -> dict[str, tuple[int, int]]:
-        """Return rows that are wanted and unreachable, with the bucket in front of each."""
-        rows = [_dispatch_row(row) for row in self._chosen]
-        found = unreachable(rows)
-        if found and is_chain(self._dispatch.text(row.registered for row in self._chosen), rows):
-            return found
-        return {}
+    def _text(self, rows: Sequence[Row]) -> str:
+        """Return the dispatch of some rows."""
+        key = tuple(row.key for row in rows)
+        if key not in self._texts:
+            self._texts[key] = self._dispatch.text(row.registered for row in rows)
+        return self._texts[key]
 
     def _offered(self) -> list[Kernel]:
         """Return all kernels that the receipts in use have."""
@@ -157,7 +158,7 @@ class _Filtered:
         """Make the dispatch for some of the archs; prove that it calls just the kernels kept."""
         reached = {self._tags[arch] for arch in chosen}
         rows = [row for row in self._rows if row.arch is None or row.arch in reached]
-        text = self._dispatch.text(row.registered for row in rows)
+        text = self._text(rows)
         if folder == self._request["folders"][0][1]:
             self._prove(text)
         return told_source(self._request, self._dispatch.name, text, chosen, folder)
@@ -205,13 +206,20 @@ class _Filtered:
         """Return why a row is not in the dispatch."""
         if row.key not in self._unreachable:
             return self._selector.reason(row)
-        own, front = (
-            "{}x{}".format(*bucket) for bucket in (row.bucket, self._unreachable[row.key])
-        )
-        return (
-            f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
-            "takes all its problems ([build].keep_unreachable keeps it)"
-        )
+        front = self._unreachable[row.key]
+        if front[0].bucket == row.bucket:
+            names = ", ".join(one.main.name for one in front)
+            told = f"rows before it in the dispatch take all its problems: {names}"
+        else:
+            size, other = ("{}x{}".format(*one.bucket) for one in (row, front[0]))
+            told = (
+                f"the dispatch asks the {other} bucket before that of {size}, and it takes all "
+                "its problems"
+            )
+        return f"unreachable: {told} ([build].keep_unreachable keeps it)"
+
+    def _buckets_in_front(self) -> dict[str, Bucket]:
+        return {key: front[0].bucket for key, front in self._unreachable.items()}
 
 
 def _read(request: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[dict[int, Base], Dispatch]:

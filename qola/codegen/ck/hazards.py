@@ -95,7 +95,7 @@ def find_hazards(
         base: all rows of the receipts in use, in chain order.
         kept: those of them that are generated, in chain order, with their variants' labels.
         origin: how findings call the base set, such as ``receipt 600``.
-        unreachable: those of `kept` that are, by key, with the bucket in front of each.
+        unreachable: those of `kept` that are, by key, with the bucket of what is in front of each.
 
     Returns:
         Errors for hazards the selection brings about, warnings for those the base set has too.
@@ -257,7 +257,7 @@ def _largest(groups: dict[Problem, list[DispatchRow]]) -> dict[Problem, int]:
 def _unreached(
     direction: str, kept: Iterable[DispatchRow], unreachable: Mapping[str, Bucket], origin: str
 ) -> list[Finding]:
-    """Report unreachable buckets that a manifest keeps."""
+    """Report unreachable rows that a manifest keeps."""
     groups: dict[tuple[Bucket, Bucket], tuple[dict[str, None], int]] = {}
     for row in kept:
         if row.key in unreachable:
@@ -267,9 +267,10 @@ def _unreached(
     return [
         Finding(
             place=f"{direction} dispatch, hdim {_size(bucket)} ({', '.join(places)})",
-            found=f"{count} entries stand behind the {_size(cover)} bucket, which takes their "
-            f"problems: their kernels are unreachable ({origin} has it so)",
-            expected="a bucket for smaller head dims before one for larger",
+            found=f"{count} entries stand behind "
+            + ("others" if cover == bucket else f"the {_size(cover)} bucket")
+            + f" that take their problems: they are unreachable ({origin} has it so)",
+            expected="an entry for some problems before one for more",
             fix="leave keep_unreachable out of [build]",
             severity="warning",
         )

@@ -52,12 +52,25 @@ class Traits(NamedTuple):
         return re.sub(r"^fmha_(?:fwd_|bwd_)?|_?traits_$", "", self.name)
 
 
+Call = tuple[str, tuple[Traits, ...]]
+"""What a row of a dispatch calls: CK's name of its arch, and types of kernels."""
+
+
+def call_of(row: str) -> Call:
+    """Return what a row of a dispatch calls, by its text."""
+    return arch_of(row), tuple(traits_of(row))
+
+
 def called_in(dispatch: str) -> set[Traits]:
     """Return the traits types that a dispatch of many rows calls kernels of."""
-    if "if constexpr" in dispatch:
-        dispatch = _CHOSEN.sub(_chosen, dispatch)
+    dispatch = compiled_part(dispatch)
     # Rows name their types alike; each ends with a return.
     return {traits for part in dispatch.split("return") for traits in traits_of(part)}
+
+
+def compiled_part(text: str) -> str:
+    """Return C++ without what a choice between types at compile time leaves out."""
+    return _CHOSEN.sub(_chosen, text) if "if constexpr" in text else text
 
 
 def _chosen(match: re.Match[str]) -> str:
@@ -66,8 +79,7 @@ def _chosen(match: re.Match[str]) -> str:
 
 def traits_of(text: str) -> list[Traits]:
     """Return the traits types that a text uses, in its order."""
-    if "if constexpr" in text:
-        text = _CHOSEN.sub(_chosen, text)
+    text = compiled_part(text)
     never = {m[1] for part in text.split("conditional_t<")[1:] if (m := _NEVER.match(part))}
     used = []
     aliases = {}

@@ -6,14 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qola.codegen.ck.link import (
-    Links,
-    NotUnderstoodError,
-    Traits,
-    arch_of,
-    followed,
-    traits_of,
-)
+from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_of, followed
 from qola.codegen.ck.observe import Recording, Registered
 from qola.codegen.ck.vocabulary import (
     ASKED,
@@ -48,6 +41,8 @@ class Row:
     Attributes:
         key: sets it apart from other rows, in every receipt alike.
         registered: what CK registered.
+        call: what its text calls.
+        main: the kernel that its fields are of; others run before and after it.
         fields: what variants and receipts select by.
         problem: the (field, value) pairs the entry's condition compares for equality.
         arch: CK's name of the architecture, None where the dispatch does not ask.
@@ -60,6 +55,8 @@ class Row:
 
     key: str
     registered: Any
+    call: Call
+    main: Kernel
     kernels: tuple[Kernel, ...]
     fields: Mapping[str, FieldValue]
     problem: tuple[tuple[str, FieldValue], ...]
@@ -180,7 +177,7 @@ class _Reader:
         return words
 
     def _row(self, registered: Registered, text: str, condition: Condition) -> Row:
-        used, arch = traits_of(text), arch_of(text)
+        arch, used = call = call_of(text)
         if not used:
             raise NotUnderstoodError(f"no traits type in the row `{text.strip()[:400]}`")
         item = registered.row
@@ -193,6 +190,8 @@ class _Reader:
         return Row(
             key=" ".join(kernels),
             registered=registered,
+            call=call,
+            main=own,
             kernels=tuple(self._kernel(name, condition) for name in kernels),
             fields=fields,
             problem=tuple((name, fields[name]) for name in self._asked),

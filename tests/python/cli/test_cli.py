@@ -87,10 +87,10 @@ def test_plan_counts_kernels(run: Run) -> None:
     lines = found.out.splitlines()
     assert lines[0].startswith("mine: namespace qola, gfx950, AITER 0.1.7")
     assert lines[2:6] == [
-        "libmha_fwd: libmha_fwd.so, receipt 700, 18 kernel instances",
+        "libmha_fwd: libmha_fwd.so, receipt 700, 14 kernel instances",
         "direction  role  arch    hdim     bf16  batch  group  total",
-        "fwd        fwd   gfx950  128x128    18     16      2     18",
-        "total                               18     16      2     18",
+        "fwd        fwd   gfx950  128x128    14     12      2     14",
+        "total                               14     12      2     14",
     ]
     assert "warning: manifests/mine.toml:7 [[modules]].drop_srcs" in lines
     assert "\x1b" not in found.out + found.err
@@ -102,7 +102,7 @@ def test_plan_as_json_is_the_plan(run: Run) -> None:
     plan = Plan.from_json(found.out)
     assert found.code == 0
     assert plan.name == "other"
-    assert len(plan.kernels) == 18
+    assert len(plan.kernels) == 14
     assert "warning: manifests/mine.toml:7" in found.err
     assert "estimate" not in json.loads(found.out)
 
@@ -116,7 +116,7 @@ def test_answers_are_kept_for_the_next_command(
     # Where the process of CK's generator is started.
     monkeypatch.delattr("qola.codegen.generate.run_module")
     assert run("plan", "--json", MINE) == first
-    assert len(run("list", MINE).out.splitlines()) == 18
+    assert len(run("list", MINE).out.splitlines()) == 14
 
 
 def test_plan_estimates(run: Run, here: Path) -> None:
@@ -144,7 +144,7 @@ def test_plan_estimates(run: Run, here: Path) -> None:
 def test_list_prints_names(run: Run) -> None:
     """Prevents: names that are cut, or kernels that a filter should have left out."""
     every = run("list", MINE, "-q").out.splitlines()
-    assert len(every) == 18
+    assert len(every) == 14
     assert all(re.fullmatch(r"fmha_fwd_d128_bf16_\w+_gfx950", line) for line in every)
     group = run("list", "-m", MINE, "-q", "mode=group", "hdim=128", "mask=yes")
     assert group.out.splitlines() == [n for n in every if "_group_" in n and "_mask_" in n]
@@ -171,8 +171,8 @@ def test_explain_says_why(run: Run) -> None:
     assert {line.split()[1] for line in found} == set(without)
     several = run("explain", "-q", MINE, "dtype=bf16", "hdim=128", "lse=yes")
     verdicts = [line.split(maxsplit=2) for line in several.out.splitlines()]
-    assert sum(word == "in" for word, *_ in verdicts) == 18
-    assert several.err == f"18 in, {len(verdicts) - 18} out\n"
+    assert sum(word == "in" for word, *_ in verdicts) == 14
+    assert several.err == f"14 in, {len(verdicts) - 14} out\n"
     assert all(reason for *_, reason in verdicts)
 
 
@@ -181,7 +181,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
     text = run("explain", "-q", MINE).out
     title, _, *lines = text.splitlines()
     kept, dropped = map(int, re.findall(r"\d+", title))
-    assert kept == 18
+    assert kept == 14
     assert sum(int(line.split()[-1]) for line in lines) == kept + dropped
     data = json.loads(run("explain", "-q", "--json", MINE).out)
     assert sum(entry["count"] for entry in data) == kept + dropped
@@ -191,7 +191,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
         "role": "fwd",
         "in": True,
         "rule": "[[mha_fwd_variants]] #1 (line 8)",
-        "count": 18,
+        "count": 14,
     }
 
 
@@ -212,7 +212,7 @@ def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
     archs = ("--arch=gfx942", "--arch=gfx950,gfx942")
     found = run("plan", "-q", "bare.toml", "--mode=cpp_itfs", *archs)
     assert found.code == 0
-    assert "1032 kernel instances" in found.out
+    assert "1020 kernel instances" in found.out
 
 
 def test_groups(run: Run, here: Path) -> None:
@@ -222,7 +222,7 @@ def test_groups(run: Run, here: Path) -> None:
     both, other = run("plan", "two.toml", "-q"), run("plan", "two.toml", "-q", "--group", "other")
     assert ("libmha_fwd" in both.out, "module_aiter_enum" in both.out) == (True, True)
     assert ("libmha_fwd" in other.out, "module_aiter_enum" in other.out) == (False, True)
-    assert len(run("list", "two.toml", "-q", "--group=forward;other").out.splitlines()) == 18
+    assert len(run("list", "two.toml", "-q", "--group=forward;other").out.splitlines()) == 14
     assert run("list", "two.toml", "-q", "--group", "none").code == 2
 
 
@@ -532,5 +532,5 @@ def test_a_terminal_gets_tables_and_a_spinner(here: Path, aiter_tree: Path) -> N
     assert "\x1b[" in text
     assert "generating kernel instances" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    assert re.search(r"fwd +fwd +gfx950 +128x128 +18 +16 +2 +18", plain)
+    assert re.search(r"fwd +fwd +gfx950 +128x128 +14 +12 +2 +14", plain)
     assert "────" in plain

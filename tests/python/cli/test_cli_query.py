@@ -184,6 +184,7 @@ def test_the_summary_is_by_rule() -> None:
         f"{nearest} dtype=fp16",
         "receipt 700: lse must be yes",
         "",
+        "unreachable: rows before it in the dispatch take all its problems: k8, k9 (kept by x)",
     ]
     explained = [explanation(f"k{i}", (), reason) for i, reason in enumerate(reasons)]
     found = verdicts(MANIFEST, [(fwd, explained)])
@@ -192,6 +193,11 @@ def test_the_summary_is_by_rule() -> None:
         (False, "no variant has this dtype, hdim", 2),
         (False, f"{nearest} this dtype", 1),
         (False, "receipt 700: lse must be yes", 1),
+        (
+            False,
+            "unreachable: rows before it in the dispatch take all its problems (kept by x)",
+            1,
+        ),
     ]
     assert rule_of(found[3]) == "receipt 700: lse must be yes"
 

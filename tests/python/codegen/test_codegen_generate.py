@@ -32,7 +32,7 @@ def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) ->
     return str(error.value)
 
 
-def test_quickstart_is_18_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:
+def test_quickstart_is_14_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:
     """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700)
     golden = repo_root / "tests/golden/quickstart_kernels.txt"
@@ -57,9 +57,9 @@ def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
         'has_dropout = false\nhas_mask = false\nmode = "batch"\n'
     )
     kernels = run(tree, tmp_path, QUICKSTART + second, receipt=700)
-    assert Counter(k.kept_by for k in kernels.kernels) == {(0,): 18, (1,): 2}
+    assert Counter(k.kept_by for k in kernels.kernels) == {(0,): 14, (1,): 2}
     api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
-    assert api.count("using trait_ = ") == 20
+    assert api.count("using trait_ = ") == 16
     # In CK's order: the full dispatch restricted to these, entry for entry.
     own = own_output(tree, tmp_path / "own", "fwd", 600, "gfx950") / "fmha_fwd_api.cpp"
     lines = [line.strip() for line in own.read_text().splitlines() if "using trait_ = " in line]
@@ -74,12 +74,12 @@ def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path)
     kernels = run(tree, tmp_path, QUICKSTART + again, receipt=700, drop=["batch_prefill"])
     counts = Counter((k.direction, k.kept_by) for k in kernels.kernels)
     # Receipt 100 adds logits and skip, and split-KV kernels, which 700 has none of.
-    assert counts["fwd", (0, 1)] == 16
+    assert counts["fwd", (0, 1)] == 12
     assert counts["fwd", (0,)] == 2
     assert counts["fwd", (1,)] == 12
     assert counts["fwd_splitkv", (1,)] > 0
     api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
-    assert api.count("using trait_ = ") == 30
+    assert api.count("using trait_ = ") == 26
 
 
 def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_generation_is_repeatable(tree: AiterTree, tmp_path: Path) -> None:
     run(tree, again, QUICKSTART, receipt=700)
     names = [p.name for p in (again / "kernels").iterdir()]
     match, mismatch, errors = filecmp.cmpfiles(tmp_path / "kernels", again / "kernels", names)
-    assert (len(match), mismatch, errors) == (18, [], [])
+    assert (len(match), mismatch, errors) == (14, [], [])
 
 
 def test_explanations_cover_every_kernel(tree: AiterTree, tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pytest
+from collections.abc import Mapping, Sequence
 
 from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
-from qola.codegen.ck.reachable import is_chain, unreachable
 from qola.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
@@ -30,8 +27,12 @@ def row(
     return DispatchRow(**values)  # type: ignore[arg-type]
 
 
-def hazards(base: Sequence[DispatchRow], kept: Sequence[DispatchRow]) -> list[Finding]:
-    return find_hazards("fwd", base, kept, "receipt 600", unreachable(kept))
+def hazards(
+    base: Sequence[DispatchRow],
+    kept: Sequence[DispatchRow],
+    unreachable: Mapping[str, Bucket] | None = None,
+) -> list[Finding]:
+    return find_hazards("fwd", base, kept, "receipt 600", unreachable or {})
 
 
 def test_a_complete_chain_has_none() -> None:
@@ -97,20 +98,22 @@ def test_chains_of_other_archs_and_dtypes_do_not_mix() -> None:
     assert "(gfx9 fp16, gfx950 fp16)" in finding.found
 
 
-def test_a_bucket_behind_a_larger_one_is_reported() -> None:
-    """Prevents: an hour of compiling backward kernels that the chain never reaches."""
-    base = [row(64, "no", bm0=None), row(32, "no", bm0=None), row(96, "no", bm0=None)]
-    (finding,) = hazards(base, base)
-    assert finding.severity == "warning"
-    assert "1 entries stand behind the 64x64 bucket" in finding.found
-    assert "hdim 32x32" in finding.place
+def test_unreachable_rows_are_reported() -> None:
+    """Prevents: an hour of compiling kernels that nothing reaches, which a manifest keeps."""
+    base = [row(h, bias, bm0=None) for h in (64, 32, 96) for bias in ("no", "alibi")]
+    front = {"32 no": (64, 64), "32 alibi": (64, 64), "96 alibi": (96, 96)}
+    bucket, others = hazards(base, base, front)
+    assert bucket.severity == others.severity == "warning"
+    assert "2 entries stand behind the 64x64 bucket that take" in bucket.found
+    assert "1 entries stand behind others that take their problems" in others.found
+    assert "hdim 32x32" in bucket.place
 
 
 def test_an_unreached_bucket_that_alone_has_a_class_is_an_error() -> None:
     """Prevents: hdim 32 with alibi declared, compiled, and answered with -1 by the 64 bucket."""
     base = [row(h, bias) for h in (64, 32) for bias in ("no", "alibi")]
     kept = [row(64, "no", ONE), row(32, "alibi", TWO)]
-    errors = [f for f in hazards(base, kept) if f.severity == "error"]
+    errors = [f for f in hazards(base, kept, {"32 alibi": (64, 64)}) if f.severity == "error"]
     assert len(errors) == 1
     assert "bias=alibi with hdim 32x32 but not 64x64" in errors[0].found
 
@@ -134,24 +137,3 @@ def test_a_class_without_the_largest_tile() -> None:
     (finding,) = hazards(both, both)
     assert finding.severity == "warning"
     assert "receipt 600 has the same gap" in finding.found
-
-
-@pytest.mark.parametrize(
-    ("second", "chained"),
-    [
-        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32) {", True),
-        ("else  if (t.hdim_q <= 32 &&\n  t.hdim_v <= 32)\n{", True),
-        ("if(t.hdim_q <= 32 && t.hdim_v <= 32) {", False),
-        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32 && a.seqlen_q > 1) {", False),
-        ("else if(t.hdim_q <= 48 && t.hdim_v <= 48) {", False),
-    ],
-)
-def test_only_a_chain_has_unreachable_buckets(second: str, chained: bool) -> None:
-    """Prevents: kernels left out of a dispatch that does reach them."""
-    rows = [row(64, "no"), row(32, "no")]
-    body = "if(t.is_group_mode == true && a.hdim_q % 8 == 0) { r = f(s, a); }"
-    text = (
-        f"// t.hdim_q <= 1\nif(t.hdim_q <= 64 && t.hdim_v <= 64) {{ {body} }}\n{second} {body} }}"
-    )
-    assert unreachable(rows) == {"32 no": (64, 64)}
-    assert is_chain(text, rows) == chained

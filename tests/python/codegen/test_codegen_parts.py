@@ -15,7 +15,7 @@ from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.observe import grouped_check, observe
 from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
-from qola.codegen.ck.rows import Row
+from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import FieldValue
@@ -104,7 +104,8 @@ def test_head_dims_go_where_the_full_dispatch_sends_them() -> None:
 
 
 def row(key: str) -> Row:
-    return Row(key, None, (), {}, (), None, (64, 64), (1, 1))
+    kernel = Kernel("fwd", key, None, {}, "")
+    return Row(key, None, ("", ()), kernel, (), {}, (), None, (64, 64), (1, 1))
 
 
 @pytest.mark.parametrize(

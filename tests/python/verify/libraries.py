@@ -79,10 +79,17 @@ class Library:
         return Dispatch(text, sources)
 
 
-def libraries(root: Path, aiter_tree: Path) -> list[Library]:
-    """Write the repository of the manifest, and return its libraries."""
+def libraries(
+    root: Path, aiter_tree: Path, text: str = MANIFEST, *, keep: bool = False
+) -> list[Library]:
+    """Write the repository of a manifest, and return its libraries.
+
+    Args:
+        keep: with unreachable kernel instances.
+    """
     manifest = root / "small.toml"
-    manifest.write_text(MANIFEST, encoding="utf-8")
+    told = text.replace("[build]\n", "[build]\nkeep_unreachable = true\n") if keep else text
+    manifest.write_text(told, encoding="utf-8")
     words = ["manifest", "--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
     assert repository.main([*words, "--output", str(root / "out")]) == 0

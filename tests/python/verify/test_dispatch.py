@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.codegen.types import FieldValue
+from qola.launch.problems import MAIN_ROLE
 from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
 from qola.verify.dispatch import Dispatch
 from qola.verify.problem import Problem
-from qola.verify.sample import draw
+from qola.verify.sample import MAX_WORK, draw, propose
 from tests.consumer import predict
 from tests.consumer.problem import Problem as ConsumerProblem
 from tests.python.verify.libraries import Library, libraries
 
+QUICKSTART = Path(__file__).parents[3] / "manifests/quickstart.toml"
 PROBLEM = Problem("fwd", "fp16", 64, 64, False, (100,), (100,), 2, 1, 0.125)
 
 
@@ -94,7 +97,7 @@ def test_other_forms_are_refused(text: str) -> None:
         Dispatch(text, {})
 
 
-def test_rows_behind_one_that_takes_all() -> None:
+def test_what_is_launched_instead() -> None:
     """Prevents: a search for problems of a kernel that nothing reaches."""
     of = dispatch(
         "(t.has_lse == true) && (a.hdim_q % 8 == 0)",
@@ -102,23 +105,38 @@ def test_rows_behind_one_that_takes_all() -> None:
         "(a.hdim_q % 4 == 0) && (t.has_lse == true)",
     )
     assert of.hidden_by("k1") == ("k0",)
-    assert of.hidden_by("k0") == of.hidden_by("k2") == ()
-    whole = "(a.cu_seqlen_k_ptr == nullptr) && (a.seqlen_k != 0 && a.seqlen_k % 64 == 0)"
-    other = "(a.cu_seqlen_k_ptr != nullptr) || (a.seqlen_k == 0 || a.seqlen_k % 64 != 0)"
-    both = dispatch(
-        f"(t.has_lse == true) && ({whole}) && (a.hdim_q % 8 == 0)",
-        f"(t.has_lse == true) && ({other}) && (a.hdim_q % 8 == 0)",
-        "(t.has_lse == true) && (true) && (a.hdim_q % 64 == 0)",
-        "(t.has_lse == true) && (a.hdim_q % 2 == 0)",
-        "(t.has_lse == false) && (a.hdim_q % 64 == 0)",
-    )
-    assert both.hidden_by("k2") == ("k0", "k1")
-    assert [both.hidden_by(f"k{n}") for n in (0, 1, 3, 4)] == [()] * 4
+    assert of.hidden_by("k0") == of.hidden_by("k2") == of.hidden_by("k9") == ()
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, aiter_tree: Path) -> list[Library]:
     return libraries(tmp_path_factory.mktemp("library"), aiter_tree)
+
+
+def test_unreachable_kernels_are_not_missed(tmp_path: Path, aiter_tree: Path) -> None:
+    """Prevents: a problem that goes elsewhere, or nowhere, without kernels that are left out."""
+    text = QUICKSTART.read_text("utf-8")
+    (tmp_path / "all").mkdir()
+    kept = libraries(tmp_path / "all", aiter_tree, text, keep=True)
+    for before, after in zip(kept, libraries(tmp_path, aiter_tree, text), strict=True):
+        left = {kernel.name for kernel in after.kernels}
+        gone = {kernel.name for kernel in before.kernels} - left
+        assert gone
+        assert all(before.dispatch.hidden_by(name) for name in gone)
+        assert not any(after.dispatch.hidden_by(name) for name in left)
+        mains = [k for k in before.kernels if k.role == MAIN_ROLE[k.direction]]
+        launched: set[str] = set()
+        for number in range(2_000):
+            chosen = np.random.default_rng(number)
+            kernel = mains[number % len(mains)]
+            edge = int(chosen.integers(1 << 30))
+            problem = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
+            if problem is not None:
+                names = before.dispatch.taken(problem, kernel.archs[0])
+                assert after.dispatch.taken(problem, kernel.archs[0]) == names, str(problem)
+                launched.update(names)
+        assert launched <= left
+        assert len(launched) > 0.9 * len(left), "the problems miss too many kernels"
 
 
 def consumer_problem(problem: Problem) -> ConsumerProblem | None:

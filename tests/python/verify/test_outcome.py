@@ -46,13 +46,13 @@ def test_what_fails_a_kernel(trial: Trial, said: str) -> None:
 
 def test_a_kernel_without_trials_has_not_passed() -> None:
     """Prevents: kernels left out in silence."""
-    untried = Outcome("k2", "gfx942", (), "never launched: all that it could take goes to k")
+    untried = Outcome("k2", "gfx942", (), "unreachable: all that it could take goes to k")
     assert PASSED.state == "passed"
     assert count([PASSED, untried]) == {"passed": 1, "failed": 0, "untried": 1}
     suite = ElementTree.fromstring(to_junit([PASSED, untried], "m"))
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "0", "1")
     text = "\n".join(lines([PASSED, untried]))
-    assert "untried: k2 (gfx942): never launched" in text
+    assert "untried: k2 (gfx942): unreachable" in text
     assert text.endswith("1 passed, 0 failed, 1 untried; 2 problems")
 
 

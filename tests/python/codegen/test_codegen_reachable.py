@@ -1,0 +1,179 @@
+"""Unreachable rows of small, made-up dispatches: each is found, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from qola.codegen.ck.branches import read_branches
+from qola.codegen.ck.conditions import conjuncts
+from qola.codegen.ck.covering import covering
+from qola.codegen.ck.link import NotUnderstoodError, call_of
+from qola.codegen.ck.reachable import leaves_of, unreachable
+from qola.codegen.ck.rows import Kernel, Row
+
+WHOLE = "(a.cu_seqlen_k_ptr == nullptr) && (a.seqlen_k != 0 && a.seqlen_k % 64 == 0)"
+OTHER = "(a.cu_seqlen_k_ptr != nullptr) || (a.seqlen_k == 0 || a.seqlen_k % 64 != 0)"
+
+
+def body(number: int) -> str:
+    return f"""
+    using trait_ = fmha_fwd_traits_<{number}>;
+    return fmha_fwd_<trait_, ck_tile::gfx950_t>(s, a);
+"""
+
+
+def chain(conditions: Sequence[tuple[int, str]]) -> str:
+    """Rows one after the other, each by its number."""
+    return "\n else ".join(f"if({asked}) {{{body(number)}}}" for number, asked in conditions)
+
+
+def dispatch(buckets: Sequence[tuple[int, Sequence[tuple[int, str]]]]) -> str:
+    """A dispatch with a bucket for each limit."""
+    sizes = "\n else ".join(
+        f"if(t.hdim_q <= {limit} && t.hdim_v <= {limit}) {{ {chain(rows)} }}"
+        for limit, rows in buckets
+    )
+    return f'if(t.data_type.compare("fp16") == 0) {{ {sizes} }} return -1;'
+
+
+def hidden(text: str) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Numbers of unreachable rows, with those of branches in front."""
+    leaves = leaves_of(read_branches(text))
+    return {
+        n: tuple((branch.start, branch.stop) for branch in leaf.front)
+        for n, leaf in enumerate(leaves)
+        if leaf.front
+    }
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        (["a.hdim_q % 8 == 0", "a.hdim_q % 64 == 0"], {1: (0,)}),
+        (["a.hdim_q % 64 == 0", "a.hdim_q % 8 == 0"], {}),
+        (["a.seqlen_q <= 32", "a.seqlen_q <= 16"], {1: (0,)}),
+        (["a.seqlen_q <= 16", "a.seqlen_q <= 32"], {}),
+        (["(true /*a.hdim_q % 8 != 0*/)", "a.seqlen_q <= 16", "true"], {1: (0,), 2: (0,)}),
+        ([WHOLE, OTHER, "a.hdim_q % 8 == 0"], {2: (0, 1)}),
+        ([WHOLE, f"({OTHER}) && a.seqlen_q <= 16", "true"], {}),
+        ([f"({WHOLE}) && (t.has_lse == true)", OTHER, "true"], {}),
+        # What stands between has other traits.
+        (["t.has_lse == true", "t.has_lse == false", "(t.has_lse == true) && (true)"], {2: (0,)}),
+        (["t.mask_type != mask_enum::no_mask", "t.mask_type == mask_enum::no_mask"], {}),
+        (["!(a.seqlen_q <= 16)", "a.seqlen_q <= 16", "a.seqlen_k <= 16"], {2: (0, 1)}),
+        (["(false) || (true)", "true"], {1: (0,)}),
+        (["false", "true"], {}),
+        # What is not understood takes nothing, and is behind what takes all.
+        (["num_blocks(64) < 3", "num_blocks(64) < 3"], {}),
+        (["a.b ? true : false", "true", "true"], {2: (1,)}),
+        (["(a.b < 1) && (a.c < 1) || (a.d < 1)", "(a.b < 1)"], {}),
+    ],
+)
+def test_rows_behind_others(conditions: list[str], expected: dict[int, tuple[int, ...]]) -> None:
+    """Prevents: kernels built that no problem goes to, or one left out that some do go to."""
+    found = hidden(dispatch([(64, list(enumerate(conditions)))]))
+    assert found == {n: tuple((i, i + 1) for i in of) for n, of in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32) {", {2: ((0, 2),)}),
+        ("else  if (t.hdim_q <= 32 &&\n  t.hdim_v <= 32)\n{", {2: ((0, 2),)}),
+        ("else if(t.hdim_q <= 32 && t.hdim_v <= 32 && a.seqlen_q > 1) {", {2: ((0, 2),)}),
+        ("else {", {}),
+        ("if(t.hdim_q <= 32 && t.hdim_v <= 32) {", {}),
+        ("else if(t.hdim_q <= 32 && t.hdim_v <= 96) {", {}),
+        ("else if(t.hdim_q <= 32) {", {}),
+    ],
+)
+def test_buckets_behind_others(second: str, expected: dict[int, object]) -> None:
+    """Prevents: kernels left out of a dispatch that does reach them."""
+    first = chain([(0, "t.is_group_mode == true"), (1, "a.hdim_q % 8 == 0")])
+    text = (
+        f"// t.hdim_q <= 1\nif(t.hdim_q <= 64 && t.hdim_v <= 64) {{ {first} }}\n{second}"
+        f"if(t.is_group_mode == true) {{ {body(2)} }} }}"
+    )
+    assert hidden(text) == expected
+
+
+def test_a_choice_between_types() -> None:
+    """Prevents: a row taken for two, and so for one that the dispatch should not have."""
+    same = "if constexpr (std::is_same_v<T, T>) {" + body(0) + "} else {" + body(1) + "}"
+    first = "if(a.hdim_q % 8 == 0) {" + same + "}"
+    second = "else if(a.hdim_q % 64 == 0) {" + body(2) + "}"
+    text = f"if(t.hdim_q <= 64) {{ {first} {second} }}"
+    assert hidden(text) == {1: ((0, 1),)}
+
+
+def test_parts_that_nothing_ties_together() -> None:
+    """Prevents: a proof by cases that leaves one out."""
+    front = [conjuncts(f"a.p{n} == 1") for n in range(4)]
+    assert covering(conjuncts("true"), front) == ()
+    rest = conjuncts(" && ".join(f"a.p{n} != 1" for n in range(4)))
+    assert covering(conjuncts("true"), [*front, rest]) == (0, 1, 2, 3, 4)
+    assert covering(conjuncts("a.p0 != 1"), [*front, rest]) == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])
+def test_other_forms_are_refused(text: str) -> None:
+    """Prevents: a dispatch without rows, of which each kernel would be called unused."""
+    with pytest.raises(NotUnderstoodError):
+        read_branches(text)
+
+
+def row(number: int, limit: int) -> Row:
+    kernel = Kernel("fwd", f"k{number}", None, {}, "")
+    call = call_of(body(number))
+    return Row(str(number), number, call, kernel, (kernel,), {}, (), None, (limit,) * 2, (1, 1))
+
+
+ASKED = {0: "a.seqlen_q <= 16", 1: "a.hdim_q % 8 == 0", 2: "a.hdim_q % 64 == 0", 3: "true"}
+ROWS = [*(row(number, 64) for number in (0, 1, 2)), row(3, 32)]
+
+
+def rendered(rows: Sequence[Row], asked: dict[int, str]) -> str:
+    limits = dict.fromkeys(one.bucket[0] for one in rows)
+    return dispatch(
+        [
+            (limit, [(r.registered, asked[r.registered]) for r in rows if r.bucket[0] == limit])
+            for limit in limits
+        ]
+    )
+
+
+def test_rows_with_what_takes_their_problems() -> None:
+    """Prevents: a row that is left out for another one's sake."""
+    found = unreachable(ROWS, lambda rows: rendered(rows, ASKED))
+    assert {key: [r.key for r in front] for key, front in found.items()} == {"2": ["1"], "3": ["0"]}
+
+
+def test_a_row_that_stands_twice() -> None:
+    """Prevents: kernels left out that another row of the same call launches."""
+    twice = [*ROWS[:3], ROWS[2], row(3, 32)]
+
+    def render(rows: Sequence[Row]) -> str:
+        second = [(2, "a.seqlen_k % 7 == 0")] if ROWS[2] in rows else []
+        first = [(r.registered, ASKED[r.registered]) for r in rows if r.bucket == (64, 64)]
+        return dispatch([(64, [*dict.fromkeys(first), *second])])
+
+    assert unreachable(twice[:4], render) == {}
+
+
+def test_nothing_is_left_out_of_what_then_changes() -> None:
+    """Prevents: a dispatch that asks its rows for something else once others are gone."""
+
+    def render(rows: Sequence[Row]) -> str:
+        return rendered(rows, ASKED if len(rows) == len(ROWS) else {**ASKED, 0: "true"})
+
+    assert unreachable(ROWS, render) == {}
+
+
+@pytest.mark.parametrize("number", [1, 7])
+def test_a_dispatch_with_other_rows(number: int) -> None:
+    """Prevents: rows left out by a text that is not theirs."""
+    text = rendered(ROWS, ASKED).replace("traits_<3>", f"traits_<{number}>")
+    assert unreachable(ROWS, lambda _: text) == {}
+    assert unreachable(ROWS, lambda _: "return -1;") == {}
