@@ -17,6 +17,7 @@ import os
 import pathlib
 import runpy
 import sys
+import textwrap
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -109,8 +110,10 @@ def _observe(
     recording = Recording()
     before = sys.argv, list(sys.path), builtins.__build_class__
     imported = set(sys.modules)
+    watch = _Watch(recording)
     sys.argv, sys.path[:0] = [str(script), *arguments], [str(script.parent)]
-    builtins.__build_class__ = functools.partial(_build_class, _Watch(recording), before[2])
+    textwrap.indent = indent
+    builtins.__build_class__ = functools.partial(_build_class, watch, before[2])
     try:
         with keep(output, recording.files):
             runpy.run_path(str(script), run_name="__main__")
@@ -122,6 +125,7 @@ def _observe(
     finally:
         sys.argv, sys.path[:], builtins.__build_class__ = before
         _forget(script.parent, imported)
+        watch.end()
     return recording
 
 
@@ -145,12 +149,36 @@ class _Watch:
         self.recording = recording
         self._pools: dict[int, tuple[Any, Pool]] = {}
         self._inside = False
+        self._undo: list[Callable[[], None]] = []
+        self._checks: list[Any] = []
 
     def made(self, pool: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
         if not self._inside and id(pool) not in self._pools:
-            found = Pool(self.within(lambda: type(pool)(*args, **more)))
+            found = Pool(lambda: type(pool)(*args, **more))
             self._pools[id(pool)] = pool, found
             self.recording.pools.append(found)
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Give a class another attribute until the run ends."""
+        if name in vars(owner):
+            self._undo.append(functools.partial(setattr, owner, name, vars(owner)[name]))
+        else:
+            self._undo.append(functools.partial(delattr, owner, name))
+        setattr(owner, name, value)
+
+    def check(self, names: dict[str, Any]) -> None:
+        """Have CK's duplicate check grouped, and left out where rows are registered again."""
+        own = "check_duplicates_and_paddings"
+        check = names.get(own)
+        if check is not None and check not in self._checks:
+            names[own] = grouped_check(check)
+            self._checks.append(names[own])
+            self._undo.append(lambda: names.update({own: lambda _traits, _trait: None}))
+
+    def end(self) -> None:
+        """Leave pools as they were made: what they do from now on is not counted."""
+        for undo in reversed(self._undo):
+            undo()
 
     def within(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, such that nothing it does is counted."""
@@ -189,24 +217,22 @@ def _build_class(
 ) -> Any:
     made = build(body, name, *bases, **more)
     if isinstance(vars(made).get("filename"), property):
-        _watch_names(made, watch.recording.kernels)
+        _watch_names(made, watch)
     if name.endswith("ApiPool"):
         _watch_pool(made, watch)
-        check = body.__globals__.get("check_duplicates_and_paddings")
-        if check is not None and not hasattr(check, "grouped"):
-            body.__globals__["check_duplicates_and_paddings"] = grouped_check(check)
+        watch.check(body.__globals__)
     return made
 
 
-def _watch_names(made: Any, kernels: dict[str, Any]) -> None:
-    get = made.filename.fget
+def _watch_names(made: Any, watch: _Watch) -> None:
+    get, kernels = made.filename.fget, watch.recording.kernels
 
     def named(kernel: Any) -> str:
         name: str = get(kernel)
         kernels[name] = kernel
         return name
 
-    made.filename = property(named)
+    watch.put(made, "filename", property(named))
 
 
 def _watch_pool(made: Any, watch: _Watch) -> None:
@@ -218,12 +244,12 @@ def _watch_pool(made: Any, watch: _Watch) -> None:
         watch.made(pool, args, more)
 
     found = {name: value for base in made.__mro__[-2::-1] for name, value in vars(base).items()}
-    made.__init__ = started
+    watch.put(made, "__init__", started)
     for name, value in found.items():
         if isinstance(value, property) and value.fget is not None:
-            setattr(made, name, property(watch.called(name, value.fget, True)))
+            watch.put(made, name, property(watch.called(name, value.fget, True)))
         elif inspect.isfunction(value) and not name.startswith("__"):
-            setattr(made, name, watch.called(name, value, False))
+            watch.put(made, name, watch.called(name, value, False))
 
 
 class _Written(io.StringIO):
@@ -274,6 +300,14 @@ def _kept_on_disk(output: Path, files: dict[str, str]) -> Iterator[None]:
         path.unlink()
 
 
+def indent(text: str, prefix: str, predicate: Callable[[str], bool] | None = None) -> str:
+    """Do what `textwrap.indent` does, which took twice the time before Python 3.14."""
+    lines = text.splitlines(keepends=True)
+    if predicate is None:
+        return "".join([line if line.isspace() else prefix + line for line in lines])
+    return "".join([prefix + line if predicate(line) else line for line in lines])
+
+
 def grouped_check(check: Callable[[list[Any], Any], None]) -> Callable[[list[Any], Any], None]:
     """Return CK's duplicate check, given only the traits it would not skip.
 
@@ -316,5 +350,4 @@ def grouped_check(check: Callable[[list[Any], Any], None]) -> Callable[[list[Any
             allowed.add(pads)
         same.append(trait)
 
-    checked.grouped = True  # type: ignore[attr-defined]
     return checked

@@ -100,14 +100,21 @@ class Dispatch:
         if len(files) != 1:
             raise NotUnderstoodError(f"what the pool renders is in {len(files)} files, not in one")
         ((self.name, self._parts),) = files.items()
+        # By the ids of rows, with the rows, so that their ids are not used again.
+        self._texts: dict[tuple[int, ...], tuple[list[Registered], str]] = {}
         if self.text(self.rows) != recording.files[self.name]:
             raise NotUnderstoodError("the dispatch of all rows, rendered again, differs")
 
     def text(self, rows: Iterable[Registered]) -> str:
         """Return the dispatch that calls these rows, in their order, and nothing else."""
-        with followed():
-            made = [*self._pool.replay(list(rows)), ""]
-        return "".join(part + text for part, text in zip(self._parts, made, strict=True))
+        chosen = list(rows)
+        key = tuple(map(id, chosen))
+        if key not in self._texts:
+            with followed():
+                made = [*self._pool.replay(chosen), ""]
+            parts = zip(self._parts, made, strict=True)
+            self._texts[key] = chosen, "".join(part + text for part, text in parts)
+        return self._texts[key][1]
 
     def row_texts(self) -> list[str]:
         """Return the dispatch of each row alone, without what every dispatch begins with."""
