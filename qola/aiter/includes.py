@@ -44,8 +44,12 @@ def closure(tree_root: Path, include_dirs: Sequence[str], roots: Iterable[str]) 
     dirs = [posixpath.normpath(d) for d in include_dirs]
     found: set[str] = set()
     pending = [(name, "") for name in roots]
+    asked: set[tuple[str, str]] = set()
     while pending:
         name, own_dir = pending.pop()
+        if (name, own_dir) in asked:
+            continue
+        asked.add((name, own_dir))
         path = find(tree_root, name, [own_dir, *dirs] if own_dir else dirs)
         if path is None or path in found:
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,22 +72,75 @@ def missing_headers(
         macros: those known; an include under a condition on others is not asked for.
         generated: headers that generators make, as sources include them.
     """
-    found: dict[MissingHeader, None] = {}
-    seen: set[str] = set()
-    pending = list(includers)
-    while pending:
-        includer = pending.pop(0)
-        for name, quoted, line in _asked(includer.text, macros):
-            first = [includer.folder] if quoted and includer.folder else []
-            path = find(root, name, [*first, *dirs])
-            if path is not None and path not in seen:
-                seen.add(path)
-                pending.append(
-                    Includer(path, lossy_text(root / path), posixpath.dirname(path) or ".")
-                )
-            elif path is None and quoted and name not in generated and not elsewhere(name):
-                found.setdefault(MissingHeader(f"{includer.place}:{line}", name))
-    return tuple(found)
+    return tuple(_Search(root, dirs, frozenset(generated)).missing(list(includers), macros))
+
+
+class _Search:
+    def __init__(self, root: Path, dirs: Sequence[str], generated: Collection[str]) -> None:
+        self._root, self._dirs, self._generated = root, dirs, generated
+        self._headers: dict[str, Includer] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
+
+    def missing(self, start: Sequence[Includer], macros: Macros) -> dict[MissingHeader, None]:
+        """Return what is missing, in the order in which it is met."""
+        leading = self._leading(start)
+        found: dict[MissingHeader, None] = {}
+        seen: set[str] = set()
+        pending = deque(includer for includer in start if id(includer) in leading)
+        while pending:
+            includer = pending.popleft()
+            for name, quoted, line in _asked(includer.text, macros):
+                path = self._path(includer, name, quoted)
+                if path is None and self._is_missing(name, quoted):
+                    found.setdefault(MissingHeader(f"{includer.place}:{line}", name))
+                elif path is not None and path not in seen:
+                    seen.add(path)
+                    header = self._header(path)
+                    if id(header) in leading:
+                        pending.append(header)
+        return found
+
+    def _leading(self, start: Sequence[Includer]) -> set[int]:
+        """Return the ids of texts from which some include leads nowhere, whatever its condition.
+
+        Conditions are worked out for these few alone.
+        """
+        users: dict[str, list[Includer]] = {}
+        leading: list[Includer] = []
+        pending = list(start)
+        while pending:
+            includer = pending.pop()
+            for name, quoted in dict.fromkeys(includes(includer.text[:_LARGE])):
+                path = self._path(includer, name, quoted)
+                if path is None and self._is_missing(name, quoted):
+                    leading.append(includer)
+                elif path is not None:
+                    if path not in users:
+                        pending.append(self._header(path))
+                    users.setdefault(path, []).append(includer)
+        found: set[int] = set()
+        while leading:
+            includer = leading.pop()
+            if id(includer) not in found:
+                found.add(id(includer))
+                leading += users.get(includer.place, [])
+        return found
+
+    def _header(self, path: str) -> Includer:
+        if path not in self._headers:
+            text = lossy_text(self._root / path)
+            self._headers[path] = Includer(path, text, posixpath.dirname(path) or ".")
+        return self._headers[path]
+
+    def _path(self, includer: Includer, name: str, quoted: bool) -> str | None:
+        folder = includer.folder if quoted else ""
+        if (name, folder) not in self._found:
+            dirs = [folder, *self._dirs] if folder else self._dirs
+            self._found[name, folder] = find(self._root, name, dirs)
+        return self._found[name, folder]
+
+    def _is_missing(self, name: str, quoted: bool) -> bool:
+        return quoted and name not in self._generated and not elsewhere(name)
 
 
 def elsewhere(name: str) -> bool:
