@@ -24,11 +24,9 @@ from qola.cli.options import (
     REQUEST,
     add_command,
     add_options,
-    build_options,
     paths_of,
-    prebuilt_options,
-    request_of_build,
 )
+from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.cli.tables import size
 from qola.errors import ExitCode, Finding
 

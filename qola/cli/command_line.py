@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import json
 import os
@@ -15,18 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from qola.cli import (
-    build,
-    compat,
-    completion,
-    doctor,
-    housekeeping,
-    init,
-    plan,
-    prebuilt,
-    report,
-    verify,
-)
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import JSON, Parser, add_command, exit_codes
@@ -36,9 +25,26 @@ from qola.manifest.values import nearest
 from qola.ruleset import cmake_dir
 from qola.version import __version__
 
+MODULES = {
+    "plan": ("plan", "list", "explain"),
+    "compat": ("compat",),
+    "build": ("build", "checkout", "pack"),
+    "verify": ("verify",),
+    "report": ("report",),
+    "prebuilt": ("fetch", "publish", "keygen"),
+    "init": ("init",),
+    "doctor": ("doctor",),
+    "housekeeping": ("cache",),
+    "completion": (),
+}
+"""Modules of `qola.cli` with their commands that need no others; in the order of help texts."""
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """Return the parser of all commands; of few where they have the one that is named.
+
+    Importing the modules of all takes longer than what many commands do.
+    """
     parser = Parser(
         prog="qola",
         description="AMD GPU attention libraries from a manifest: what it builds, why; builds it.",
@@ -54,9 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    made_of = (plan, compat, build, verify, report, prebuilt, init, doctor, housekeeping)
-    for module in (*made_of, completion):
-        module.add_commands(commands)
+    own = [module for module, those in MODULES.items() if command in those]
+    for module in own or MODULES:
+        importlib.import_module(f"qola.cli.{module}").add_commands(commands)
     text = "say what a command does and takes; without one, which commands there are"
     told = add_command(commands, "help", text, _help, (), words="[COMMAND]")
     told.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
@@ -171,9 +177,10 @@ def _lose_output() -> None:
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
-    parser = build_parser()
     # The program's own options take no values: the first word is the command.
-    if command := next((word for word in words if not word.startswith("-")), ""):
+    command = next((word for word in words if not word.startswith("-")), "")
+    parser = build_parser(command)
+    if command:
         _check_command(command, parser)
     args, rest = parser.parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") and word != "-"]

@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from qola.build.bazel import BuildOptions
-from qola.build.setup import BuildRequest
 from qola.checkout.request import DEFAULT_REMOTE
 from qola.cli.context import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError, visible
 from qola.manifest.archs import split
 from qola.manifest.fields import BUILD_MODES, NATIVE, TESTED_ARCHS
-from qola.prebuilt.options import PrebuiltOptions
 
 JSON = "--json"
 
@@ -257,32 +254,3 @@ def _place(path: Path | None, around: Surroundings) -> Path | None:
 def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]:
     """Return the groups of modules that are asked for, () for all."""
     return split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")])
-
-
-def request_of_build(args: argparse.Namespace, around: Surroundings) -> BuildRequest:
-    """Return what `REQUEST` asks for."""
-    return BuildRequest(
-        **paths_of(args, around),
-        archs=args.arch,
-        build_mode=args.mode,
-        skip_checkout=args.skip_checkout,
-    )
-
-
-def build_options(args: argparse.Namespace) -> BuildOptions:
-    """Return what `BUILD` says of how Bazel builds."""
-    more = tuple(args.bazel_arg)
-    return BuildOptions(args.keep_going, args.jobs, args.verbose, more, args.quiet)
-
-
-def prebuilt_options(
-    args: argparse.Namespace, around: Surroundings, *, enabled: bool = True
-) -> PrebuiltOptions:
-    """Return what `PREBUILT` says."""
-    return PrebuiltOptions(
-        urls=tuple(args.prebuilt),
-        enabled=enabled,
-        offline=args.offline,
-        public_key=args.public_key,
-        directory=around.directory,
-    )

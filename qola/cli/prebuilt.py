@@ -19,10 +19,8 @@ from qola.cli.options import (
     REQUEST,
     add_command,
     add_options,
-    build_options,
-    prebuilt_options,
-    request_of_build,
 )
+from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature
 from qola.prebuilt.key import Key

@@ -15,10 +15,9 @@ from qola.cli.options import (
     REQUEST,
     add_command,
     add_options,
-    build_options,
     positive,
-    request_of_build,
 )
+from qola.cli.requests import build_options, request_of_build
 from qola.errors import ExitCode
 
 _CODES = (
