@@ -17,6 +17,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,6 +67,7 @@ class AiterTree:
         meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.
         csrc_dir, hsa_dir, ck_dir: tree-relative directories.
         fmha_dir: the one of CK's flash-attention generator, where the configuration names it.
+        elsewhere: what generators were seen to read beside the tree.
     """
 
     root: Path
@@ -78,6 +80,7 @@ class AiterTree:
     fmha_dir: str
     _config: Mapping[str, Mapping[str, Any]] = field(repr=False)
     _core: str = field(default="", repr=False)
+    elsewhere: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def has_ck(self) -> bool:
@@ -87,6 +90,11 @@ class AiterTree:
     def text(self, path: str) -> str:
         """Return a file of the tree for reading in it, whatever bytes it has."""
         return lossy_text(self.root / path)
+
+    def note_reads(self, paths: Iterable[str]) -> None:
+        """Note what a generator's process was seen to read (`qola.codegen.reads`)."""
+        own = os.path.join(os.path.abspath(self.root), "")
+        self.elsewhere.update(path for path in paths if not path.startswith(own))
 
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.
@@ -175,9 +183,13 @@ class AiterTree:
         }
         return {name: keys for name, keys in unknown.items() if keys}
 
+    @cached_property
+    def _tables(self) -> tuple[dict[str, str], dict[str, str]]:
+        return _config_tables(self.root)
+
     def _names(self, env: Mapping[str, str], torch: TorchFacts | None) -> Names:
         meta = posixpath.join(TREE_TOKEN, self.meta_dir) if self.meta_dir else TREE_TOKEN
-        tables, merged = _config_tables(self.root)
+        tables, merged = self._tables
         flat = {k: v for k, v in tables.items() if "." not in k}
         return Names(
             constants={

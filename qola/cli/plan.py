@@ -29,6 +29,7 @@ from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
+from qola.plan.kept_plans import kept_explanations, kept_plan
 from qola.plan.model import Plan, PlannedModule
 from qola.plan.request import Request, manifest_patches, resolve
 
@@ -137,13 +138,19 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
 def make_plan(request: Request, console: Console) -> Plan:
     """Plan in memory: the command line wants the plan alone."""
     with console.working() as progress:
-        return planner.build_plan(resolve(request), Folder(), progress=progress)
+        return kept_plan(
+            request,
+            lambda: planner.build_plan(resolve(request), Folder(), progress=progress),
+        )
 
 
 def explained(request: Request, console: Console) -> list[Verdict]:
     """Return the fate of each kernel instance of the receipts in use."""
     with console.working() as progress:
-        found = planner.explain(resolve(request), Folder(), progress=progress)
+        found = kept_explanations(
+            request,
+            lambda: planner.explain(resolve(request), Folder(), progress=progress),
+        )
     return verdicts(request.manifest, found)
 
 

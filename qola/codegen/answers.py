@@ -67,6 +67,13 @@ def _inputs(script: Path) -> dict[str, Any]:
     return {
         "script": os.path.abspath(script),
         "files": _files(os.path.abspath(script.parent)),
+        **own_inputs(),
+    }
+
+
+def own_inputs() -> dict[str, Any]:
+    """Return what of qola and Python decides an answer."""
+    return {
         "qola": _files(str(_PACKAGE)),
         # Generators may import from there too, and so from what comes there before Python's own.
         "beside": sorted(os.listdir(_PACKAGE.parent)),

@@ -81,7 +81,7 @@ def generate(
     wanted = _wanted(native, selection, directions)
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
     answers = _run_directions(
-        fmha_dir, native, selection, directions, wanted, folders, explain, known
+        tree, fmha_dir, native, selection, directions, wanted, folders, explain, known
     )
     warnings = check_levels(answers, wanted, sorted(native), selection.level)
     own = next(iter(directions))
@@ -263,6 +263,7 @@ def _wanted(
 
 
 def _run_directions(
+    tree: AiterTree,
     fmha_dir: Path,
     native: Collection[int],
     selection: Selection,
@@ -288,7 +289,13 @@ def _run_directions(
         }
         place = f"CK's generate.py, direction {direction}"
         script = fmha_dir / "generate.py"
-        data = answered(known, script, request, lambda: _run_direction(script, request, place))
+
+        def run() -> Answer:
+            answer = _run_direction(script, request, place)
+            tree.note_reads(answer.reads)
+            return answer
+
+        data = answered(known, script, request, run)
         return unpack(data)
 
     with ThreadPoolExecutor(max_workers=4) as pool:

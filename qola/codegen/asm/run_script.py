@@ -1,6 +1,7 @@
 """Runs one of AITER's generator scripts with what it imports and asks of a machine at hand.
 
-Run as ``python -B -S -m qola.codegen.asm.run_script --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
+Run as ``python -B -S -m qola.codegen.asm.run_script SEEN --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
+What the process reads is written to the file SEEN, as JSON.
 
 AITER's own `chip_info` asks `rocminfo`, needs PyTorch's build helpers and takes the architecture
 from the environment. Generators only need to know for which architectures assembly (v3) kernels
@@ -14,14 +15,17 @@ answers -1 ("not served") without a launch.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import runpy
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
+from qola.codegen.reads import Reads
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -41,19 +45,24 @@ def main(argv: list[str]) -> None:
     """Run a script with the arguments that follow it, as ``python SCRIPT`` would.
 
     Args:
-        argv: ``--archs=`` with the architectures the v3 path is generated for, separated by
-            commas; the script; its arguments.
+        argv: the file that gets what was read; ``--archs=`` with the architectures the v3 path is
+            generated for, separated by commas; the script; its arguments.
     """
-    names, script = argv[0].removeprefix("--archs="), argv[1]
+    seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[2]
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
     os.environ["AITER_GPU_ARCHS"] = ";".join(archs)
     ignore_bytecode()
     frames.install()
     sort_globs()
-    sys.argv = argv[1:]
+    sys.argv = argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    runpy.run_path(script, run_name="__main__")
+    # It has the folder of that file to itself, and qola may have copied the script to another.
+    reads = Reads([str(seen.parent), os.path.dirname(os.path.abspath(script))])
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        seen.write_text(json.dumps(reads.end()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,12 @@ _SUFFIXES = (".cpp", ".hpp", ".h")
 
 
 def run_script(
-    script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
+    tree: AiterTree, script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> dict[str, bytes]:
     """Run one generator script and return the sources it writes.
 
     Args:
+        tree: the AITER tree that it is of, which is told what it reads.
         args: its arguments; ``{}`` stands for the output folder.
         archs: what it is told by `chip_info.get_gfx_list`.
 
@@ -37,8 +39,12 @@ def run_script(
         cwd.mkdir()
         folder.mkdir()
         arguments = [arg.replace("{}", str(folder)) for arg in args]
-        command = [f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
+        seen = root / "seen"
+        command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
         run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
+        told = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else ["<an end>"]
+        tree.note_reads(told)
+        seen.unlink(missing_ok=True)
         files = sorted(path for path in root.rglob("*") if path.is_file())
         unexpected = [p for p in files if p.parent != folder or p.suffix not in _SUFFIXES]
         if unexpected or not files:
@@ -83,7 +89,7 @@ def generate_entry(
             stands outside the folder it was given.
     """
     place = f"{call.script} {' '.join(call.args)}"
-    files = run_script(tree.root / call.script, call.args, place, asm_archs)
+    files = run_script(tree, tree.root / call.script, call.args, place, asm_archs)
     return [
         write_source(out_dir, f"{folder}/{name}", data, direction, "entry")
         for name, data in files.items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -102,6 +103,7 @@ def _directives_stay_local(text: str) -> bool:
     return True
 
 
+@cache
 def _untemplated(head: str) -> str:
     """Return the text of a declaration without the parameters of a template in front of it."""
     head = head.lstrip()
@@ -113,6 +115,7 @@ def _untemplated(head: str) -> str:
     return head
 
 
+@cache
 def _declared(head: str) -> str | None:
     """Return the name that a declaration adds, "" where it adds none, None where that is not clear.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from qola.aiter.expressions import parse
@@ -72,7 +73,8 @@ def family_of(direction: str) -> str:
     return next(name for name, members in FAMILIES.items() if direction in members)
 
 
-def receipts_in(source: str) -> set[int]:
+@cache
+def receipts_in(source: str) -> frozenset[int]:
     """Return the numbers that the Python text `source` compares a name `receipt` with."""
     found: set[int] = set()
     for node in ast.walk(parse(source)):
@@ -84,7 +86,7 @@ def receipts_in(source: str) -> set[int]:
                     for v in values
                     if isinstance(v, ast.Constant) and isinstance(v.value, int)
                 )
-    return found
+    return frozenset(found)
 
 
 def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
@@ -100,7 +102,7 @@ def native_receipts(fmha_dir: Path, family: str) -> frozenset[int]:
     )
 
 
-def _receipts_of(path: Path) -> set[int]:
+def _receipts_of(path: Path) -> frozenset[int]:
     try:
         return receipts_in(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:

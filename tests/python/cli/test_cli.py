@@ -79,6 +79,16 @@ def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run
     return call
 
 
+def test_a_command_has_the_parser_of_its_own_module() -> None:
+    """Prevents: a command that is unknown, or takes other options, when it is called by name."""
+    commands = cli.build_parser().get_default("commands")
+    of = {name: module for module, names in cli.MODULES.items() for name in names}
+    assert [*of, "completion", "help"] == list(commands)
+    for name in of:
+        own = cli.build_parser(name).get_default("commands")[name]
+        assert own.format_help() == commands[name].format_help()
+
+
 def test_plan_counts_kernels(run: Run) -> None:
     """Prevents: counts that are not those of the plan, or a manifest's warnings lost."""
     found = run("plan", MINE)
@@ -111,11 +121,19 @@ def test_answers_are_kept_for_the_next_command(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: generators that run again for each command, or another plan where they do not."""
-    first = run("plan", "--json", MINE)
+    first = run("plan", "--json", "-q", MINE)
+    told = run("explain", "--json", "-q", MINE)
     assert list((here.parent / "cache/generated").iterdir())
+    manifest = (here / MINE).read_text()
     # Where the process of CK's generator is started.
     monkeypatch.delattr("qola.codegen.generate.run_module")
-    assert run("plan", "--json", MINE) == first
+    (here / MINE).write_text(f"{manifest}# later\n")
+    assert run("plan", "--json", "-q", MINE) == first
+    (here / MINE).write_text(manifest)
+    # Where a plan is made of answers.
+    monkeypatch.delattr("qola.plan.planner.generate_module")
+    assert run("plan", "--json", "-q", MINE) == first
+    assert run("explain", "--json", "-q", MINE) == told
     assert len(run("list", MINE).out.splitlines()) == 14
 
 

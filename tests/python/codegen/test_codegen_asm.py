@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
     shutil.copyfile(tree.root / tree.fmha_dir / "generate.py", root / tree.fmha_dir / "generate.py")
     for path in root.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    return AiterTree(**{**vars(tree), "root": root})
+    return replace(tree, root=root)
 
 
 def v3_calls(tree: AiterTree, module: str) -> list[GeneratorCall]:

@@ -60,7 +60,7 @@ def test_byte_code_is_not_read(tmp_path: Path) -> None:
     (folder / "asm.py").write_text(
         f"import subprocess, switches\nsubprocess.run({child}, check=True)\n"
     )
-    arguments = ["--archs=gfx950", str(folder / "asm.py")]
+    arguments = [str(tmp_path / "seen"), "--archs=gfx950", str(folder / "asm.py")]
     run_module("qola.codegen.asm.run_script", arguments, cwd=tmp_path, place="here")
 
 
