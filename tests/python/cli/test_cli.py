@@ -65,13 +65,21 @@ class Result(NamedTuple):
 Run = Callable[..., Result]
 
 
-@pytest.fixture
-def run(here: Path, aiter_tree: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command in this process."""
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache for all tests: most are about what is made of a plan."""
+    return tmp_path_factory.mktemp("shared") / "cache"
 
-    def call(*words: str, tree: bool = True) -> Result:
+
+@pytest.fixture
+def run(
+    here: Path, aiter_tree: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Return a function that runs a command in this process, where `fresh` with a cache apart."""
+
+    def call(*words: str, tree: bool = True, fresh: bool = False) -> Result:
         more = ["--aiter-root", str(aiter_tree)] if tree else []
-        cache = {"QOLA_CACHE_HOME": str(here.parent / "cache")}
+        cache = {"QOLA_CACHE_HOME": str(here.parent / "cache" if fresh else shared_cache)}
         code = cli.main([*words, *more], cache, directory=here)
         assert list((here.parent / "temporary").iterdir()) == [], "files are left behind"
         return Result(code, *capsys.readouterr())
@@ -91,7 +99,7 @@ def test_a_command_has_the_parser_of_its_own_module() -> None:
 
 def test_plan_counts_kernels(run: Run) -> None:
     """Prevents: counts that are not those of the plan, or a manifest's warnings lost."""
-    found = run("plan", MINE)
+    found = run("plan", MINE, fresh=True)
     assert found.code == 0
     assert found.err == "qola: mine: generating kernel instances for gfx950\n"
     lines = found.out.splitlines()
@@ -121,20 +129,20 @@ def test_answers_are_kept_for_the_next_command(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: generators that run again for each command, or another plan where they do not."""
-    first = run("plan", "--json", "-q", MINE)
-    told = run("explain", "--json", "-q", MINE)
+    first = run("plan", "--json", "-q", MINE, fresh=True)
+    told = run("explain", "--json", "-q", MINE, fresh=True)
     assert list((here.parent / "cache/generated").iterdir())
     manifest = (here / MINE).read_text()
     # Where the process of CK's generator is started.
     monkeypatch.delattr("qola.codegen.generate.run_module")
     (here / MINE).write_text(f"{manifest}# later\n")
-    assert run("plan", "--json", "-q", MINE) == first
+    assert run("plan", "--json", "-q", MINE, fresh=True) == first
     (here / MINE).write_text(manifest)
     # Where a plan is made of answers.
     monkeypatch.delattr("qola.plan.planner.generate_module")
-    assert run("plan", "--json", "-q", MINE) == first
-    assert run("explain", "--json", "-q", MINE) == told
-    assert len(run("list", MINE).out.splitlines()) == 14
+    assert run("plan", "--json", "-q", MINE, fresh=True) == first
+    assert run("explain", "--json", "-q", MINE, fresh=True) == told
+    assert len(run("list", MINE, fresh=True).out.splitlines()) == 14
 
 
 def test_plan_estimates(run: Run, here: Path) -> None:

@@ -25,6 +25,12 @@ def tree(aiter_tree: Path) -> AiterTree:
     return read_tree(aiter_tree)
 
 
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where answers are kept for tests of what is made of them."""
+    return tmp_path_factory.mktemp("answers")
+
+
 def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
     with pytest.raises(CodegenError) as error:
         run(tree, out, manifest, **arguments)
@@ -32,9 +38,11 @@ def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) ->
     return str(error.value)
 
 
-def test_quickstart_is_14_kernels(tree: AiterTree, tmp_path: Path, repo_root: Path) -> None:
+def test_quickstart_is_14_kernels(
+    tree: AiterTree, answers: Path, tmp_path: Path, repo_root: Path
+) -> None:
     """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
-    kernels = run(tree, tmp_path, QUICKSTART, receipt=700)
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
     golden = repo_root / "tests/golden/quickstart_kernels.txt"
     assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
     assert kernels.warnings == ()
@@ -114,9 +122,9 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
         assert "(void)t; (void)s; (void)a;" in text
 
 
-def test_the_v3_path_is_off(tree: AiterTree, tmp_path: Path) -> None:
+def test_the_v3_path_is_off(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
-    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700)
+    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, known=answers)
     text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
     assert "fmha_fwd_v3(" not in text
     assert "if (t == -1 && !is_v3_api_check) {" in text
@@ -161,7 +169,7 @@ def test_generation_is_repeatable(tree: AiterTree, tmp_path: Path) -> None:
     assert (len(match), mismatch, errors) == (14, [], [])
 
 
-def test_explanations_cover_every_kernel(tree: AiterTree, tmp_path: Path) -> None:
+def test_explanations_cover_every_kernel(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
     by_direction = Counter(e.direction for e in kernels.explanations)
@@ -178,7 +186,7 @@ def test_explanations_cover_every_kernel(tree: AiterTree, tmp_path: Path) -> Non
         "no variant has hdim=96x128",
         "no variant has bias=bias hdim=192x192",
     } <= reasons
-    plain = run(tree, tmp_path, QUICKSTART, receipt=700)
+    plain = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
     assert plain.explanations == ()
 
 

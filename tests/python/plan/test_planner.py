@@ -52,12 +52,18 @@ def tree(aiter_tree: Path) -> AiterTree:
 Planning = Callable[..., Plan]
 
 
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where answers of generators are kept: these tests are about what is made of them."""
+    return tmp_path_factory.mktemp("answers")
+
+
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path) -> Planning:
+def plan(tree: AiterTree, tmp_path: Path, answers: Path) -> Planning:
     """Return a function that plans a manifest's text."""
 
     def run(text: str = TEXT, **changes: object) -> Plan:
-        request = Request("m", loads(text, file="m.toml"), tree)
+        request = Request("m", loads(text, file="m.toml"), tree, answers=answers)
         return build_plan(resolve(replace(request, **changes)), Folder(tmp_path))  # type: ignore[arg-type]
 
     return run
@@ -214,10 +220,10 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
     assert configure(f'add_includes = ["{tree.fmha_dir}"]').include_dirs[0] == tree.fmha_dir
 
 
-def test_progress_is_told(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
+def test_progress_is_told(plan: Planning, tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: a command that is silent while it works."""
     lines: list[str] = []
-    resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree))
+    resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree, answers=answers))
     build_plan(resolved, Folder(tmp_path), progress=lines.append)
     explain(resolved, Folder(tmp_path), progress=lines.append)
     assert lines[0] == "m: generating kernel instances for gfx950"
@@ -225,7 +231,7 @@ def test_progress_is_told(plan: Planning, tree: AiterTree, tmp_path: Path) -> No
 
 
 def test_a_module_is_evaluated_once(
-    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: AiterTree, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: a plan, its watched directories and its check with different ideas of a module."""
     asked: list[str] = []
@@ -236,17 +242,19 @@ def test_a_module_is_evaluated_once(
 
     monkeypatch.setattr(request_module, "configure", configure)
     text = TEXT.replace("receipt = 700", 'receipt = 700\ndrop_srcs = ["gone.cu"]')
-    resolved = resolve(Request("m", loads(text, file="m.toml"), tree))
+    resolved = resolve(Request("m", loads(text, file="m.toml"), tree, answers=answers))
     build_plan(resolved, Folder(tmp_path))
     explain(resolved, Folder(tmp_path))
     watched_dirs(resolved)
     assert asked == ["libmha_fwd"]
 
 
-def test_explain_agrees_with_the_plan(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
+def test_explain_agrees_with_the_plan(
+    plan: Planning, tree: AiterTree, answers: Path, tmp_path: Path
+) -> None:
     """Prevents: an explanation that says "in" of a kernel the library lacks."""
     made = plan()
-    request = Request("m", loads(TEXT, file="m.toml"), tree)
+    request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
     ((spec, explanations),) = explain(resolve(request), Folder(tmp_path))
     assert spec.name == "libmha_fwd"
     kept = {e.name: e for e in explanations if not e.dropped_by}
