@@ -65,6 +65,9 @@ def add_commands(commands: Any) -> None:
         help="also write all of it there: problems, largest errors, what was found",
     )
     parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
+    parser.add_argument(
+        "--html", metavar="FILE.html", help="also write a page for people there, in one file"
+    )
     add_options(parser, *REQUEST[1:], *BUILD)
 
 
@@ -82,7 +85,7 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words = [str(program), f"--samples={args.samples}", f"--seed={args.seed}"]
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
-    places = {"json": args.output, "junit": args.junit}
+    places = {"json": args.output, "junit": args.junit, "html": args.html}
     directory = around.directory.absolute()
     words += [f"--{name}={directory / place}" for name, place in places.items() if place]
     quiet = subprocess.DEVNULL if args.quiet else None

@@ -105,8 +105,14 @@ def grouped(number: float) -> str:
 
 def spills_cell(count: int) -> Cell:
     """Return a number that stands out where it is not 0."""
-    text = grouped(count)
-    return Cell(text, count, f'<span class="spills">{text}</span>' if count else "")
+    return warning_cell(grouped(count), count) if count else Cell("0", 0)
+
+
+def warning_cell(text: str, value: float | str = "") -> Cell:
+    """Return a text that stands out."""
+    return Cell(
+        text, value if value != "" else text, f'<span class="warning">{escape(text)}</span>'
+    )
 
 
 def seconds_cell(seconds: float | None) -> Cell:

@@ -11,14 +11,16 @@ from pathlib import Path
 from qola.emulate.code_object import ARCHS
 from qola.errors import ExitCode, Finding, QolaError
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
+from qola.verify.page import render
 from qola.verify.run import Built, VerifyError, Wish, verify
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Try kernels; return the exit code: that of a wrong kernel, or of none that was tried."""
     args = _parser().parse_args(argv)
+    builds = _builds(args)
     try:
-        outcomes = _outcomes(args)
+        outcomes = _outcomes(args, builds)
     except QolaError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)
@@ -27,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Path(args.json).write_text(to_json(outcomes), encoding="utf-8")
     if args.junit:
         Path(args.junit).write_text(to_junit(outcomes, "qola.verify"), encoding="utf-8")
+    if args.html:
+        Path(args.html).write_text(_page(args, builds, outcomes), encoding="utf-8")
     counts = count(outcomes)
     return ExitCode.WRONG if counts["failed"] or not counts["passed"] else ExitCode.DONE
 
@@ -47,15 +51,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json")
+    parser.add_argument("--html")
     parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
     return parser
 
 
-def _outcomes(args: argparse.Namespace) -> list[Outcome]:
+def _builds(args: argparse.Namespace) -> list[Built]:
+    return [
+        Built(name, Path(library), Path(caller), args.runtime, Path(plan).parent)
+        for name, library, caller, plan in args.module
+    ]
+
+
+def _page(args: argparse.Namespace, builds: Sequence[Built], outcomes: Sequence[Outcome]) -> str:
+    plans = [built.plan for built in builds]
+    facts = [
+        ", ".join(sorted({outcome.arch for outcome in outcomes})),
+        ", ".join(built.planned.library for built in builds),
+        f"{args.samples} problems for each kernel, seed {args.seed}",
+        f"qola {plans[0].qola}",
+    ]
+    return render(", ".join(dict.fromkeys(plan.name for plan in plans)), facts, outcomes)
+
+
+def _outcomes(args: argparse.Namespace, builds: Sequence[Built]) -> list[Outcome]:
     found: list[Outcome] = []
-    for name, library, caller, plan in args.module:
-        place = Path(plan).parent
-        built = Built(name, Path(library), Path(caller), args.runtime, place)
+    for built in builds:
         for arch in args.arch or built.plan.archs:
             if arch not in ARCHS.values():
                 known = f"one of {', '.join(sorted(ARCHS.values()))}"

@@ -20,7 +20,7 @@ class Trial:
     """One problem, as a kernel was tried with it.
 
     Attributes:
-        launched: kernel instances that ran.
+        launched: kernel instances and code objects that were launched.
         findings: what was found while it ran, such as an access out of range.
         error: why there are no results, empty where there are.
     """
@@ -66,8 +66,8 @@ class Outcome:
         )
         return "failed" if wrong else "passed"
 
-    def faults(self) -> list[str]:
-        """Return what is wrong, each with its problem."""
+    def wrong(self) -> list[tuple[str, str]]:
+        """Return what is wrong: a problem in words, and what it shows."""
         found = []
         for trial in self.trials:
             said = trial.faults()
@@ -75,8 +75,12 @@ class Outcome:
                 said = [f"launched {', '.join(trial.launched) or 'nothing'}"]
             if not said and not trial.compared:
                 said = ["nothing was compared"]
-            found += [f"{trial.problem}: {text}" for text in said]
+            found += [(str(trial.problem), text) for text in said]
         return found
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, each with its problem."""
+        return [f"{problem}: {text}" for problem, text in self.wrong()]
 
 
 def count(outcomes: Sequence[Outcome]) -> dict[str, int]:

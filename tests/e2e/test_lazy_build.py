@@ -282,7 +282,7 @@ def test_unclear_packs(
 def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: other kernels tried than were named; wrong ones that end with success."""
     words = ("--kernels", "*_a*", "--kernels", "b", "--samples", "2", "-j", "3", "-o", "x.json")
-    assert qola("verify", "-q", "-m", "te.toml", *words) == 13
+    assert qola("verify", "-q", "-m", "te.toml", *words, "--html", "y/x.html") == 13
     assert capsys.readouterr().out.splitlines() == [
         "--samples=2",
         "--seed=0",
@@ -290,6 +290,7 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
         "--kernels=b",
         "--processes=3",
         f"--json={Path('x.json').absolute()}",
+        f"--html={Path('y/x.html').absolute()}",
     ]
     assert asked() == ["//verify:verify"]
     (written,) = Path("cache/qola/workspaces").glob("te-*/verify/BUILD.bazel")
