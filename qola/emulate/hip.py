@@ -40,6 +40,19 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A launch, run or not.
+
+    Attributes:
+        kernel: its symbol.
+        code: sha256 of its code object.
+    """
+
+    kernel: str
+    code: str
+
+
+@dataclass(frozen=True)
 class Launched:
     """A launch that ran: what was asked for, and what it did."""
 
@@ -57,27 +70,42 @@ class Hip:
 
     Attributes:
         launches: what ran, in order.
+        asked: what was to be launched, in order.
     """
 
     _made = False
     #: What the runtime calls for as long as the process lives, whatever becomes of the device.
     _callback: ClassVar[Any] = None
 
-    def __init__(self, runtime: Path, arch: str, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Path,
+        arch: str,
+        options: Options | None = None,
+        *,
+        units: int = 0,
+        runs: bool = True,
+    ) -> None:
         """Load the fake runtime, before any library that needs HIP.
 
         Args:
             runtime: cc/fake_hip's library, whatever its name.
             arch: gfx942 or gfx950.
+            units: compute units of the device, 0 for those of the arch's largest GPU.
+            runs: whether kernels are executed; else a launch is noted, and does nothing.
         """
         if Hip._made:
             raise RuntimeError("a process has one device")
         Hip._made = True
         os.environ["FAKE_HIP_ARCH"] = arch
+        if units:
+            os.environ["FAKE_HIP_CU_COUNT"] = str(units)
         # The C library's own environment is what the runtime reads.
         self._runtime = ctypes.CDLL(str(runtime.resolve()), mode=ctypes.RTLD_GLOBAL)
         self.options = options or Options()
         self.launches: list[Launched] = []
+        self.asked: list[Asked] = []
+        self._runs = runs
         self._modules: dict[str, tuple[Device, Module]] = {}
         self._error: BaseException | None = None
         Hip._callback = _CALLBACK(self._launched)
@@ -141,6 +169,9 @@ class Hip:
     def _run(self, seen: _Launch) -> None:
         code = ctypes.string_at(seen.code, seen.code_bytes)
         digest = hashlib.sha256(code).hexdigest()
+        self.asked.append(Asked(seen.kernel.decode(), digest))
+        if not self._runs:
+            return
         if digest not in self._modules:
             device = Device(self.options)
             self._modules[digest] = device, Module(device, CodeObject.read(code))

@@ -129,7 +129,9 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
         found.append(Buffer("slopes", FP32, shape, _packed(shape)))
     if backward:
         add("do", out, False, heads, v, "values")
-        add("dq", out, False, heads, q, "nan")
+        sums = problem.assembly and not problem.dq_in_float
+        # Of 64 columns, and all of gfx942's, it is what shares are added to.
+        add("dq", out, False, heads, q, "zero" if sums else "nan")
         add("dk", out, True, heads, q, "nan")
         add("dv", out, True, heads, v, "nan")
         add_rows("d", "nan")
@@ -137,7 +139,11 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
         splits = -(-max(problem.columns) // _LEAST_SPLIT) if problem.deterministic else 1
         batch = 1 if problem.group else problem.batch
         shape = (max(splits, 1), batch, heads, rows, q)
-        found.append(Buffer("dq_acc", FP32, shape, _packed(shape), "zero"))
+        if sums:
+            # As AITER's own callers allocate it.
+            padded = -(-max(problem.rows) // 16) * 16
+            shape = (1, problem.batch, heads, padded, 192 if q == 192 else 128)
+        found.append(Buffer("dq_acc", given if sums else FP32, shape, _packed(shape), "zero"))
         if problem.dbias:
             shape = (*_of_rows(problem), max(problem.columns))
             found.append(Buffer("dbias", given, shape, _packed(shape), "nan"))
@@ -192,6 +198,8 @@ def stride_arguments(problem: Problem, of: Mapping[str, Buffer]) -> dict[str, in
             found["split_stride_o_acc"] = strides[0]
         elif name == "dq_acc":
             add(name, strides[3], strides[2], strides[1])
+            if not problem.dq_in_float:
+                found["batch_stride_dq_acc"] = strides[1]
             found["split_stride_dq_acc"] = strides[0]
     return found
 

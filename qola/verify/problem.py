@@ -28,6 +28,11 @@ class Problem:
         bias_heads: heads of the elementwise bias, 1 or nhead_q.
         batched_slopes: each sequence has slopes of its own.
         min_rows: sequences with at most so many rows are skipped; 0 for none.
+        assembly: whether AITER's assembly (v3) kernels may serve it.
+        conversion: AITER's number for how they round to bf16: 0 to nearest even, 1 to nearest and
+            away from zero, 2 toward zero.
+        dq_in_float: whether they add up shares of dQ in float32, or in 16 bits.
+        units: compute units of the device, by which AITER chooses among them; 0 for the largest.
         order: of what is next to each other in memory: bshd or bhsd.
         more_stride: elements between a row and the next that belong to neither.
         magnitude: standard deviation of Q, K, V and dO.
@@ -55,6 +60,10 @@ class Problem:
     deterministic: bool = False
     min_rows: int = 0
     splits: int = 1
+    assembly: bool = False
+    conversion: int = 1
+    dq_in_float: bool = True
+    units: int = 0
     order: str = "bshd"
     more_stride: int = 0
     magnitude: float = 1.0
@@ -153,5 +162,10 @@ class Problem:
             words.append(f"cap {self.soft_cap:g}")
         if self.min_rows:
             words.append(f"skips {self.min_rows} rows")
+        if self.assembly:
+            words.append("assembly")
+            words += [("rtne", "rtna", "rtz")[self.conversion]] if self.dtype == "bf16" else []
+            words += ["dq in 16 bits"] if not self.dq_in_float else []
+            words += [f"{self.units} compute units"] if self.units else []
         words += [w for w in ("lse", "dbias", "deterministic") if getattr(self, w)]
         return " ".join(words)

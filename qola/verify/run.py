@@ -6,10 +6,10 @@ A process has one device, and a kernel may end it: each worker is a process of i
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -17,22 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from qola.aiter.attention import ENTRIES
+from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.faults import EmulationError
-from qola.emulate.hip import Allocation, Hip
+from qola.emulate.hip import Allocation, Asked, Hip
 from qola.emulate.launch import Options
 from qola.errors import Finding, QolaError
 from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.reference.formats import F64
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
+from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
 from qola.verify.dispatch import Dispatch
 from qola.verify.expected import compare, expected, left_by_forward
 from qola.verify.memory import Buffer, buffers, filled
 from qola.verify.outcome import Outcome, Trial
 from qola.verify.problem import Problem
-from qola.verify.sample import MAX_WORK, draw
+from qola.verify.sample import MAX_WORK, Drawn, draw
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names, entry_values
 
@@ -99,6 +100,14 @@ class Built:
         report = make_report(self.plan, [read_library(self.library)])
         return {k.symbol: k.name for k in report.kernels if k.arch == arch and k.name}
 
+    def code_objects(self, arch: str) -> dict[str, tuple[str, ...]]:
+        """Return the assembly kernels of an arch by their digests; some are the same."""
+        found: dict[str, tuple[str, ...]] = {}
+        for code in self.planned.code_objects:
+            if code.arch == arch:
+                found[code.sha256] = (*found.get(code.sha256, ()), code.key)
+        return found
+
     def _text(self, name: str) -> str:
         try:
             return (self.repository / name).read_text(encoding="utf-8")
@@ -147,27 +156,47 @@ def verify(built: Built, wish: Wish, note: Callable[[str], None] = lambda _: Non
     Raises:
         VerifyError: there is no such kernel, or a process that tried kernels died.
     """
-    drawn = sorted(_drawn(built, wish), key=lambda outcome: outcome.outcome.kernel)
+    drawn = [*_drawn(built, wish), *_drawn_assembly(built, wish)]
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(
-        max_workers=max(1, min(wish.processes, len(drawn))),
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(built, wish),
-    ) as pool:
+    for units in sorted({one.units for one in drawn}):
+        of_device = sorted(
+            (one for one in drawn if one.units == units), key=lambda one: one.outcome.kernel
+        )
+        outcomes += _outcomes(built, wish, units, of_device, note)
+    return sorted(outcomes, key=lambda outcome: outcome.kernel)
+
+
+def _outcomes(
+    built: Built, wish: Wish, units: int, drawn: Sequence[_Drawn], note: Callable[[str], None]
+) -> Iterator[Outcome]:
+    """Yield what becomes of kernels on devices with so many compute units."""
+    with _processes(built, wish, units, min(wish.processes, len(drawn))) as pool:
         running = [(one, [pool.submit(_tried, p) for p in one.problems]) for one in drawn]
         for one, trials in running:
             try:
                 found = tuple(trial.result() for trial in trials)
             except BrokenProcessPool:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise VerifyError(
-                    Finding(one.outcome.kernel, "the process that ran it died", "an answer")
-                ) from None
-            outcome = one.outcome
-            outcomes.append(Outcome(outcome.kernel, outcome.arch, found, outcome.missing))
-            note(f"{outcomes[-1].state}: {outcome.kernel} ({outcome.arch})")
-    return outcomes
+                raise _died(one.outcome.kernel) from None
+            outcome = replace(one.outcome, trials=found)
+            note(f"{outcome.state}: {outcome.kernel} ({outcome.arch})")
+            yield outcome
+
+
+def _processes(
+    built: Built, wish: Wish, units: int, count: int, *, runs: bool = True
+) -> ProcessPoolExecutor:
+    """Return processes with a device each, and the library loaded."""
+    return ProcessPoolExecutor(
+        max_workers=max(1, count),
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(built, wish, units, runs),
+    )
+
+
+def _died(kernel: str) -> VerifyError:
+    return VerifyError(Finding(kernel, "the process that ran it died", "an answer"))
 
 
 @dataclass(frozen=True)
@@ -175,18 +204,22 @@ class _Drawn:
     outcome: Outcome  # without trials
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def units(self) -> int:
+        """Compute units of the device for it."""
+        return self.problems[0].units if self.problems else 0
+
 
 def _drawn(built: Built, wish: Wish) -> Iterator[_Drawn]:
     """Yield the kernels that are asked for, with problems or with why there are none."""
     dispatches: dict[str, Dispatch | str] = {}
     for kernel in built.kernels:
-        if wish.arch not in kernel.archs or not wish.takes(kernel.name):
+        beside = _is_beside(kernel)
+        if wish.arch not in kernel.archs or beside or not wish.takes(kernel.name):
             continue
         direction, missing = kernel.direction, ""
         problems: tuple[Problem, ...] = ()
-        if _is_beside(kernel):
-            missing = "runs beside assembly kernels, for which no problems are drawn"
-        elif direction not in _DIRECTIONS:
+        if direction not in _DIRECTIONS:
             missing = f"no problems are drawn for {direction}"
         else:
             if direction not in dispatches:
@@ -206,21 +239,40 @@ def _drawn(built: Built, wish: Wish) -> Iterator[_Drawn]:
                 except NotUnderstoodError as error:
                     missing = f"the dispatch is not understood: {error}"
         yield _Drawn(Outcome(kernel.name, wish.arch, (), missing), problems)
-    for code in built.planned.code_objects:
-        if code.arch == wish.arch and wish.takes(code.key):
-            missing = "an assembly kernel: no problems are drawn for it"
-            yield _Drawn(Outcome(code.key, wish.arch, (), missing))
+
+
+def _drawn_assembly(built: Built, wish: Wish) -> list[_Drawn]:
+    """Return assembly kernels, and those that run beside them, with problems or without."""
+    keys = [code.key for code in built.planned.code_objects if code.arch == wish.arch]
+    hints: dict[str, Sequence[Hints]]
+    hints = {key: [of_code_object(key)] for key in keys if wish.takes(key)}
+    for kernel in built.kernels:
+        if _is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
+            hints[kernel.name] = list(of_fields(kernel.fields, keys))
+    found: list[_Drawn] = []
+    for units in sorted({one[0].units if one else 0 for one in hints.values()}):
+        asked = {n: one for n, one in hints.items() if (one[0].units if one else 0) == units}
+        with _processes(built, wish, units, 1, runs=False) as pool:
+            try:
+                drawn = pool.submit(_draw_assembly, asked, wish).result()
+            except BrokenProcessPool:
+                raise _died(f"{built.library}, called with problems for assembly kernels") from None
+        found += [_Drawn(Outcome(d.kernel, wish.arch, (), d.missing), d.problems) for d in drawn]
+    return found
 
 
 class _Worker:
     """A device in a process of its own, with the library loaded."""
 
-    def __init__(self, built: Built, wish: Wish) -> None:
+    def __init__(self, built: Built, wish: Wish, units: int, runs: bool) -> None:
         self._arch = wish.arch
-        self._hip = Hip(built.runtime, wish.arch, Options(checked=wish.checked))
+        options = Options(checked=wish.checked)
+        self._hip = Hip(built.runtime, wish.arch, options, units=units, runs=runs)
         self._hip.load(built.library)
         self._call = self._hip.caller(built.caller)
         self._symbols = built.symbols(wish.arch)
+        self._code_objects = built.code_objects(wish.arch)
+        self.direction = ATTENTION[built.module].direction
         self._parameters = {e.name: e.required[2:] for e in built.planned.entries}
 
     def tried(self, problem: Problem) -> Trial:
@@ -231,7 +283,8 @@ class _Worker:
         of = buffers(problem, self._arch)
         entry = ENTRIES[problem.direction]
         values: dict[str, Any] = entry_values(problem, self._arch, self._parameters[entry])
-        before = len(self._hip.launches)
+        self._hip.asked.clear()
+        self._hip.launches.clear()
         memory = _Memory(self._hip)
         error = ""
         try:
@@ -240,34 +293,61 @@ class _Worker:
                 status = self._call(entry, values)
                 error = f"{entry} returned {status:g}: no kernel" if status < 0 else ""
             except EmulationError as wrong:
-                symbol = wrong.fault.kernel
-                error = str(wrong.fault).replace(symbol, self._symbols.get(symbol, symbol))
+                last = self._names(self._hip.asked[-1])
+                error = str(wrong.fault).replace(wrong.fault.kernel, last[0])
             except QolaError as wrong:
                 error = str(wrong)
             results = {name: memory.read(of[name]) for name in wanted}
             findings = memory.strayed(of)
         finally:
             memory.free()
-        launches = [one.result for one in self._hip.launches[before:]]
-        # What was launched is not needed any more.
-        del self._hip.launches[before:]
-        names = [self._symbols.get(one.kernel, one.kernel) for one in launches]
-        for name, one in zip(names, launches, strict=True):
-            findings += [str(fault).replace(one.kernel, name) for fault in one.faults]
+        names = [self._names(one) for one in self._hip.asked]
+        for (name, *_), one in zip(names, self._hip.launches, strict=False):
+            of_kernel = one.result.kernel
+            findings += [str(fault).replace(of_kernel, name) for fault in one.result.faults]
         return Trial(
             problem,
-            tuple(names),
+            tuple(name for of_launch in names for name in of_launch),
             () if error else tuple(compare(results, wanted, worst=True)),
             tuple(findings),
             error,
         )
 
+    def _names(self, asked: Asked) -> tuple[str, ...]:
+        """Return what the plan calls a kernel: of equal code objects, all."""
+        own = (self._symbols.get(asked.kernel, asked.kernel),)
+        return self._code_objects.get(asked.code, own)
+
+    def launched(self, problem: Problem) -> tuple[str, ...]:
+        """Return what a problem would be launched with; nobody looks at its tensors."""
+        entry = ENTRIES[problem.direction]
+        values: dict[str, Any] = entry_values(problem, self._arch, self._parameters[entry])
+        names = [address_names(name) for name in buffers(problem, self._arch)]
+        names += ["seqstart_q_ptr", "seqstart_k_ptr"] if problem.group else []
+        self._hip.asked.clear()
+        memory = self._hip.allocate(np.zeros(1))
+        try:
+            self._call(entry, values | dict.fromkeys(names, memory))
+        finally:
+            memory.free()
+        return tuple(name for one in self._hip.asked for name in self._names(one))
+
 
 _worker: list[_Worker] = []
 
 
-def _begin(built: Built, wish: Wish) -> None:
-    _worker.append(_Worker(built, wish))
+def _begin(built: Built, wish: Wish, units: int, runs: bool) -> None:
+    _worker.append(_Worker(built, wish, units, runs))
+
+
+def _draw_assembly(hints: Mapping[str, Sequence[Hints]], wish: Wish) -> list[Drawn]:
+    (worker,) = _worker
+    return [
+        draw_assembly(
+            name, worker.direction, of, worker.launched, wish.samples, wish.seed, wish.max_work
+        )
+        for name, of in hints.items()
+    ]
 
 
 def _tried(problem: Problem) -> Trial:

@@ -74,7 +74,7 @@ def draw(
     found: dict[Problem, None] = {}
     for number in range(samples):
         for attempt in range(_ATTEMPTS):
-            chosen = _generator(kernel.name, seed, number, attempt)
+            chosen = generator(kernel.name, seed, number, attempt)
             shape = fields[str(chosen.choice(beside))]
             edge = number if attempt == 0 else int(chosen.integers(1 << 30))
             problem = propose(kernel.direction, shape, edge, chosen, max_work)
@@ -89,7 +89,8 @@ def draw(
     return Drawn(kernel.name, tuple(found), missing)
 
 
-def _generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
+def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
+    """Return what decides an attempt to draw a problem: the same for the same words."""
     text = f"{name} {seed} {number} {attempt}".encode()
     digest = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
     return np.random.Generator(np.random.PCG64(digest))

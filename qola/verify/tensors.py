@@ -17,6 +17,7 @@ from qola.reference.formats import (
     FP16,
     FP32,
     Format,
+    Rounding,
     rounded,
 )
 from qola.reference.limits import Arithmetic
@@ -32,6 +33,9 @@ _FORMATS = {
     "fp8fp32": (FP8, FP32),
     "bf8": (BF8, BF8),
 }
+#: AITER's number for rounding to bf16 toward zero, and columns of K that its assembly kernels take.
+_TOWARD_ZERO = 2
+_ASSEMBLY_TILE = 64
 #: Of gfx942, whose 8-bit formats are others.
 _FNUZ = {FP8: FP8_FNUZ, BF8: BF8_FNUZ}
 
@@ -49,12 +53,18 @@ def formats(dtype: str, arch: str) -> tuple[Format, Format]:
 
 
 def arithmetic(problem: Problem, arch: str, tile: int) -> Arithmetic:
-    """Return what kernels of CK compute a problem with; see docs/internals/tolerances.md.
+    """Return what kernels compute a problem with; see docs/internals/tolerances.md.
 
     Args:
         tile: columns of K that a kernel takes at once.
     """
     given, out = formats(problem.dtype, arch)
+    if problem.assembly:
+        rounding: Rounding = "nearest_even"
+        if given is BF16 and problem.conversion == _TOWARD_ZERO:
+            rounding = "toward_zero"
+        dq_sum = FP32 if problem.dq_in_float else given
+        return Arithmetic(given, out, rounding, rounding, max(tile, _ASSEMBLY_TILE), dq_sum)
     # P of CK's asynchronous forward kernels: v_cvt_pkrtz.
     cut = given is FP16 and problem.direction != "bwd"
     return Arithmetic(given, out, "toward_zero" if cut else "nearest_even", tile=tile)

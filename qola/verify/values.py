@@ -46,18 +46,18 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
     }
     dropped = problem.dropout
     if not split:
-        words["use_ext_asm"] = False
+        words["use_ext_asm"] = problem.assembly
         values["p_drop"] = dropped.probability if dropped else 0.0
         values["drop_seed"] = dropped.seed if dropped else 0
         values["drop_offset"] = dropped.offset if dropped else 0
     if backward:
-        words |= {"deterministic": problem.deterministic, "is_v3_atomic_fp32": True}
+        words |= {"deterministic": problem.deterministic, "is_v3_atomic_fp32": problem.dq_in_float}
         values |= {
             "scale": problem.scale,
             "p_undrop": 1 / (1 - dropped.probability) if dropped else 1.0,
             "has_dbias": problem.dbias,
             "is_store_randval": False,
-            "how_v3_bf16_cvt": 1,
+            "how_v3_bf16_cvt": problem.conversion,
         }
     else:
         values |= {"scale_s": problem.scale, "scale_p": 1.0, "scale_o": 1.0}

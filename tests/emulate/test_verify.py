@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,26 +14,30 @@ import pytest
 
 from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
+from qola.emulate.launch import Device, Module, Result
 from qola.verify.__main__ import main
 from qola.verify.outcome import Outcome, lines, to_json
 from qola.verify.run import Built, VerifyError, Wish, verify
+from qola.verify.sample import Drawn, draw
 from qola.verify.values import entry_values
 
 ARCH = "gfx950"
 #: Of the forward library: K whole tiles, and K of any length.
 WHOLE, PADDED = "*_psddv_*_gfx950", "*_psskddv_*_gfx950"
+#: Where the forward kernels' arguments have the length of K, in bytes.
+SEQLEN_K = 36
 _NOP = bytes.fromhex("000080bf")
 
 Edit = Callable[[bytearray], None]
 
 
-def built(module: str) -> Built:
+def built(module: str, manifest: str = "CI") -> Built:
     library, caller = (
-        Path(os.environ[f"QOLA_TEST_CI_{module}{end}"]).resolve() for end in ("", "_CALLER")
+        Path(os.environ[f"QOLA_TEST_{manifest}_{module}{end}"]).resolve() for end in ("", "_CALLER")
     )
     runtime = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
     # Not resolved: dispatch and sources are beside it among the runfiles.
-    plan = Path(os.environ[f"QOLA_TEST_CI_{module}_EMULATED"])
+    plan = Path(os.environ[f"QOLA_TEST_{manifest}_{module}_EMULATED"])
     return Built(module, library, caller, runtime, plan.parent)
 
 
@@ -69,6 +74,26 @@ def leave_lse_to_base_2(code: bytearray) -> None:
     log = places(code, "V_LOG_F32")[-1]
     at = next(at for at in places(code, "V_CNDMASK_B32") if at > log)
     code[at : at + 4] = _NOP
+
+
+def flip_an_addition(code: bytearray) -> None:
+    """Subtracts instead: one bit of VOP2's operation moves by a place."""
+    at = next(at for at in places(code, "V_ADD_F32") if code[at + 3] >> 1 == 1)
+    code[at + 3] ^= 0b110
+
+
+def halve_the_tile(code: bytearray) -> None:
+    """Goes on by 32 rows of K where a tile has 64: the constants are 128 + n."""
+    at = next(at for at in places(code, "S_ADD_I32") if code[at + 1] == 128 + 64)
+    code[at + 1] = 128 + 32
+
+
+def move_the_mask(code: bytearray) -> None:
+    """Lets the column behind the last one count: >= in place of >, between multiplications."""
+    first, *_, last = places(code, "V_MFMA")
+    for at in places(code, "V_CMP_GT_I32"):
+        if first < at < last:
+            code[at + 2] += (0xC6 - 0xC4) << 1
 
 
 def drop_waits(code: bytearray) -> None:
@@ -117,6 +142,7 @@ def test_kernels_agree(pattern: str) -> None:
     ("edit", "names"),
     [
         (drop_last_multiplication, {"o"}),
+        (flip_an_addition, {"o", "lse"}),
         (square_last_multiplication, {"o"}),
         (drop_an_exponential, {"o", "lse"}),
         (leave_lse_to_base_2, {"lse"}),
@@ -130,6 +156,61 @@ def test_changed_code_is_seen(monkeypatch: pytest.MonkeyPatch, edit: Edit, names
     (trial,) = outcome.trials
     assert {verdict.name for verdict in trial.verdicts if not verdict.passed} == names
     assert outcome.kernel in to_json([outcome])
+
+
+@pytest.mark.parametrize(("pattern", "edit"), [(WHOLE, halve_the_tile), (PADDED, move_the_mask)])
+def test_changed_edges_are_seen(monkeypatch: pytest.MonkeyPatch, pattern: str, edit: Edit) -> None:
+    """Prevents: problems that end within the first tile, or at the end of one."""
+    edit_kernels(monkeypatch, edit)
+    outcome = tried(pattern, samples=3)
+    assert outcome.state == "failed"
+    assert any("elements are beyond" in fault for fault in outcome.faults()), outcome.faults()
+
+
+def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a dispatch that sends lengths to a kernel which is not made for them."""
+    less = 7
+
+    def drawn(*words: Any) -> Drawn:
+        found = draw(*words)
+        (problem,) = found.problems
+        columns = tuple(length - less for length in problem.columns)
+        # Beside large logits, those of 0 that come of what is not there would not count.
+        return replace(found, problems=(replace(problem, columns=columns, magnitude=0.5),))
+
+    def launch(device: Device, module: Module, symbol: str, *words: Any) -> Result:
+        grid, block, arguments, lds = words
+        (columns,) = struct.unpack_from("<i", arguments, SEQLEN_K)
+        odd = bytearray(arguments)
+        struct.pack_into("<i", odd, SEQLEN_K, columns - less)
+        return run(device, module, symbol, grid, block, bytes(odd), lds)
+
+    run = Device.launch
+    # The host code sees whole tiles, the kernel what there is.
+    monkeypatch.setattr("qola.verify.run.draw", drawn)
+    edit_values(monkeypatch, {"seqlen_k": lambda length: length + less})
+    monkeypatch.setattr(Device, "launch", launch)
+    outcome = tried(WHOLE)
+    assert outcome.kernel in outcome.trials[0].launched
+    assert any("elements are beyond" in fault for fault in outcome.faults()), outcome.faults()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(
+    ("module", "pattern"),
+    [("libmha_fwd", "*fwd_hd128_bf16*"), ("libmha_bwd", "*bwd_hd64_bf16_a*_rt[az]*")],
+)
+def test_assembly_kernels_agree(arch: str, module: str, pattern: str) -> None:
+    """Prevents: hand-written kernels that nobody compares, and one taken for another."""
+    wish = Wish(arch, (pattern,), 1, max_work=1 << 15, processes=2)
+    outcomes = verify(built(module, "ASM"), wish)
+    passed = [one for one in outcomes if one.state == "passed"]
+    assert passed, lines(outcomes)
+    # A caller by name cannot ask a forward for another rounding than AITER's own.
+    others = [one for one in outcomes if one.state != "passed"]
+    assert all(one.state == "untried" and "_rt" in one.kernel for one in others), lines(others)
+    for one in passed:
+        assert all(one.kernel in trial.launched for trial in one.trials)
 
 
 @pytest.mark.parametrize(
@@ -184,13 +265,15 @@ def arguments(module: str) -> list[str]:
 
 def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a report that lacks an arch; success where nothing was tried."""
-    report, suite = tmp_path / "x.json", tmp_path / "x.xml"
+    report, suite, page = (tmp_path / name for name in ("x.json", "x.xml", "x.html"))
     words = [*arguments("libmha_fwd"), "--samples=1", f"--json={report}", f"--junit={suite}"]
+    words.append(f"--html={page}")
     assert main([*words, "--kernels=*_psddv_*"]) == 0
     assert capsys.readouterr().out == "2 passed, 0 failed, 0 untried; 2 problems\n"
     kernels = json.loads(report.read_text())["kernels"]
     assert [kernel["arch"] for kernel in kernels] == ["gfx942", "gfx950"]
     assert 'tests="2" failures="0"' in suite.read_text()
+    assert "Emulated kernels of ci" in page.read_text()
     assert main([*words, "--kernels=none"]) == 1
     assert "no kernel" in capsys.readouterr().err
     assert main([*words, "--arch=gfx90a"]) == 1

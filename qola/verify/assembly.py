@@ -1,0 +1,157 @@
+"""Draws problems for AITER's assembly (v3) kernels and for those that run beside them.
+
+Which of them a problem goes to, the library's host code alone decides: it is called with one
+problem after the other, and what it would launch is looked at. Names of code objects are hints, so
+that it takes few calls; a wrong hint leaves a kernel without problems, and that is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+import numpy as np
+
+from qola.codegen.types import FieldValue
+from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
+from qola.verify.problem import Problem
+from qola.verify.sample import Drawn, generator, propose
+
+#: Calls for each problem that is drawn.
+_ATTEMPTS = 400
+#: Rows of Q and columns of K that such kernels take at once.
+_TILES = ("b64x64", "b128x128", "b128x192", "b256x64")
+_HDIMS = ((64, 64), (128, 128), (192, 192), (192, 128))
+_DTYPES = ("bf16", "fp16")
+#: AITER's numbers for how float32 becomes bf16.
+_CONVERSIONS = {"rtne": 0, "rtna": 1, "rtz": 2}
+#: Compute units by which AITER takes a device for an MI308.
+_MI308 = 80
+_HDIM = re.compile(r"hd(\d+)")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a kernel may be for.
+
+    Attributes:
+        sums: whether shares of dQ are added up in float32, or in 16 bits.
+        units: compute units of the device, 0 for the arch's largest.
+    """
+
+    dtypes: tuple[str, ...] = _DTYPES
+    hdims: tuple[tuple[int, int], ...] = _HDIMS
+    groups: tuple[bool, ...] = (False, True)
+    masks: tuple[str, ...] = ("no", "causal", "window")
+    sums: tuple[bool, ...] = (True, False)
+    conversion: int = 1
+    units: int = 0
+
+
+def of_code_object(key: str) -> Hints:
+    """Return what AITER's name for a code object says."""
+    path = PurePosixPath(key)
+    words = path.stem.split("_")
+    sizes = [int(found[1]) for word in words if (found := _HDIM.fullmatch(word))]
+    masks = {"causal": "causal", "swa": "window"}
+    shuffles = "shuffle" in words
+    return Hints(
+        dtypes=tuple(d for d in _DTYPES if d in words) or _DTYPES,
+        hdims=((sizes[0], sizes[-1]),) if sizes else _HDIMS,
+        groups=("group" in words,),
+        masks=Hints.masks
+        if shuffles
+        else tuple(m for w, m in masks.items() if w in words) or ("no",),
+        sums=(False,) if shuffles or "a16" in words else (True,),
+        conversion=next((n for word, n in _CONVERSIONS.items() if word in words), 1),
+        units=_MI308 if "MI308" in path.parts else 0,
+    )
+
+
+def of_fields(fields: Mapping[str, FieldValue], beside: Sequence[str]) -> Iterator[Hints]:
+    """Yield hints for a kernel that runs before or after assembly kernels.
+
+    Args:
+        fields: its own.
+        beside: code objects of its library.
+    """
+    dtype, group = str(fields.get("dtype")), fields.get("mode") == "group"
+    for hints in map(of_code_object, beside):
+        if dtype in hints.dtypes and group in hints.groups and not hints.units:
+            yield replace(hints, dtypes=(dtype,), groups=(group,))
+
+
+def draw_assembly(
+    name: str,
+    direction: str,
+    hints: Sequence[Hints],
+    launched: Callable[[Problem], Sequence[str]],
+    samples: int,
+    seed: int,
+    max_work: int,
+) -> Drawn:
+    """Return problems that a kernel is launched for, the same for a seed.
+
+    Args:
+        name: of the kernel.
+        direction: fwd or bwd.
+        hints: of which one is taken for each call.
+        launched: calls the entry point, and returns what it would launch.
+    """
+    found: dict[Problem, None] = {}
+    for number in range(samples):
+        for attempt in range(_ATTEMPTS if hints else 0):
+            chosen = generator(name, seed, number, attempt)
+            one = hints[int(chosen.integers(len(hints)))]
+            edge = number if attempt == 0 else int(chosen.integers(1 << 30))
+            problem = _proposed(direction, one, edge, chosen, max_work)
+            if problem is None or problem in found:
+                continue
+            if name in launched(problem):
+                found[problem] = None
+                break
+    missing = ""
+    if len(found) < samples:
+        missing = (
+            f"{samples - len(found)} of {samples} problems not found among {_ATTEMPTS} calls of "
+            "the entry point each"
+        )
+    return Drawn(name, tuple(found), missing)
+
+
+def _proposed(
+    direction: str, hints: Hints, edge: int, chosen: np.random.Generator, max_work: int
+) -> Problem | None:
+    def one(of: Sequence[_T]) -> _T:
+        return of[int(chosen.integers(len(of)))]
+
+    hdim_q, hdim_v = one(hints.hdims)
+    fields: dict[str, FieldValue] = {
+        "dtype": one(hints.dtypes),
+        "hdim_q": hdim_q,
+        "hdim_v": hdim_v,
+        "mode": "group" if one(hints.groups) else "batch",
+        "tile": one(_TILES),
+    }
+    problem = propose(direction, fields, edge, chosen, max_work)
+    if problem is None:
+        return None
+    longest = max(*problem.rows, *problem.columns, 2)
+    left, right = (int(chosen.integers(1, longest)) for _ in range(2))
+    kinds = {
+        "no": (Mask(),),
+        "causal": (BOTTOM_RIGHT, TOP_LEFT),
+        "window": (Mask("top_left", left, right), Mask("bottom_right", left, right)),
+    }
+    return replace(
+        problem,
+        mask=one(kinds[one(hints.masks)]),
+        assembly=True,
+        conversion=hints.conversion,
+        dq_in_float=one(hints.sums),
+        units=hints.units,
+    )
