@@ -46,10 +46,15 @@ class Asked:
     Attributes:
         kernel: its symbol.
         code: sha256 of its code object.
+        arguments: as they lie in memory.
     """
 
     kernel: str
     code: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_lds: int
+    arguments: bytes
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Hip:
     Attributes:
         launches: what ran, in order.
         asked: what was to be launched, in order.
+        codes: code objects of these, by their sha256.
     """
 
     _made = False
@@ -105,6 +111,7 @@ class Hip:
         self.options = options or Options()
         self.launches: list[Launched] = []
         self.asked: list[Asked] = []
+        self.codes: dict[str, bytes] = {}
         self._runs = runs
         self._modules: dict[str, tuple[Device, Module]] = {}
         self._error: BaseException | None = None
@@ -169,32 +176,29 @@ class Hip:
     def _run(self, seen: _Launch) -> None:
         code = ctypes.string_at(seen.code, seen.code_bytes)
         digest = hashlib.sha256(code).hexdigest()
-        self.asked.append(Asked(seen.kernel.decode(), digest))
+        self.codes[digest] = code
+        grid, block = (tuple(getattr(seen, name)) for name in ("grid", "block"))
+        arguments = ctypes.string_at(seen.kernarg, seen.kernarg_bytes)
+        symbol, lds = seen.kernel.decode(), int(seen.dynamic_lds_bytes)
+        self.asked.append(Asked(symbol, digest, grid, block, lds, arguments))
         if not self._runs:
             return
         if digest not in self._modules:
             device = Device(self.options)
             self._modules[digest] = device, Module(device, CodeObject.read(code))
         device, module = self._modules[digest]
-        known = self._allocations()
+        known = self.allocations()
         for address, size in known:
             device.map.add(address, size)
-        grid, block = (tuple(getattr(seen, name)) for name in ("grid", "block"))
         try:
-            result = device.launch(
-                module,
-                seen.kernel.decode(),
-                grid,
-                block,
-                ctypes.string_at(seen.kernarg, seen.kernarg_bytes),
-                seen.dynamic_lds_bytes,
-            )
+            result = device.launch(module, symbol, grid, block, arguments, lds)
         finally:
             for address, _ in known:
                 device.map.remove(address)
-        self.launches.append(Launched(result, grid, block, seen.dynamic_lds_bytes))
+        self.launches.append(Launched(result, grid, block, lds))
 
-    def _allocations(self) -> list[tuple[int, int]]:
+    def allocations(self) -> list[tuple[int, int]]:
+        """Return address and size of all memory of the device."""
         query = self._runtime.fake_hip_allocations
         query.restype = ctypes.c_size_t
         count = query(None, None, ctypes.c_size_t(0))

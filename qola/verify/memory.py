@@ -150,6 +150,14 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
     return {buffer.name: buffer for buffer in found}
 
 
+def starts(problem: Problem) -> dict[str, NDArray[np.int32]]:
+    """Return where sequences begin, by the names of arguments; nothing outside of group mode."""
+    lengths = {"seqstart_q": problem.rows, "seqstart_k": problem.columns}
+    return {
+        name: np.cumsum([0, *of]).astype(np.int32) for name, of in lengths.items() if problem.group
+    }
+
+
 def _of_rows(problem: Problem) -> tuple[int, ...]:
     if problem.group:
         return (problem.nhead_q, sum(problem.rows))

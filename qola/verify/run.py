@@ -1,44 +1,44 @@
-"""Runs a built library's kernels on the emulator, and holds what they write against float64.
+"""Calls a built library with problems for its kernels, and tries what it launches.
 
-A process has one device, and a kernel may end it: each worker is a process of its own.
+The library's host code runs on a HIP runtime without a GPU, in a process of its own, as a process
+has one device.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.emulate.faults import EmulationError
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.emulate.launch import Options
 from qola.errors import Finding, QolaError
 from qola.plan.model import Plan, PlannedKernel, PlannedModule
-from qola.reference.formats import F64
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
+from qola.verify.case import Call, Case, Launch
 from qola.verify.dispatch import Dispatch
-from qola.verify.expected import compare, expected, left_by_forward
-from qola.verify.memory import Buffer, buffers, filled
-from qola.verify.outcome import Outcome, Trial
+from qola.verify.memory import buffers, starts
+from qola.verify.outcome import Outcome
 from qola.verify.problem import Problem
+from qola.verify.replay import outcomes
 from qola.verify.sample import MAX_WORK, Drawn, draw
-from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names, entry_values
 
-#: Columns that a kernel takes at once, at least: limits are wider for fewer.
-_TILE = 16
+_Of = TypeVar("_Of")
+_Done = TypeVar("_Done")
 #: Directions that there are problems for.
 _DIRECTIONS = ("bwd", "fwd", "fwd_splitkv")
 
@@ -147,61 +147,55 @@ class Wish:
 
 
 def verify(built: Built, wish: Wish, note: Callable[[str], None] = lambda _: None) -> list[Outcome]:
-    """Try kernels of a library with problems that the dispatch sends to them.
+    """Try kernels of a library with problems that it sends to them.
 
     Returns:
         An outcome for each kernel instance and each assembly kernel that is asked for, sorted by
         name. What could not be tried is there, too, and says why.
 
     Raises:
-        VerifyError: there is no such kernel, or a process that tried kernels died.
+        QolaError: a process died, the library's host code in it or the emulator.
+    """
+    return outcomes(record(built, wish), wish.processes, Options(checked=wish.checked), note)
+
+
+def record(built: Built, wish: Wish) -> list[Case]:
+    """Return what a library launches for problems of each kernel that is asked for, and run none.
+
+    Raises:
+        VerifyError: the process that called the library died.
     """
     drawn = [*_drawn(built, wish), *_drawn_assembly(built, wish)]
-    outcomes: list[Outcome] = []
+    found: list[Case] = []
     for units in sorted({one.units for one in drawn}):
-        of_device = sorted(
-            (one for one in drawn if one.units == units), key=lambda one: one.outcome.kernel
-        )
-        outcomes += _outcomes(built, wish, units, of_device, note)
-    return sorted(outcomes, key=lambda outcome: outcome.kernel)
+        of_device = [one for one in drawn if one.units == units]
+        found += _on_device(built, wish, units, _record, of_device)
+    return sorted(found, key=lambda case: case.kernel)
 
 
-def _outcomes(
-    built: Built, wish: Wish, units: int, drawn: Sequence[_Drawn], note: Callable[[str], None]
-) -> Iterator[Outcome]:
-    """Yield what becomes of kernels on devices with so many compute units."""
-    with _processes(built, wish, units, min(wish.processes, len(drawn))) as pool:
-        running = [(one, [pool.submit(_tried, p) for p in one.problems]) for one in drawn]
-        for one, trials in running:
-            try:
-                found = tuple(trial.result() for trial in trials)
-            except BrokenProcessPool:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise _died(one.outcome.kernel) from None
-            outcome = replace(one.outcome, trials=found)
-            note(f"{outcome.state}: {outcome.kernel} ({outcome.arch})")
-            yield outcome
+def _on_device(
+    built: Built, wish: Wish, units: int, work: Callable[[_Host, _Of], _Done], of: _Of
+) -> _Done:
+    """Do some work in a process of its own, with a device and the library loaded."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        try:
+            return pool.submit(_in_process, built, wish, units, work, of).result()
+        except BrokenProcessPool:
+            place = f"{built.library} on {wish.arch}"
+            words = "the process that called it died"
+            raise VerifyError(Finding(place, words, "an answer")) from None
 
 
-def _processes(
-    built: Built, wish: Wish, units: int, count: int, *, runs: bool = True
-) -> ProcessPoolExecutor:
-    """Return processes with a device each, and the library loaded."""
-    return ProcessPoolExecutor(
-        max_workers=max(1, count),
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(built, wish, units, runs),
-    )
-
-
-def _died(kernel: str) -> VerifyError:
-    return VerifyError(Finding(kernel, "the process that ran it died", "an answer"))
+def _in_process(
+    built: Built, wish: Wish, units: int, work: Callable[[_Host, _Of], _Done], of: _Of
+) -> _Done:
+    return work(_Host(built, wish, units), of)
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    outcome: Outcome  # without trials
+    kernel: str
+    missing: str
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -238,7 +232,7 @@ def _drawn(built: Built, wish: Wish) -> Iterator[_Drawn]:
                     problems, missing = found.problems, found.missing
                 except NotUnderstoodError as error:
                     missing = f"the dispatch is not understood: {error}"
-        yield _Drawn(Outcome(kernel.name, wish.arch, (), missing), problems)
+        yield _Drawn(kernel.name, missing, problems)
 
 
 def _drawn_assembly(built: Built, wish: Wish) -> list[_Drawn]:
@@ -250,24 +244,23 @@ def _drawn_assembly(built: Built, wish: Wish) -> list[_Drawn]:
         if _is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
             hints[kernel.name] = list(of_fields(kernel.fields, keys))
     found: list[_Drawn] = []
-    for units in sorted({one[0].units if one else 0 for one in hints.values()}):
-        asked = {n: one for n, one in hints.items() if (one[0].units if one else 0) == units}
-        with _processes(built, wish, units, 1, runs=False) as pool:
-            try:
-                drawn = pool.submit(_draw_assembly, asked, wish).result()
-            except BrokenProcessPool:
-                raise _died(f"{built.library}, called with problems for assembly kernels") from None
-        found += [_Drawn(Outcome(d.kernel, wish.arch, (), d.missing), d.problems) for d in drawn]
+    for units in sorted({_units(one) for one in hints.values()}):
+        asked = {name: one for name, one in hints.items() if _units(one) == units}
+        drawn = _on_device(built, wish, units, _draw_assembly, asked)
+        found += [_Drawn(one.kernel, one.missing, one.problems) for one in drawn]
     return found
 
 
-class _Worker:
-    """A device in a process of its own, with the library loaded."""
+def _units(hints: Sequence[Hints]) -> int:
+    return hints[0].units if hints else 0
 
-    def __init__(self, built: Built, wish: Wish, units: int, runs: bool) -> None:
-        self._arch = wish.arch
-        options = Options(checked=wish.checked)
-        self._hip = Hip(built.runtime, wish.arch, options, units=units, runs=runs)
+
+class _Host:
+    """A device that runs nothing, with the library loaded: what it asks for is looked at."""
+
+    def __init__(self, built: Built, wish: Wish, units: int) -> None:
+        self.wish = wish
+        self._hip = Hip(built.runtime, wish.arch, units=units, runs=False)
         self._hip.load(built.library)
         self._call = self._hip.caller(built.caller)
         self._symbols = built.symbols(wish.arch)
@@ -275,43 +268,66 @@ class _Worker:
         self.direction = ATTENTION[built.module].direction
         self._parameters = {e.name: e.required[2:] for e in built.planned.entries}
 
-    def tried(self, problem: Problem) -> Trial:
-        """Return what comes of a problem."""
-        given = tensors(problem, self._arch)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            wanted = expected(problem, given, arithmetic(problem, self._arch, _TILE))
-        of = buffers(problem, self._arch)
+    def call(self, problem: Problem) -> Call:
+        """Return what the entry point launches for a problem."""
         entry = ENTRIES[problem.direction]
-        values: dict[str, Any] = entry_values(problem, self._arch, self._parameters[entry])
+        values: dict[str, Any] = entry_values(problem, self.wish.arch, self._parameters[entry])
+        held = self._allocate(problem)
         self._hip.asked.clear()
-        self._hip.launches.clear()
-        memory = _Memory(self._hip)
         error = ""
         try:
-            values |= memory.hold(problem, of, _contents(problem, given, self._arch))
-            try:
-                status = self._call(entry, values)
-                error = f"{entry} returned {status:g}: no kernel" if status < 0 else ""
-            except EmulationError as wrong:
-                last = self._names(self._hip.asked[-1])
-                error = str(wrong.fault).replace(wrong.fault.kernel, last[0])
-            except QolaError as wrong:
-                error = str(wrong)
-            results = {name: memory.read(of[name]) for name in wanted}
-            findings = memory.strayed(of)
+            status = self._call(entry, values | held)
+            error = f"{entry} returned {status:g}: no kernel" if status < 0 else ""
+            launches = tuple(self._launch(one, held) for one in self._hip.asked)
+        except QolaError as wrong:
+            launches, error = (), str(wrong)
         finally:
-            memory.free()
-        names = [self._names(one) for one in self._hip.asked]
-        for (name, *_), one in zip(names, self._hip.launches, strict=False):
-            of_kernel = one.result.kernel
-            findings += [str(fault).replace(of_kernel, name) for fault in one.result.faults]
-        return Trial(
-            problem,
-            tuple(name for of_launch in names for name in of_launch),
-            () if error else tuple(compare(results, wanted, worst=True)),
-            tuple(findings),
-            error,
+            for memory in held.values():
+                memory.free()
+        return Call(problem, launches, error)
+
+    def _allocate(self, problem: Problem) -> dict[str, Allocation]:
+        """Return memory as large as a problem takes, by the names of arguments."""
+        sizes = {
+            address_names(name): -(-buffer.elements * buffer.format.bits // 8)
+            for name, buffer in buffers(problem, self.wish.arch).items()
+        }
+        sizes |= {f"{name}_ptr": array.nbytes for name, array in starts(problem).items()}
+        return {
+            n: self._hip.allocate(np.zeros(max(1, size), np.uint8)) for n, size in sizes.items()
+        }
+
+    def _launch(self, asked: Asked, held: Mapping[str, Allocation]) -> Launch:
+        arguments = bytearray(asked.arguments)
+        own = {memory.address for memory in held.values()}
+        known = [(a, a + size, "") for a, size in self._hip.allocations() if a not in own]
+        known += [(m.address, m.address + m.array.nbytes, name) for name, m in held.items()]
+        addresses = []
+        for place in range(0, len(arguments) - 7, 4):
+            (value,) = struct.unpack_from("<Q", arguments, place)
+            found = next(((s, name) for s, end, name in known if s <= value < end), None)
+            if found is None:
+                continue
+            start, name = found
+            if not name:
+                words = "memory that the library allocated itself"
+                raise VerifyError(Finding(asked.kernel, words, "memory of its arguments alone"))
+            struct.pack_into("<Q", arguments, place, 0)
+            addresses.append((place, name, value - start))
+        return Launch(
+            names=self._names(asked),
+            symbol=asked.kernel,
+            code=asked.code,
+            grid=asked.grid,
+            block=asked.block,
+            lds=asked.dynamic_lds,
+            arguments=bytes(arguments),
+            addresses=tuple(addresses),
         )
+
+    def code(self, launch: Launch) -> bytes:
+        """Return the code object of a launch."""
+        return self._hip.codes[launch.code]
 
     def _names(self, asked: Asked) -> tuple[str, ...]:
         """Return what the plan calls a kernel: of equal code objects, all."""
@@ -319,99 +335,23 @@ class _Worker:
         return self._code_objects.get(asked.code, own)
 
     def launched(self, problem: Problem) -> tuple[str, ...]:
-        """Return what a problem would be launched with; nobody looks at its tensors."""
-        entry = ENTRIES[problem.direction]
-        values: dict[str, Any] = entry_values(problem, self._arch, self._parameters[entry])
-        names = [address_names(name) for name in buffers(problem, self._arch)]
-        names += ["seqstart_q_ptr", "seqstart_k_ptr"] if problem.group else []
-        self._hip.asked.clear()
-        memory = self._hip.allocate(np.zeros(1))
-        try:
-            self._call(entry, values | dict.fromkeys(names, memory))
-        finally:
-            memory.free()
-        return tuple(name for one in self._hip.asked for name in self._names(one))
+        """Return the names of what a problem would be launched with."""
+        return tuple(name for launch in self.call(problem).launches for name in launch.names)
 
 
-_worker: list[_Worker] = []
-
-
-def _begin(built: Built, wish: Wish, units: int, runs: bool) -> None:
-    _worker.append(_Worker(built, wish, units, runs))
-
-
-def _draw_assembly(hints: Mapping[str, Sequence[Hints]], wish: Wish) -> list[Drawn]:
-    (worker,) = _worker
+def _draw_assembly(host: _Host, hints: Mapping[str, Sequence[Hints]]) -> list[Drawn]:
+    wish = host.wish
+    how = wish.samples, wish.seed, wish.max_work
     return [
-        draw_assembly(
-            name, worker.direction, of, worker.launched, wish.samples, wish.seed, wish.max_work
-        )
-        for name, of in hints.items()
+        draw_assembly(name, host.direction, of, host.launched, *how) for name, of in hints.items()
     ]
 
 
-def _tried(problem: Problem) -> Trial:
-    return _worker[0].tried(problem)
-
-
-class _Memory:
-    """Memory of the device for one call."""
-
-    def __init__(self, hip: Hip) -> None:
-        self._hip = hip
-        self._held: dict[str, Allocation] = {}
-        self._before: dict[str, Any] = {}
-
-    def hold(
-        self, problem: Problem, of: dict[str, Buffer], contents: dict[str, F64]
-    ) -> dict[str, Allocation]:
-        """Allocate and fill buffers; return addresses by the names of arguments."""
-        raw = {name: buffer.written(contents.get(name)) for name, buffer in of.items()}
-        found = {address_names(name): self._allocate(name, array) for name, array in raw.items()}
-        if problem.group:
-            for name, lengths in (("q", problem.rows), ("k", problem.columns)):
-                starts = np.cumsum([0, *lengths]).astype(np.int32)
-                found[f"seqstart_{name}_ptr"] = self._allocate(f"seqstart_{name}", starts)
-        return found
-
-    def _allocate(self, name: str, array: Any) -> Allocation:
-        self._before[name] = array
-        # An empty tensor has an address, too.
-        self._held[name] = self._hip.allocate(array if array.size else np.zeros(1, array.dtype))
-        return self._held[name]
-
-    def read(self, buffer: Buffer) -> F64:
-        """Return the values of a buffer."""
-        return buffer.read(self._held[buffer.name].array[: buffer.elements])
-
-    def strayed(self, of: dict[str, Buffer]) -> list[str]:
-        """Return what was written that must not be: inputs, and what lies between rows."""
-        said = []
-        for name, before in self._before.items():
-            now = self._held[name].array[: before.size]
-            if name not in of or of[name].filled == "values":
-                if not np.array_equal(now, before):
-                    said.append(f"{name} is an input, and was written to")
-            elif not of[name].is_clean(now):
-                said.append(f"{name} was written to between its rows")
-        return said
-
-    def free(self) -> None:
-        """Give all of it back."""
-        for one in self._held.values():
-            one.free()
-
-
-def _contents(problem: Problem, given: Tensors, arch: str) -> dict[str, F64]:
-    """Return what buffers are filled with; a backward is given what a forward leaves."""
-    if problem.direction != "bwd":
-        return filled(given)
-    left = left_by_forward(problem, given, arithmetic(problem, arch, _TILE))
-    joined = np.concatenate if problem.group else np.stack
-    o: F64 = joined([one.o for one in left])
-    lse: F64 = (
-        np.concatenate([one.lse for one in left], 1)
-        if problem.group
-        else np.stack([one.lse for one in left])
-    )
-    return filled(given, o, lse)
+def _record(host: _Host, drawn: Sequence[_Drawn]) -> list[Case]:
+    found = []
+    for one in drawn:
+        calls = tuple(map(host.call, one.problems))
+        launches = [launch for call in calls for launch in call.launches]
+        codes = {launch.code: host.code(launch) for launch in launches}
+        found.append(Case(one.kernel, host.wish.arch, calls, one.missing, codes))
+    return found

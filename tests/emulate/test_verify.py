@@ -15,9 +15,10 @@ import pytest
 from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
 from qola.emulate.launch import Device, Module, Result
+from qola.errors import QolaError
 from qola.verify.__main__ import main
 from qola.verify.outcome import Outcome, lines, to_json
-from qola.verify.run import Built, VerifyError, Wish, verify
+from qola.verify.run import Built, Wish, verify
 from qola.verify.sample import Drawn, draw
 from qola.verify.values import entry_values
 
@@ -250,10 +251,16 @@ def test_gradients_agree_and_a_wrong_scale_is_seen(monkeypatch: pytest.MonkeyPat
     assert tried(pattern, module="libmha_bwd").state == "failed"
 
 
-def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a run that waits for a worker that a library took down."""
-    monkeypatch.setattr("qola.verify.run._Worker.tried", lambda *_: os._exit(3))
-    with pytest.raises(VerifyError, match="the process that ran it died"):
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [("replay.Emulator.tried", "that ran it died"), ("run._Host.call", "that called it died")],
+)
+def test_a_process_that_dies_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, part: str, words: str
+) -> None:
+    """Prevents: a run that waits for a process that a kernel or a library took down."""
+    monkeypatch.setattr(f"qola.verify.{part}", lambda *_: os._exit(3))
+    with pytest.raises(QolaError, match=words):
         tried(WHOLE)
 
 

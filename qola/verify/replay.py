@@ -1,0 +1,210 @@
+"""Runs recorded launches on the emulator, and holds what kernels write against float64."""
+
+from __future__ import annotations
+
+import multiprocessing
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import numpy as np
+
+from qola.emulate.code_object import CodeObject
+from qola.emulate.faults import EmulationError
+from qola.emulate.launch import Device, Module, Options
+from qola.errors import Finding, QolaError
+from qola.reference.formats import F64
+from qola.verify.case import Call, Case, Launch
+from qola.verify.expected import compare, expected, left_by_forward
+from qola.verify.memory import Buffer, buffers, filled, starts
+from qola.verify.outcome import Outcome, Trial
+from qola.verify.problem import Problem
+from qola.verify.tensors import Tensors, arithmetic, tensors
+from qola.verify.values import address_names
+
+#: Columns that a kernel takes at once, at least: limits are wider for fewer.
+_TILE = 16
+#: What HIP's allocations begin at a multiple of.
+_ALIGNED = 256
+
+
+class ReplayError(QolaError):
+    """A process that tried kernels died."""
+
+    default_title = "kernels could not be tried"
+
+
+def outcomes(
+    cases: Sequence[Case],
+    processes: int = 1,
+    options: Options | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> list[Outcome]:
+    """Return what becomes of each case.
+
+    Args:
+        processes: that run calls side by side.
+
+    Raises:
+        ReplayError: a process died.
+    """
+    found: list[Outcome] = []
+    calls = sum(len(case.calls) for case in cases)
+    with ProcessPoolExecutor(
+        max_workers=max(1, min(processes, calls)),
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(options or Options(),),
+    ) as pool:
+        running = [
+            (
+                case,
+                [pool.submit(_tried, call, case.arch, case.of_call(call)) for call in case.calls],
+            )
+            for case in cases
+        ]
+        for case, trials in running:
+            try:
+                tried = tuple(trial.result() for trial in trials)
+            except BrokenProcessPool:
+                pool.shutdown(wait=False, cancel_futures=True)
+                words = "the process that ran it died"
+                raise ReplayError(Finding(case.kernel, words, "an answer")) from None
+            found.append(Outcome(case.kernel, case.arch, tried, case.missing))
+            note(f"{found[-1].state}: {case.kernel} ({case.arch})")
+    return found
+
+
+class Emulator:
+    """A device, and the code objects that were loaded to it."""
+
+    def __init__(self, options: Options) -> None:
+        self._device = Device(options)
+        self._modules: dict[str, Module] = {}
+
+    def tried(self, call: Call, arch: str, codes: Mapping[str, bytes]) -> Trial:
+        """Return what comes of a call."""
+        problem = call.problem
+        names = tuple(name for launch in call.launches for name in launch.names)
+        if call.error:
+            return Trial(problem, names, (), (), call.error)
+        given = tensors(problem, arch)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            wanted = expected(problem, given, arithmetic(problem, arch, _TILE))
+        of = buffers(problem, arch)
+        memory = _Memory(self._device, problem, of, _contents(problem, given, arch))
+        try:
+            error, findings = self._run(call.launches, codes, memory)
+            results = {name: memory.read(of[name]) for name in wanted}
+            findings += memory.strayed(of)
+        finally:
+            memory.free()
+        verdicts = () if error else tuple(compare(results, wanted, worst=True))
+        return Trial(problem, names, verdicts, tuple(findings), error)
+
+    def _run(
+        self, launches: Sequence[Launch], codes: Mapping[str, bytes], memory: _Memory
+    ) -> tuple[str, list[str]]:
+        """Run launches in their order; return why one could not be, and what was found."""
+        found: list[str] = []
+        for launch in launches:
+            if launch.code not in self._modules:
+                code = CodeObject.read(codes[launch.code])
+                self._modules[launch.code] = Module(self._device, code)
+            arguments = bytearray(launch.arguments)
+            for place, name, further in launch.addresses:
+                struct.pack_into("<Q", arguments, place, memory.addresses[name] + further)
+            words = launch.grid, launch.block, bytes(arguments), launch.lds
+            named = launch.names[0]
+            try:
+                done = self._device.launch(self._modules[launch.code], launch.symbol, *words)
+            except EmulationError as wrong:
+                return str(wrong.fault).replace(launch.symbol, named), found
+            found += [str(fault).replace(launch.symbol, named) for fault in done.faults]
+        return "", found
+
+
+_emulator: list[Emulator] = []
+
+
+def _begin(options: Options) -> None:
+    _emulator.append(Emulator(options))
+
+
+def _tried(call: Call, arch: str, codes: Mapping[str, bytes]) -> Trial:
+    return _emulator[0].tried(call, arch, codes)
+
+
+class _Memory:
+    """Memory of the device for one call.
+
+    Attributes:
+        addresses: by the names of the entry point's arguments.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        problem: Problem,
+        of: Mapping[str, Buffer],
+        contents: Mapping[str, F64],
+    ) -> None:
+        self._device = device
+        self._held: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+        self.addresses: dict[str, int] = {}
+        for name, buffer in of.items():
+            self._allocate(name, address_names(name), buffer.written(contents.get(name)))
+        for name, array in starts(problem).items():
+            self._allocate(name, f"{name}_ptr", array)
+
+    def _allocate(self, name: str, argument: str, array: Any) -> None:
+        # An empty tensor has an address, too.
+        size = max(array.nbytes, array.itemsize)
+        raw = np.zeros(size + _ALIGNED, np.uint8)
+        begin = -int(raw.ctypes.data) % _ALIGNED
+        self._held[name] = raw[begin : begin + size]
+        self._held[name].view(array.dtype)[: array.size] = array
+        self._before[name] = array
+        self.addresses[argument] = self._device.map.own(self._held[name])
+
+    def _now(self, name: str, count: int) -> Any:
+        return self._held[name].view(self._before[name].dtype)[:count]
+
+    def read(self, buffer: Buffer) -> F64:
+        """Return the values of a buffer."""
+        return buffer.read(self._now(buffer.name, buffer.elements))
+
+    def strayed(self, of: Mapping[str, Buffer]) -> list[str]:
+        """Return what was written that must not be: inputs, and what lies between rows."""
+        said = []
+        for name, before in self._before.items():
+            now = self._now(name, before.size)
+            if name not in of or of[name].filled == "values":
+                if not np.array_equal(now, before):
+                    said.append(f"{name} is an input, and was written to")
+            elif not of[name].is_clean(now):
+                said.append(f"{name} was written to between its rows")
+        return said
+
+    def free(self) -> None:
+        """Give all of it back."""
+        for address in self.addresses.values():
+            self._device.map.remove(address)
+
+
+def _contents(problem: Problem, given: Tensors, arch: str) -> dict[str, F64]:
+    """Return what buffers are filled with; a backward is given what a forward leaves."""
+    if problem.direction != "bwd":
+        return filled(given)
+    left = left_by_forward(problem, given, arithmetic(problem, arch, _TILE))
+    joined = np.concatenate if problem.group else np.stack
+    o: F64 = joined([one.o for one in left])
+    lse: F64 = (
+        np.concatenate([one.lse for one in left], 1)
+        if problem.group
+        else np.stack([one.lse for one in left])
+    )
+    return filled(given, o, lse)
