@@ -140,9 +140,9 @@ class Workspace:
     def verify_file(self, modules: Sequence[str]) -> str:
         """Return VERIFY_FILE: the program that tries the kernels of these modules."""
         labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
-        test = starlark.rule("kernel_numeric_test", name="verify", modules=labels)
-        load = 'load("@qola//rules:defs.bzl", "kernel_numeric_test")'
-        return "\n\n".join([_HEADER, load, test]) + "\n"
+        program = starlark.rule("emulation_program", name="verify", modules=labels)
+        load = 'load("@qola//rules/private/package:numeric_test.bzl", "emulation_program")'
+        return "\n\n".join([_HEADER, load, program]) + "\n"
 
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -13,6 +13,8 @@ from qola.verify.problem import Problem
 
 #: Raised with every change that an existing reader of the JSON would misread.
 SCHEMA_VERSION = 1
+#: Numbers that JSON has no words for.
+_ODD = ("inf", "-inf", "nan")
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,33 @@ def _values(outcome: Outcome) -> dict[str, Any]:
     return {**of, "state": outcome.state, "trials": trials}
 
 
+def from_json(text: str) -> list[Outcome]:
+    """Return the outcomes of a text of `to_json`."""
+    return [
+        Outcome(of["kernel"], of["arch"], tuple(map(_trial, of["trials"])), of["missing"])
+        for of in json.loads(text)["kernels"]
+    ]
+
+
+def _trial(values: Mapping[str, Any]) -> Trial:
+    return Trial(
+        Problem.from_json(json.dumps(values["problem"])),
+        tuple(values["launched"]),
+        tuple(map(_verdict, values["verdicts"])),
+        tuple(values["findings"]),
+        values["error"],
+    )
+
+
+def _verdict(of: Mapping[str, Any]) -> Verdict:
+    values: dict[str, Any] = {k: float(v) if v in _ODD else v for k, v in of.items()}
+    return Verdict(**values | {"place": tuple(values["place"])})
+
+
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
     """Return values with infinities and NaN as text: JSON has no words for them."""
     texts = {key: repr(value) for key, value in values.items() if isinstance(value, float)}
-    odd = {key: text for key, text in texts.items() if text.lstrip("-") in ("inf", "nan")}
+    odd = {key: text for key, text in texts.items() if text in _ODD}
     return {**values, **odd}
 
 

@@ -74,6 +74,8 @@ EmulatedModuleInfo = provider(
     doc = "One module of a manifest, to be run without a GPU.",
     fields = {
         "caller": "File: the library that calls entry points with values by name",
+        "files": "depset of File: all of it, with dispatch and sources",
+        "kernels": "list of string: kernel instances",
         "library": "File: the shared library",
         "module": "string: the module, as plan.json names it",
         "plan": "File: plan.json of the manifest; dispatch and sources are beside it",

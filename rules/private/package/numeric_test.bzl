@@ -1,4 +1,9 @@
-"""kernel_numeric_test: compiled kernels, run without a GPU, agree with float64."""
+"""kernel_numeric_test: compiled kernels, run without a GPU, agree with float64.
+
+Three steps, so that a kernel that did not change is not tried again: the library's host code is called, on a runtime
+that runs nothing, with problems for each kernel, which gives a case a kernel; each case is tried by an action of its
+own; the test reads what came. A case has code objects, launches and problems, and nothing else of the library.
+"""
 
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
@@ -10,7 +15,18 @@ def _emulated_module_impl(ctx):
     runfiles = own.merge(ctx.attr.library[0][DefaultInfo].default_runfiles)
     return [
         DefaultInfo(files = depset([info.plan]), runfiles = runfiles),
-        EmulatedModuleInfo(caller = caller, library = info.library, module = ctx.attr.module, plan = info.plan),
+        EmulatedModuleInfo(
+            caller = caller,
+            files = runfiles.files,
+            kernels = [
+                file.basename[:-len(".cpp")]
+                for file in ctx.files.sources
+                if file.dirname.endswith(ctx.attr.module + "/kernels")
+            ],
+            library = info.library,
+            module = ctx.attr.module,
+            plan = info.plan,
+        ),
     ]
 
 emulated_module = rule(
@@ -32,7 +48,7 @@ def _place(ctx, file):
     path = file.short_path
     return '"$files/{}"'.format(path[3:] if path.startswith("../") else ctx.workspace_name + "/" + path)
 
-def _kernel_numeric_test_impl(ctx):
+def _emulation_program_impl(ctx):
     tool = ctx.attr._tool[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     words = [_place(ctx, tool.files_to_run.executable), "--runtime", _place(ctx, runtime)]
@@ -40,16 +56,27 @@ def _kernel_numeric_test_impl(ctx):
         info = target[EmulatedModuleInfo]
         files = (info.library, info.caller, info.plan)
         words += ["--module", info.module] + [_place(ctx, file) for file in files]
-    for option, values in {"arch": ctx.attr.archs, "kernels": ctx.attr.kernels}.items():
-        for value in values:
-            words.append("--{}='{}'".format(option, value))
-    words += ["--samples={}".format(ctx.attr.samples), "--seed={}".format(ctx.attr.seed)]
+    return _program(ctx, words, [runtime], [ctx.attr._tool] + ctx.attr.modules)
+
+emulation_program = rule(
+    implementation = _emulation_program_impl,
+    attrs = {
+        "modules": attr.label_list(mandatory = True, providers = [EmulatedModuleInfo]),
+        "_runtime": attr.label(default = "//cc/fake_hip"),
+        "_tool": attr.label(cfg = "target", default = "//qola/verify:tool", executable = True),
+    },
+    doc = "The program of `qola verify`, which is told by its arguments what to try.",
+    executable = True,
+)
+
+def _program(ctx, words, files, targets):
+    """A script that calls a tool among its runfiles, with its own arguments behind these words."""
     program = ctx.actions.declare_file(ctx.label.name)
     ctx.actions.write(
         program,
         "\n".join([
             "#!/bin/sh",
-            "# Written by @qola//rules:defs.bzl, kernel_numeric_test.",
+            "# Written by @qola//rules:defs.bzl.",
             "files=$0.runfiles",
             '[ -d "$files" ] || files=${RUNFILES_DIR:-$TEST_SRCDIR}',
             'export RUNFILES_DIR="$files"',
@@ -58,10 +85,87 @@ def _kernel_numeric_test_impl(ctx):
         ]),
         is_executable = True,
     )
-    runfiles = ctx.runfiles([runtime]).merge_all(
-        [target[DefaultInfo].default_runfiles for target in [ctx.attr._tool] + ctx.attr.modules],
-    )
+    runfiles = ctx.runfiles(files).merge_all([target[DefaultInfo].default_runfiles for target in targets])
     return [DefaultInfo(executable = program, runfiles = runfiles)]
+
+def _fits(name, pattern):
+    """Whether a name fits a pattern with * and ?."""
+    at, place, star, mark = 0, 0, -1, 0
+    for _ in range((len(name) + 1) * (len(pattern) + 1)):
+        if at == len(name):
+            break
+        if place < len(pattern) and pattern[place] == "*":
+            star, mark = place, at
+            place += 1
+        elif place < len(pattern) and pattern[place] in ("?", name[at]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            mark += 1
+            at, place = mark, star + 1
+        else:
+            return False
+    return not pattern[place:].strip("*")
+
+def _outcomes(ctx, info, place):
+    """Declares the actions of a module; returns what they write."""
+    directory = "{}.cases/{}/".format(ctx.label.name, place)
+    runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
+    wanted = [k for k in info.kernels if not ctx.attr.kernels or any([_fits(k, p) for p in ctx.attr.kernels])]
+    cases = {name: ctx.actions.declare_file(directory + name + ".case") for name in wanted}
+    others = ctx.actions.declare_file(directory + "others.case")
+    args = ctx.actions.args()
+    args.use_param_file("@%s", use_always = True)
+    args.set_param_file_format("multiline")
+    args.add("record")
+    args.add("--runtime", runtime)
+    args.add("--module")
+    args.add_all([info.module, info.library, info.caller, info.plan])
+    args.add_all(ctx.attr.archs, before_each = "--arch")
+    args.add_all(ctx.attr.kernels, format_each = "--kernels=%s")
+    args.add(ctx.attr.samples, format = "--samples=%s")
+    args.add(ctx.attr.seed, format = "--seed=%s")
+    for name, file in cases.items():
+        args.add("--case")
+        args.add_all([name, file])
+    args.add("--others", others)
+    files = cases.values() + [others]
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = depset([runtime], transitive = [info.files]),
+        mnemonic = "QolaRecordLaunches",
+        outputs = files,
+        progress_message = "Calling {} of %{{label}}".format(info.module),
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+    outcomes = []
+    for file in files:
+        outcome = ctx.actions.declare_file(directory + file.basename[:-len("case")] + "json")
+        outcomes.append(outcome)
+        ctx.actions.run(
+            arguments = ["replay", "--cases", file.path, "--output", outcome.path],
+            executable = ctx.executable._tool,
+            inputs = [file],
+            mnemonic = "QolaEmulate",
+            outputs = [outcome],
+            progress_message = "Emulating %{input}",
+            use_default_shell_env = True,
+        )
+    return outcomes
+
+def _kernel_numeric_test_impl(ctx):
+    outcomes = []
+    for place, target in enumerate(ctx.attr.modules):
+        outcomes += _outcomes(ctx, target[EmulatedModuleInfo], place)
+    words = [_place(ctx, ctx.attr._judge[DefaultInfo].files_to_run.executable), "judge"]
+    words.append("--name='{}'".format(ctx.label.name))
+    words.append("--fact='{} problems for each kernel, seed {}'".format(ctx.attr.samples, ctx.attr.seed))
+    words += ["--kernels='{}'".format(pattern) for pattern in ctx.attr.kernels]
+
+    # Behind all options: the test's own arguments are options, too.
+    words += [_place(ctx, file) for file in outcomes]
+    return _program(ctx, words, outcomes, [ctx.attr._judge])
 
 kernel_numeric_test = rule(
     implementation = _kernel_numeric_test_impl,
@@ -75,8 +179,9 @@ kernel_numeric_test = rule(
         ),
         "samples": attr.int(default = 3, doc = "How many problems each kernel is tried with."),
         "seed": attr.int(default = 0, doc = "Of the problems, which are the same for the same seed."),
+        "_judge": attr.label(cfg = "target", default = "//qola/verify:cached", executable = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
-        "_tool": attr.label(cfg = "target", default = "//qola/verify:tool", executable = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola/verify:cached", executable = True),
     },
     doc = """Compiled kernels, run on a CPU instruction by instruction, give what float64 gives.
 
@@ -85,6 +190,10 @@ results may be off by what rounding can do at worst. The test fails where one
 is off by more, where a kernel does what it must not, and where no kernel could
 be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
 3.11 and the pinned ROCm.
+
+Each kernel is tried by an action of its own, whose inputs are its code and what
+the host code launches: with a disk cache or a remote one, a kernel is tried
+anew when these change, and not because another kernel of its library did.
 
 Example:
 

@@ -1,0 +1,88 @@
+"""What the programs of verification have in common: what they are asked, and what they write."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from qola.emulate.code_object import ARCHS
+from qola.errors import ExitCode, Finding
+from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
+from qola.verify.page import render
+from qola.verify.run import Built, VerifyError, Wish
+
+
+def add_modules(parser: argparse.ArgumentParser) -> None:
+    """Add options for libraries, and for the problems of their kernels."""
+    parser.add_argument(
+        "--module",
+        action="append",
+        nargs=4,
+        required=True,
+        metavar=("NAME", "LIBRARY", "CALLER", "PLAN"),
+    )
+    parser.add_argument("--runtime", required=True, type=Path)
+    parser.add_argument("--kernels", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--arch", action="append", default=[])
+    parser.add_argument("--samples", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def builds(args: argparse.Namespace) -> list[Built]:
+    """Return the libraries."""
+    return [
+        Built(name, Path(library), Path(caller), args.runtime, Path(plan).parent)
+        for name, library, caller, plan in args.module
+    ]
+
+
+def wishes(args: argparse.Namespace, built: Built, processes: int = 1) -> list[Wish]:
+    """Return what to try of a library, for each arch.
+
+    Raises:
+        VerifyError: an arch is not emulated.
+    """
+    found = []
+    for arch in args.arch or built.plan.archs:
+        if arch not in ARCHS.values():
+            known = f"one of {', '.join(sorted(ARCHS.values()))}"
+            raise VerifyError(Finding(arch, "an arch that is not emulated", known))
+        patterns = tuple(args.kernels)
+        found.append(Wish(arch, patterns, args.samples, args.seed, processes=processes))
+    return found
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Add options for what is written."""
+    parser.add_argument("--json")
+    parser.add_argument("--html")
+    parser.add_argument("--junit", default=os.environ.get("XML_OUTPUT_FILE"))
+
+
+def tell(
+    args: argparse.Namespace, name: str, facts: Iterable[str], outcomes: Sequence[Outcome]
+) -> int:
+    """Say and write what came; return the exit code: that of a wrong kernel, or of none tried.
+
+    Args:
+        name, facts: of the page.
+
+    Raises:
+        VerifyError: there is no kernel.
+    """
+    if not outcomes:
+        patterns = " ".join(args.kernels) or "the libraries"
+        raise VerifyError(Finding(patterns, "no kernel", "a name of `qola list`, with * and ?"))
+    found = sorted(outcomes, key=lambda outcome: (outcome.kernel, outcome.arch))
+    print("\n".join(lines(found)))
+    if args.json:
+        Path(args.json).write_text(to_json(found), encoding="utf-8")
+    if args.junit:
+        Path(args.junit).write_text(to_junit(found, "qola.verify"), encoding="utf-8")
+    if args.html:
+        archs = ", ".join(sorted({outcome.arch for outcome in found}))
+        Path(args.html).write_text(render(name, [archs, *facts], found), encoding="utf-8")
+    counts = count(found)
+    return ExitCode.WRONG if counts["failed"] or not counts["passed"] else ExitCode.DONE

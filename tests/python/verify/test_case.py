@@ -1,0 +1,33 @@
+"""Cases: what is kept of a call, and that it is the same again."""
+
+from __future__ import annotations
+
+from qola.verify.case import Call, Case, Launch, from_json, to_json
+from tests.python.verify.toys import PROBLEM
+
+LAUNCH = Launch(
+    names=("a", "b"),
+    symbol="_Z1k",
+    code="1234",
+    grid=(1, 2, 3),
+    block=(256, 1, 1),
+    lds=64,
+    arguments=bytes(range(24)),
+    addresses=((8, "q_ptr", 16),),
+)
+CASE = Case("a", "gfx950", (Call(PROBLEM, (LAUNCH,)),), "one fewer", {"1234": b"\x7fELF" * 9})
+
+
+def test_cases_are_read_again() -> None:
+    """Prevents: a kernel that is tried with something else than its host code launches."""
+    refused = Case("b", "gfx942", (Call(PROBLEM, (), "no kernel"),))
+    text = to_json([CASE, refused])
+    assert from_json(text) == [CASE, refused]
+    assert to_json(from_json(text)) == text
+    assert from_json(to_json([])) == []
+
+
+def test_a_call_brings_its_own_code_objects() -> None:
+    """Prevents: code objects of all calls sent along with each."""
+    two = Case("a", "gfx950", CASE.calls, codes={**CASE.codes, "other": b"x"})
+    assert two.of_call(CASE.calls[0]) == dict(CASE.codes)
