@@ -14,7 +14,7 @@ from pathlib import Path
 from qola.errors import QolaError
 from qola.verify import case, outcome
 from qola.verify.replay import outcomes
-from qola.verify.run import record
+from qola.verify.run import record_settled
 from qola.verify.tell import add_files, add_modules, builds, tell, wishes
 
 
@@ -52,9 +52,8 @@ def _record(args: argparse.Namespace) -> int:
     files = {name: Path(file) for name, file in args.case}
     found: dict[Path, list[case.Case]] = {file: [] for file in [*files.values(), args.others]}
     for built in builds(args):
-        for wish in wishes(args, built):
-            for one in record(built, wish):
-                found[files.get(one.kernel, args.others)].append(one)
+        for one in record_settled(built, wishes(args, built)):
+            found[files.get(one.kernel, args.others)].append(one)
     for file, cases in found.items():
         file.write_text(case.to_json(cases), encoding="utf-8")
     return 0

@@ -10,7 +10,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from qola.verify.problem import Problem
@@ -73,6 +73,34 @@ class Case:
     def of_call(self, call: Call) -> dict[str, bytes]:
         """Return the code objects that a call launches."""
         return {launch.code: self.codes[launch.code] for launch in call.launches}
+
+
+def settled(one: Case, other: Case) -> Case:
+    """Return a case with 0 for the bytes of arguments that are others in another recording of it.
+
+    Raises:
+        ValueError: they differ in more than that.
+    """
+    calls = tuple(
+        replace(a, launches=tuple(map(_same, a.launches, b.launches)))
+        for a, b in zip(one.calls, other.calls, strict=True)
+    )
+    result, wanted = (replace(x, calls=()) for x in (one, other))
+    if result != wanted or [len(x.launches) for x in one.calls] != [
+        len(x.launches) for x in other.calls
+    ]:
+        raise ValueError(f"{one.kernel} is launched otherwise the second time")
+    return replace(one, calls=calls)
+
+
+def _same(one: Launch, other: Launch) -> Launch:
+    bytes_of = zip(one.arguments, other.arguments, strict=True)
+    arguments = bytes(a if a == b else 0 for a, b in bytes_of)
+    addresses = tuple(place for place in one.addresses if place in other.addresses)
+    result = replace(one, arguments=arguments, addresses=addresses)
+    if result != replace(other, arguments=arguments, addresses=addresses):
+        raise ValueError(f"{one.names[0]} is launched otherwise the second time")
+    return result
 
 
 def to_json(cases: Sequence[Case]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -28,7 +29,7 @@ from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
-from qola.verify.case import Call, Case, Launch
+from qola.verify.case import Call, Case, Launch, settled
 from qola.verify.dispatch import Dispatch
 from qola.verify.memory import buffers, starts
 from qola.verify.outcome import Outcome
@@ -39,6 +40,8 @@ from qola.verify.values import address_names, entry_values
 
 _Of = TypeVar("_Of")
 _Done = TypeVar("_Done")
+#: Times that a library is called to tell what is another each time: a byte may be the same twice.
+_MORE_CALLS = 3
 #: Directions that there are problems for.
 _DIRECTIONS = ("bwd", "fwd", "fwd_splitkv")
 
@@ -165,7 +168,38 @@ def record(built: Built, wish: Wish) -> list[Case]:
     Raises:
         VerifyError: the process that called the library died.
     """
-    drawn = [*_drawn(built, wish), *_drawn_assembly(built, wish)]
+    return _recorded(built, wish, _all_drawn(built, wish))
+
+
+def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
+    """Return the same for several archs, without what is another in each process.
+
+    Host code hands kernels what happens to be on its stack, between the members of a structure. It
+    is told by calling it in processes that begin anew, each with addresses of its own.
+
+    Raises:
+        VerifyError: a process that called the library died.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    found: list[Case] = []
+    with ExitStack() as stack:
+        # A pool has one process, so that each call is one of another process.
+        pools = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in range(_MORE_CALLS)]
+        for wish in wishes:
+            drawn = _all_drawn(built, wish)
+            again = [pool.submit(_recorded, built, wish, drawn) for pool in pools]
+            cases = _recorded(built, wish, drawn)
+            for one in again:
+                cases = list(map(settled, cases, one.result()))
+            found += cases
+    return found
+
+
+def _all_drawn(built: Built, wish: Wish) -> list[_Drawn]:
+    return [*_drawn(built, wish), *_drawn_assembly(built, wish)]
+
+
+def _recorded(built: Built, wish: Wish, drawn: Sequence[_Drawn]) -> list[Case]:
     found: list[Case] = []
     for units in sorted({one.units for one in drawn}):
         of_device = [one for one in drawn if one.units == units]
@@ -189,7 +223,9 @@ def _on_device(
 def _in_process(
     built: Built, wish: Wish, units: int, work: Callable[[_Host, _Of], _Done], of: _Of
 ) -> _Done:
-    return work(_Host(built, wish, units), of)
+    # Addresses of a thread's stack differ more from process to process than those of the first.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: work(_Host(built, wish, units), of)).result()
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,6 @@ class Problem:
     rows_k: int
     heads_q: int = 2
     heads_k: int = 1
-    group: bool = False
-    assembly: bool = False
 
     def encode(self, values: Array) -> Array:
         """Numbers in the problem's type; bf16 as its bits."""
@@ -81,10 +79,10 @@ def _common(hip: Hip, problem: Problem, tensors: Mapping[str, Array]) -> dict[st
     rows = problem.rows_q
     values: dict[str, Any] = {
         "q_dtype_str": problem.dtype,
-        "is_group_mode": problem.group,
+        "is_group_mode": False,
         "mask_type": 0,
         "bias_type": 0,
-        "use_ext_asm": problem.assembly,
+        "use_ext_asm": False,
         "batch": 1,
         "nhead_q": problem.heads_q,
         "nhead_k": problem.heads_k,
@@ -98,10 +96,6 @@ def _common(hip: Hip, problem: Problem, tensors: Mapping[str, Array]) -> dict[st
     }
     for name in ("q", "k", "v"):
         values |= hip.allocate(tensors[name]).tensor(name)
-    if problem.group:
-        for name, length in (("q", rows), ("k", problem.rows_k)):
-            starts = np.array([0, length], np.int32)
-            values[f"seqstart_{name}_ptr"] = hip.allocate(starts)
     return values
 
 
@@ -115,8 +109,6 @@ def forward(hip: Hip, call: Call, problem: Problem) -> dict[str, float]:
     values |= {"lse_ptr": lse, "has_lse": True, "scale_s": 1 / math.sqrt(problem.dim)}
     values |= {"scale_p": 1, "scale_o": 1, "nhead_stride_lse": problem.rows_q}
     values |= {"batch_stride_lse": problem.heads_q * problem.rows_q}
-    if problem.group:
-        values |= {name: 0 for name in values if name.startswith("batch_stride_")}
     assert call("mha_fwd", values) >= 0
     return {
         "o": float(np.abs(problem.decode(o.array)[0] - wanted["o"]).max()),

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
 from qola.emulate.launch import Device, Module, Result
+from qola.emulate.offload import code_objects
 from qola.errors import QolaError
+from qola.verify import cached
 from qola.verify.__main__ import main
 from qola.verify.outcome import Outcome, lines, to_json
 from qola.verify.run import Built, Wish, verify
@@ -285,6 +288,38 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no kernel" in capsys.readouterr().err
     assert main([*words, "--arch=gfx90a"]) == 1
     assert "an arch that is not emulated" in capsys.readouterr().err
+
+
+def test_cases_are_the_same_while_their_code_is(tmp_path: Path) -> None:
+    """Prevents: every kernel of a library tried anew because one of them changed."""
+    changed = tmp_path / built("libmha_fwd").library.name
+    data = bytearray(built("libmha_fwd").library.read_bytes())
+    with built("libmha_fwd").library.open("rb") as file:
+        (code,) = [code for arch, code in code_objects(ELFFile(file)) if arch == ARCH]
+    code_object = CodeObject.read(code)
+    kernel = next(iter(code_object.kernels.values()))
+    text = code_object.image[kernel.entry : kernel.entry + kernel.size]
+    data[data.index(text) + places(bytearray(text), "V_EXP_F32")[0]] ^= 1
+    changed.write_bytes(data)
+    found = []
+    for library in (built("libmha_fwd").library, changed):
+        words = arguments("libmha_fwd")
+        words[4] = str(library)
+        others = tmp_path / "others"
+        names = [one.name for one in built("libmha_fwd").kernels]
+        files = [tmp_path / str(number) for number in range(len(names))]
+        for name, case in zip(names, files, strict=True):
+            words += ["--case", name, str(case)]
+        assert cached.main(["record", *words, "--samples=1", f"--others={others}"]) == 0
+        assert others.read_text() == "[]\n"
+        found.append({n: case.read_text() for n, case in zip(names, files, strict=True)})
+    before, after = found
+    same = {name for name in before if before[name] == after[name]}
+    assert same == {name for name in before if ARCH not in name}
+    outcome = tmp_path / "outcome"
+    other = next(case for name, case in zip(names, files, strict=True) if name in same)
+    assert cached.main(["replay", "--cases", str(other), "--output", str(outcome)]) == 0
+    assert cached.main(["judge", "--name=x", "--junit=", str(outcome)]) == 0
 
 
 def test_the_program_ends_with_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

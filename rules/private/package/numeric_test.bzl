@@ -191,9 +191,10 @@ is off by more, where a kernel does what it must not, and where no kernel could
 be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
 3.11 and the pinned ROCm.
 
-Each kernel is tried by an action of its own, whose inputs are its code and what
-the host code launches: with a disk cache or a remote one, a kernel is tried
-anew when these change, and not because another kernel of its library did.
+Each kernel is tried by an action of its own, whose inputs are the code objects
+that it is launched from, each of a batch, and what the host code launches: with
+a disk cache or a remote one, a kernel is tried anew when these change, and not
+because another batch of its library did.
 
 Example:
 

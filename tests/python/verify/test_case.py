@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from qola.verify.case import Call, Case, Launch, from_json, to_json
+from dataclasses import replace
+
+import pytest
+
+from qola.verify.case import Call, Case, Launch, from_json, settled, to_json
 from tests.python.verify.toys import PROBLEM
 
 LAUNCH = Launch(
@@ -25,6 +29,21 @@ def test_cases_are_read_again() -> None:
     assert from_json(text) == [CASE, refused]
     assert to_json(from_json(text)) == text
     assert from_json(to_json([])) == []
+
+
+def test_what_differs_each_time_does_not_count() -> None:
+    """Prevents: a kernel that is tried anew because of what lay on a stack."""
+    other = bytes([9, *LAUNCH.arguments[1:]])
+    again = replace(LAUNCH, arguments=other, addresses=(*LAUNCH.addresses, (16, "k_ptr", 3)))
+    case = replace(CASE, calls=(Call(PROBLEM, (again,)),))
+    assert settled(CASE, CASE) == CASE
+    (launch,) = settled(CASE, case).calls[0].launches
+    assert launch.arguments == bytes([0, *LAUNCH.arguments[1:]])
+    assert launch.addresses == LAUNCH.addresses
+    assert settled(case, CASE) == settled(CASE, case)
+    wider = replace(CASE, calls=(Call(PROBLEM, (replace(LAUNCH, grid=(2, 2, 3)),)),))
+    with pytest.raises(ValueError, match="otherwise the second time"):
+        settled(CASE, wider)
 
 
 def test_a_call_brings_its_own_code_objects() -> None:
