@@ -132,6 +132,8 @@ hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, con
     return hipSuccess;
 }
 
+const char* hipKernelNameRef(const hipFunction_t function) { return function->kernel->symbol.c_str(); }
+
 hipError_t hipModuleLaunchKernel(hipFunction_t function,
                                  unsigned grid_x,
                                  unsigned grid_y,

@@ -188,4 +188,11 @@ hipError_t hipGetFuncBySymbol(hipFunction_t* function, const void* symbol)
     return hipSuccess;
 }
 
+const char* hipKernelNameRefByPtr(const void* host_function, hipStream_t)
+{
+    const std::scoped_lock lock(mutex);
+    const auto function = functions().find(host_function);
+    return function == functions().end() ? nullptr : function->second.name.c_str();
+}
+
 } // extern "C"

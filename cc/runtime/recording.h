@@ -10,9 +10,6 @@ namespace qola_lazy {
 /// alone outside of a call, where it may not be repeated, and where it is being recorded.
 std::vector<unsigned> rows_of_call(unsigned first);
 
-/// A row of the call that is recorded.
-void note_row(unsigned row);
-
 } // namespace qola_lazy
 
 #endif // QOLA_RUNTIME_RECORDING_H

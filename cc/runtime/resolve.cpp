@@ -319,17 +319,13 @@ unsigned row_for_current_device(unsigned row, unsigned count)
     throw StatusError(QOLA_STATUS_NO_ARCH, what);
 }
 
-} // namespace
-
-const qola_kernel_function* resolve(unsigned row, unsigned count)
+/// What goes wrong with kernels, as the entry points understand it.
+template <typename Find>
+const qola_kernel_function* found_by(Find find)
 {
     try
     {
-        if(count != 1)
-            row = row_for_current_device(row, count);
-        if(const qola_kernel_function* found = loaded[row].load(std::memory_order_acquire))
-            return found;
-        return runtime().functions(rows_of_call(row));
+        return find();
     }
     catch(const StatusError&)
     {
@@ -342,11 +338,29 @@ const qola_kernel_function* resolve(unsigned row, unsigned count)
     }
 }
 
+void load_rows(const std::vector<unsigned>& rows)
+{
+    found_by([&] { return runtime().functions(rows); });
+}
+
+} // namespace
+
+const qola_kernel_function* resolve(unsigned row, unsigned count)
+{
+    return found_by([&] {
+        const unsigned own = count == 1 ? row : row_for_current_device(row, count);
+        const qola_kernel_function* found = loaded[own].load(std::memory_order_acquire);
+        return found != nullptr ? found : runtime().functions(rows_of_call(own));
+    });
+}
+
 const qola_kernel_function* launching(unsigned row, unsigned count)
 {
-    if(!qola_entry::thread_call.recording)
+    std::vector<qola_entry::Noted>* noted = qola_entry::thread_call.noted;
+    if(noted == nullptr)
         return functions(row, count);
-    note_row(count == 1 ? row : row_for_current_device(row, count));
+    const unsigned own = count == 1 ? row : row_for_current_device(row, count);
+    noted->push_back(qola_entry::Noted::of_row(module.kernels[own].name, own, load_rows));
     return nullptr;
 }
 

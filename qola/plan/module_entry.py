@@ -18,6 +18,7 @@ from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
 from qola.errors import Finding, PlanError
 from qola.folder import Folder
+from qola.plan.c_functions import c_functions
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generated import GeneratedModule
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile
@@ -87,7 +88,8 @@ def module_entry(
     throws = common in headers.files and has_variable(
         code(tree.text(common), macros.known), *_THROWS
     )
-    texts = wrappers(f"{header}.h", functions, throws=throws)
+    for_c, told = c_functions(functions, module.kernels, ATTENTION[name].direction)
+    texts = wrappers(f"{header}.h", functions, throws=throws, c_functions=for_c)
     asked = _asked(tree, module.config, headers)
     return ModuleEntry(
         tuple(EntryPoint(f.name, len(f.parameters), f.required) for f in functions),
@@ -100,7 +102,7 @@ def module_entry(
             if value not in (None, UNKNOWN) and name in asked
         },
         asked,
-        (*macros.warnings, *v3_off(tree, module, resolved.archs)),
+        (*macros.warnings, *told, *v3_off(tree, module, resolved.archs)),
     )
 
 

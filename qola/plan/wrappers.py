@@ -45,7 +45,7 @@ _SOURCE = """\
 // the library. Make it again: qola plan; do not edit.
 #include "qola_{header}"
 
-#include "qola_entry.h"
+{include}#include "qola_entry.h"
 
 #ifdef QOLA_ASM
 #include "qola_asm_domain.h"
@@ -56,7 +56,7 @@ QOLA_NS_BEGIN
 {definitions}
 
 QOLA_NS_END
-"""
+{c_functions}"""
 _ABOUT = {
     "fwd": "Runs one forward problem on the stream of the stream configuration.",
     "fwd_splitkv": "Runs one forward problem with K and V split among workgroups, then combined.",
@@ -95,12 +95,19 @@ class Wrappers:
     source: str
 
 
-def wrappers(header: str, functions: Sequence[EntryFunction], *, throws: bool = False) -> Wrappers:
+def wrappers(
+    header: str,
+    functions: Sequence[EntryFunction],
+    *,
+    throws: bool = False,
+    c_functions: str = "",
+) -> Wrappers:
     """Return the C++ around entry points.
 
     Args:
         header: AITER's header that declares them, ``mha_fwd.h``.
         throws: AITER's checks end the process unless they are told to throw.
+        c_functions: C++ that defines those for C.
 
     Raises:
         AiterError: a function has `use_ext_asm` and not what decides who serves a problem.
@@ -110,6 +117,8 @@ def wrappers(header: str, functions: Sequence[EntryFunction], *, throws: bool = 
         _SOURCE.format(
             header=header,
             definitions="\n\n".join(_definition(f, header, throws) for f in functions),
+            include='#include "qola_c_entry.h"\n' if c_functions else "",
+            c_functions=f"\n{c_functions}" if c_functions else "",
         ),
     )
 

@@ -260,14 +260,16 @@ def kernel_build_file(package: MergedPackage, *, source: str, aiter: str) -> str
 
 
 def export_list(namespace: str) -> str:
-    """Linker version script that lets the namespace out, and nothing else.
+    """Linker version script that lets the namespace out, its C functions, and nothing else.
 
     Plain names below extern "C++" are matched against demangled symbols, so that entry points of
     any signature pass; type information is named "typeinfo for ..." there and stays inside.
     """
     scope = f"qola::{namespace}" if namespace else "qola"
+    prefix = f"qola_{namespace}_mha_" if namespace else "qola_mha_"
     return (
-        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n    {prefix}*;\n'
+        "  local:\n    *;\n};\n"
     )
 
 

@@ -194,13 +194,20 @@ def test_a_call_that_lacks_a_kernel_launches_none(place: Place, tmp_path: Path) 
 
 
 def test_no_library_launches_unseen() -> None:
-    """Prevents: a recorded call that launches by what cc/runtime/recording.cpp passes over."""
+    """Prevents: a recorded call that launches by what cc/api/qola_launches.cpp passes over."""
     asked = re.compile(
         r"hip(Get|Peek)\w+|hipModule(LoadData|GetFunction|Unload)|hipDeviceGetAttribute"
+        r"|hipKernelNameRef\w*"
     )
     # Where a call measures; a recorded one does not.
     measures = re.compile(r"hipEvent\w+|hipStreamSynchronize")
-    wrapped = {"hipLaunchKernel", "hipModuleLaunchKernel"}
+    wrapped = {
+        "hipLaunchHostFunc",
+        "hipLaunchKernel",
+        "hipMemcpyAsync",
+        "hipMemsetAsync",
+        "hipModuleLaunchKernel",
+    }
     for library in sorted((LAZY / "lib").glob("*.so")):
         names = subprocess.run(
             [

@@ -9,7 +9,7 @@
 // ROW[+COUNT],... is a call of an entry point that launches these, with a line of the same form:
 // "<call> ok <milliseconds> <what each launched, with commas between> <times it was run>". In it "asm"
 // launches what is no kernel instance, "error" leaves an error of HIP's behind, and "?ROW" only asks a
-// kernel for something. With ASK_OWNS=1 its arguments own something. ASK_PAUSE is how many milliseconds
+// kernel for something. With ASK_PREPARE=1 it is not called: its kernels are had, and counted. With ASK_OWNS=1 its arguments own something. ASK_PAUSE is how many milliseconds
 // a thread waits before it asks for the same again.
 #include "qola_call.h"
 #include "qola_lazy.h"
@@ -61,14 +61,15 @@ std::string launch_other()
 {
     const hipError_t error =
         hipModuleLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
-    if(qola_entry::thread_call.recording != (error == hipSuccess))
+    if((qola_entry::thread_call.noted != nullptr) != (error == hipSuccess))
         std::abort();
     return "refused";
 }
 
 std::string run(const std::string& call, const Stream& stream)
 {
-    if(qola_entry::thread_call.recording == (stream.time_kernel_ || stream.log_level_ != 0))
+    const bool recorded = qola_entry::thread_call.noted != nullptr;
+    if(recorded == (stream.time_kernel_ || stream.log_level_ != 0))
         std::abort();
     std::string answer;
     std::istringstream parts(call);
@@ -105,8 +106,26 @@ std::string values_of(const std::string& call)
     return answer + " " + std::to_string(runs);
 }
 
+/// As <entry>_prepare of qola_c.h: returns for how many kernels.
+std::string prepare(const std::string& call)
+{
+    std::vector<qola_entry::Noted> noted;
+    {
+        const qola_entry::Recorded recorded(noted);
+        qola_entry::repeatable(Stream(), Stream{false, 0}, [&](const Stream& stream) {
+            run(call, stream);
+            return 0.f;
+        });
+    }
+    const auto rows = qola_entry::rows_of(noted);
+    noted.front().load(rows);
+    return std::to_string(rows.size());
+}
+
 std::string values(const std::string& what)
 {
+    if(std::getenv("ASK_PREPARE") != nullptr)
+        return prepare(what);
     if(what.find(',') == std::string::npos)
     {
         const Kernel kernel(what);

@@ -133,6 +133,18 @@ def test_a_recorded_call_launches_nothing(toy: Toy) -> None:
     assert launches(toy) == 6
 
 
+def test_prepared_calls(toy: Toy) -> None:
+    """Prevents: a first call that compiles although prepared, or a question that launches."""
+    log = {"FAKE_HIP_LOG": str(toy.path / "launches")}
+    never = toy.call(SCALE, FILL, ASK_PREPARE="1", QOLA_LAZY="never", **log)
+    assert never.values == [UNAVAILABLE]
+    prepared = toy.call(SCALE, FILL, SCALE, times="2", ASK_PREPARE="1", **log)
+    assert prepared.values == ["2", "2"]
+    assert toy.compiles() == 2
+    assert launches(toy) == 0
+    assert toy.call(SCALE, FILL, QOLA_LAZY="never", **log).values == [BOTH]
+
+
 def test_what_a_recorded_call_asks_a_kernel(toy: Toy) -> None:
     """Prevents: a dispatch that decides by an answer that no kernel gave."""
     answer = toy.call(f"?{toy.row(SCALE)}", FILL, times="2")

@@ -33,14 +33,16 @@ def _static_module_test_impl(ctx):
     """Prevents: an archive whose functions another AITER's take the place of, or that lacks a kernel."""
     env = analysistest.begin(ctx)
     join = action_of(env, "QolaJoin")
-    has_all(env, join.argv, ["-r", "--force-group-allocation", "--unique"])
+    has_all(env, join.argv, ["-r", "--force-group-allocation", "--unique", "--wrap=hipLaunchKernel"])
     objects = objects_of(join)
     for name in ["kernel_gfx942.pic.o", "batch.pic.o", "kernel_neutral.pic.o", "dispatch.pic.o", "entry.pic.o"]:
         asserts.equals(env, 1, len([object for object in objects if object == name]), name + " in " + str(objects))
     has_all(env, action_of(env, "QolaLocalise").argv, [
         "--wildcard",
         "--keep-global-symbol=_ZN4qola2ns*",
+        "--keep-global-symbol=qola_ns_mha_*",
         "--set-symbol-visibility=_ZN4qola2ns*=hidden",
+        "--set-symbol-visibility=qola_ns_mha_*=hidden",
         "--rename-section=.ltext=.text,alloc,code,readonly",
     ])
     return analysistest.end(env)

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/private:providers.bzl", "QolaStaticModuleInfo")
+load(":link_flags.bzl", "WRAPPED")
 
 def _objects(deps):
     found = {}
@@ -29,7 +30,7 @@ def _joined(ctx, toolchain):
     output = ctx.actions.declare_file(ctx.label.name + ".joined.o")
     objects = _objects(ctx.attr.deps)
     flags = ctx.actions.args()
-    flags.add_all(["-flavor", "gnu", "-r"])
+    flags.add_all(["-flavor", "gnu", "-r"] + WRAPPED)
 
     # Inline functions are in groups of the same names everywhere, of which a
     # linker keeps one: without groups each module keeps its own.
@@ -49,13 +50,17 @@ def _joined(ctx, toolchain):
 
 def _localised(ctx, toolchain, joined):
     output = ctx.actions.declare_file(ctx.attr.file)
-    exported = "_ZN4qola{}*".format("{}{}".format(len(ctx.attr.namespace), ctx.attr.namespace) if ctx.attr.namespace else "")
+    namespace = ctx.attr.namespace
+    exported = [
+        "_ZN4qola{}*".format("{}{}".format(len(namespace), namespace) if namespace else ""),
+        "qola_{}mha_*".format(namespace + "_" if namespace else ""),
+    ]
     args = ctx.actions.args()
     args.add("--wildcard")
-    args.add(exported, format = "--keep-global-symbol=%s")
+    args.add_all(exported, format_each = "--keep-global-symbol=%s")
 
     # A library that has it inside does not export it, whatever its version script.
-    args.add(exported, format = "--set-symbol-visibility=%s=hidden")
+    args.add_all(exported, format_each = "--set-symbol-visibility=%s=hidden")
 
     # As rules/private/large_code.ld, but in the object: its user's linker needs no script.
     args.add("--rename-section=.ltext=.text,alloc,code,readonly")
@@ -98,8 +103,8 @@ static_form = rule(
     },
     doc = """A module as one relocatable object, for qola_static.
 
-Of its symbols only `qola::<namespace>::*` can be linked to, and those are
-hidden: they end in the program or library that the object becomes part of. All
+Of its symbols only `qola::<namespace>::*` and the C functions
+`qola_<namespace>_mha_*` can be linked to, and those are hidden: they end in the program or library that the object becomes part of. All
 others are local, so that nothing of another AITER in the process takes their
 place, and they take nobody's. The output group `joined` is the object with all
 its symbols.

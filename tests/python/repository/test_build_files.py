@@ -260,11 +260,15 @@ def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None
     assert tuple(ast.literal_eval(found)) == KNOWN_ARCHS
 
 
-@pytest.mark.parametrize(("namespace", "scope"), [("ns", "qola::ns"), ("", "qola")])
-def test_the_export_list(namespace: str, scope: str) -> None:
+@pytest.mark.parametrize(
+    ("namespace", "scope", "prefix"),
+    [("ns", "qola::ns", "qola_ns_mha_"), ("", "qola", "qola_mha_")],
+)
+def test_the_export_list(namespace: str, scope: str, prefix: str) -> None:
     """Prevents: a library that exports more than its namespace."""
     assert emit.export_list(namespace) == (
-        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n  local:\n    *;\n}};\n'
+        f'{{\n  global:\n    extern "C++" {{\n      {scope}::*;\n    }};\n    {prefix}*;\n'
+        "  local:\n    *;\n};\n"
     )
 
 

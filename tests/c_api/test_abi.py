@@ -1,0 +1,238 @@
+"""The promise of docs/reference/c-api.md: what was compiled against the first header runs on."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.launch.fake_hip import FakeHip, read_log
+from tests.c_api.header import entries, functions, structures, values
+from tests.c_api.run_calls import FIRST, HEADER, HERE, LAZY, NAMESPACE, python
+from tests.consumer.run_consumer import BUNDLE, FAKE, PLAN
+from tests.consumer.table import GFX950, Device
+from tests.runtime.sdk import compiler_of
+
+SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
+EXAMPLE = HERE.parents[1] / "examples/c/attention.c"
+OK, NO_ARCH, FAILED, UNSUPPORTED, INVALID = 0, -2, -3, -5, -6
+
+
+def layout(structure: type[ctypes.Structure]) -> list[tuple[str, int, int]]:
+    """Return name, offset and size of each field."""
+    fields = [(field[0], getattr(structure, field[0])) for field in structure._fields_]
+    return [(name, found.offset, found.size) for name, found in fields]
+
+
+def symbols(library: Path, which: str) -> list[str]:
+    """Return the dynamic symbols of a library, without versions."""
+    command = [str(SDK / "bin/llvm-nm"), "-D", which, "--just-symbol-name", str(library)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return [name.partition("@")[0] for name in found]
+
+
+def test_structures_only_grow_at_their_end() -> None:
+    """Prevents: a field that moves, and a program that sets another one than it means."""
+    first, now = structures(FIRST), structures(HEADER)
+    assert first.keys() <= now.keys()
+    assert ctypes.sizeof(first["qola_mha_args"]) == 872
+    for name, structure in first.items():
+        old, new = layout(structure), layout(now[name])
+        assert new[: len(old)] == old, name
+        if "struct_size" not in {field for field, *_ in old}:
+            assert new == old, f"{name} has no size to tell its versions by"
+
+
+def test_values_stay() -> None:
+    """Prevents: a value of an enumeration that means something else, or none."""
+    assert values(FIRST).items() <= values(HEADER).items()
+    assert set(entries(FIRST)) <= set(entries(HEADER))
+
+
+def test_the_list_of_symbols_is_that_of_the_header() -> None:
+    """Prevents: a function that leaves the ABI without a word, or enters it unseen."""
+    listed = (HERE / "v1/symbols.txt").read_text(encoding="utf-8").split()
+    named = [
+        f"{entry}_{function}" if function else entry
+        for entry in entries(FIRST)
+        for function in functions(FIRST)
+    ]
+    assert listed == sorted(named)
+
+
+def test_libraries_export_the_list() -> None:
+    """Prevents: a C function that is declared and not there, or one of another namespace."""
+    for module in PLAN["modules"]:
+        wanted = {
+            f"qola_{NAMESPACE}_{entry['name']}" + (f"_{function}" if function else "")
+            for entry in module["entries"]
+            for function in functions(HEADER)
+        }
+        for bundle in (BUNDLE, LAZY):
+            names = symbols(bundle / "lib" / module["library"], "--defined-only")
+            assert {name for name in names if not name.startswith("_Z")} == wanted
+
+
+def test_no_library_does_anything_to_a_device_unseen() -> None:
+    """Prevents: a question that launches, by what cc/api/qola_launches.cpp does not wrap."""
+    wrapped = r"hip(LaunchKernel|ModuleLaunchKernel|MemcpyAsync|MemsetAsync|LaunchHostFunc)"
+    asks = r"hip(Get|Peek)\w+|hipKernelNameRef\w*|hipDeviceGetAttribute"
+    loads = r"__hip\w+|hipModule(LoadData|GetFunction|Unload)"
+    # Where a call measures; a question does not.
+    measures = r"hipEvent\w+|hipStreamSynchronize"
+    for library in (BUNDLE / "lib").glob("*.so"):
+        named = symbols(library, "--undefined-only")
+        of_hip = [name for name in named if name.startswith(("hip", "__hip"))]
+        assert "hipLaunchKernel" in of_hip
+        known = re.compile("|".join((wrapped, asks, loads, measures)))
+        assert [name for name in of_hip if not known.fullmatch(name)] == []
+
+
+def compiled(source: Path, to: Path, library: Path, include: Sequence[Path]) -> Path:
+    """Compile a C99 program as strictly as C99 has it, and link a library."""
+    words = [
+        *compiler_of(SDK),
+        *("-xc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"),
+        "-D__HIP_PLATFORM_AMD__=1",
+        *("-isystem", f"{SDK}/rocm/include"),
+        *(f"-I{directory}" for directory in include),
+        str(source),
+        *("-xnone", str(library)),
+        # What an archive needs of C++.
+        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(to)),
+    ]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    return to
+
+
+@pytest.mark.parametrize("header", [FIRST, HEADER], ids=["first", "bundle"])
+@pytest.mark.parametrize("library", ["*_libmha_fwd.so", "libqola_*.a"])
+def test_a_c99_program_runs(header: Path, library: str, tmp_path: Path) -> None:
+    """Prevents: a header that C does not take, or a program of the first one that fails."""
+    (linked,) = BUNDLE.glob(f"lib/{library}")
+    program = tmp_path / "attention"
+    compiled(EXAMPLE, program, linked, [header.parent, BUNDLE / "include"])
+    hip = FakeHip(FAKE, "gfx950", (BUNDLE / "lib",))
+    result = hip.run([program], tmp_path / "log")
+    assert result.returncode == 0, result.stdout + result.stderr
+    (launch,) = read_log(tmp_path / "log")
+    assert launch.kernel in result.stdout
+    assert result.stdout.splitlines()[-1] == "success"
+
+
+#: Asked by ctypes in a process with the fake runtime: each sets fields of a good problem.
+_ASK = """
+import ctypes, json, sys
+from pathlib import Path
+from tests.c_api.header import structures
+library, prefix, header, cases = sys.argv[1:5]
+library = ctypes.CDLL(library)
+made = structures(Path(header))
+args_of, found_of = made["qola_mha_args"], made["qola_found"]
+find, launch, error = (getattr(library, prefix + name) for name in ("_find", "", "_last_error"))
+error.restype = ctypes.c_char_p
+find.argtypes = launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+for case in json.loads(cases):
+    memory = ctypes.create_string_buffer(ctypes.sizeof(args_of) + 64)
+    args = args_of.from_buffer(memory)
+    args.struct_size = ctypes.sizeof(args_of)
+    found = found_of(struct_size=ctypes.sizeof(found_of))
+    for name, value in case.get("bytes", {}).items():
+        memory[int(name)] = value
+    for name, value in {**json.loads(sys.argv[5]), **case.get("fields", {})}.items():
+        of, _, part = name.rpartition(".")
+        setattr(getattr(args, of) if of else args, part, value)
+    if case.get("launch"):
+        status = launch(ctypes.byref(args), None)
+    else:
+        null = case.get("null")
+        pointers = {"args": ctypes.byref(args), "found": ctypes.byref(found)}
+        status = find(*(None if name == null else pointers[name] for name in pointers))
+    print("\\n" + json.dumps([status, error().decode(), found.stage_count]))
+"""
+#: A problem that the libraries of both manifests serve.
+GOOD: dict[str, dict[str, Any]] = {
+    "asm": {"dtype": 2, "hdim_q": 128, "hdim_v": 128, "group": 1, "max_seqlen_q": 64},
+    "ci": {"dtype": 1, "hdim_q": 32, "hdim_v": 32},
+}
+USUAL = {"batch": 2, "nhead_q": 4, "nhead_k": 2, "seqlen_q": 128, "seqlen_k": 128, "lse.data": 256}
+
+
+def asked(
+    cases: Sequence[dict[str, Any]], tmp_path: Path, device: Device = GFX950, **env: str
+) -> list[list[Any]]:
+    """Return status, text and number of stages for each case."""
+    library = next(BUNDLE.glob("lib/*_libmha_fwd.so"))
+    good = {**USUAL, **GOOD[os.environ["QOLA_TEST_MANIFEST"]]}
+    named: list[str | Path] = [library, f"qola_{NAMESPACE}_mha_fwd", HEADER]
+    words = [*named, json.dumps(cases), json.dumps(good)]
+    result = python(["-c", _ASK, *words], device, tmp_path / "log", **env)
+    assert result.returncode == 0, result.stderr
+    assert read_log(tmp_path / "log") == []
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("[")]
+
+
+SIZE = 872
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"null": "args"}, INVALID, "args: null"),
+    ({"null": "found"}, INVALID, "found: null"),
+    ({"fields": {"struct_size": 8}}, INVALID, "struct_size: 8"),
+    ({"fields": {"dtype": 0}}, INVALID, "dtype: 0"),
+    ({"fields": {"dtype": 99}}, INVALID, "dtype: 99"),
+    ({"fields": {"mask": 9}}, INVALID, "mask: 9"),
+    ({"fields": {"window_left": 5}}, INVALID, "window_left"),
+    ({"fields": {"batch": 0}}, INVALID, "batch: 0"),
+    ({"fields": {"nhead_k": 3}}, INVALID, "nhead_k: 3"),
+    ({"fields": {"group": 1, "max_seqlen_q": 0}}, INVALID, "max_seqlen_q"),
+    ({"fields": {"group": 2}}, INVALID, "group: 2"),
+    ({"fields": {"dropout": 1.0}}, INVALID, "dropout"),
+    ({"fields": {"drop_seed_ptr": 64}}, INVALID, "drop_seed_ptr"),
+    ({"fields": {"bias.data": 64}}, INVALID, "bias"),
+    ({"fields": {"bias_type": 5}}, INVALID, "bias_type: 5"),
+    ({"fields": {"kernels": 7}}, INVALID, "kernels: 7"),
+    ({"fields": {"rounding": 7}}, INVALID, "rounding: 7"),
+    ({"fields": {"q.stride_row": 1 << 40}}, INVALID, "q.stride_row: 1099511627776"),
+    ({"fields": {"lse.stride_row": 7}}, INVALID, "lse.stride_row: 7"),
+    ({"launch": True}, INVALID, "null"),
+    # Of another entry point, and of later AITERs.
+    ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
+    ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
+    ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
+    ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
+    ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),
+    # Of a later header than the library's.
+    ({"fields": {"struct_size": SIZE + 16}, "bytes": {SIZE + 9: 1}}, UNSUPPORTED, "byte 881"),
+]
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    """Prevents: a field that is passed over, or a refusal that does not say of what."""
+    for (case, status, text), answer in zip(
+        REFUSED, asked([case for case, *_ in REFUSED], tmp_path), strict=True
+    ):
+        assert (answer[0], answer[2]) == (status, 0), (case, answer)
+        assert text in answer[1], (case, answer)
+
+
+def test_what_both_have_is_enough(tmp_path: Path) -> None:
+    """Prevents: a newer program refused although it asks for nothing new."""
+    cases = [{}, {"fields": {"struct_size": SIZE + 16}}, {"fields": {"window_left": -1}}]
+    for status, error, stages in asked(cases, tmp_path):
+        assert (status, error, stages) == (OK, "", 1)
+
+
+def test_another_device_and_a_failing_one(tmp_path: Path) -> None:
+    """Prevents: one status for all that can be wrong with a machine."""
+    ((status, *_),) = asked([{}], tmp_path, Device("gfx1250", 64))
+    assert status == NO_ARCH
+    ((status, error, _),) = asked([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
+    assert status == FAILED
+    assert "HIP" in error
