@@ -173,7 +173,7 @@ typedef struct qola_mha_args
     int64_t block_table_stride;
     int64_t page_size;
     int32_t gappy; /* seqstart_k has where sequences begin in their pages, seqlens_k how long they are */
-    int32_t atomic16; /* backward assembly kernels sum dQ up in 16 bits */
+    int32_t atomic16; /* backward assembly kernels sum dQ up in 16 bits; not with `group` */
     const void* cache_batch_idx;
 
     int64_t num_pages; /* batch prefill */

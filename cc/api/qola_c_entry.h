@@ -320,9 +320,9 @@ inline Mask mask_of(Fields& fields)
     case QOLA_MASK_WINDOW_TOP_LEFT:
         if(left < -1 || right < -1)
             invalid("window_left, window_right: below -1");
-        // AITER has windows of its own from the bottom right alone; from the top left it is a causal
-        // mask with limits.
-        return {mask == QOLA_MASK_WINDOW_TOP_LEFT ? 1 : 3, left, right};
+        // As causal masks with limits: AITER's own kind for windows begins in the bottom right for
+        // Composable Kernel, in the top left for assembly kernels.
+        return {mask == QOLA_MASK_WINDOW_TOP_LEFT ? 1 : 2, left, right};
     default: invalid("mask: " + std::to_string(mask) + ", expected a qola_mask");
     }
 }
@@ -610,19 +610,20 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
         // Head after head: assembly kernels take no other order, Composable Kernel any. In 16 bits they
         // have whole blocks of rows, and of a head's dimensions, for each sequence.
         const bool padded         = given.atomic16 != 0 && assembly;
-        const std::int64_t most   = given.group ? given.max_seqlen_q : given.seqlen_q;
-        const std::int64_t length = padded ? (most + 15) / 16 * 16 : own;
+        // In group mode no order suits both these and Composable Kernel, which may have to serve.
+        if(padded && given.group)
+            throw Refused(QOLA_UNSUPPORTED, "atomic16: set, with group and assembly kernels");
+        const std::int64_t length = padded ? (own + 15) / 16 * 16 : own;
         const std::int64_t width =
             !padded ? given.hdim_q : given.hdim_q > 128 ? std::max<std::int64_t>(given.hdim_q, 192) : 128;
-        const bool joined         = given.group && !padded;
-        const std::int64_t all    = (joined ? 1 : given.batch) * heads * length * width;
+        const std::int64_t all    = (given.group ? 1 : given.batch) * heads * length * width;
         const std::int64_t keys   = given.group ? given.max_seqlen_k : given.seqlen_k;
         const std::int64_t tile   = rows_of_split<Entry>(given.hdim_q);
         const std::int64_t parts  = given.deterministic ? (keys + tile - 1) / tile : 1;
         args.dq_acc_ptr           = workspace(4 * parts * all, true);
         QOLA_C_SET(stride_dq_acc, width, "hdim_q")
         QOLA_C_SET(nhead_stride_dq_acc, length * width, "seqlen_q")
-        QOLA_C_SET(batch_stride_dq_acc, joined ? 0 : heads * length * width, "seqlen_q")
+        QOLA_C_SET(batch_stride_dq_acc, given.group ? 0 : heads * length * width, "seqlen_q")
         QOLA_C_SET(split_stride_dq_acc, all, "seqlen_q")
     }
     if constexpr(requires { args.workspace_alloc; })

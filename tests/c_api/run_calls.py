@@ -20,7 +20,10 @@ HERE = Path(__file__).resolve().parent
 HEADER = BUNDLE / "include/qola_c.h"
 FIRST = HERE / "v1/qola_c.h"
 NAMESPACE: str = PLAN["namespace"]
-LAZY = Path(os.environ["QOLA_TEST_LAZY"]).resolve()
+#: A bundle of the manifest's lazy libraries, for the tests that have one.
+LAZY = Path(os.environ.get("QOLA_TEST_LAZY", ".")).resolve()
+#: A problem that is itself a question is for C++ callers.
+ASKED = [row for row in ROWS if not row.problem.v3_api_check]
 
 
 def python(
@@ -55,5 +58,5 @@ def call(
 @functools.cache
 def calls(device: Device) -> dict[Row, tuple[dict[str, Any], list[Launch]]]:
     """Answer and launches of every row of a device that is not itself a question."""
-    rows = [row for row in ROWS if row.device == device and not row.problem.v3_api_check]
+    rows = [row for row in ASKED if row.device == device]
     return dict(zip(rows, call(rows, device)[1], strict=True))

@@ -64,7 +64,8 @@ def answers(
 
 def test_splits_lie_in_the_workspace(tmp_path: Path) -> None:
     """Prevents: accumulators outside of the caller's memory, or none."""
-    cases = [{"num_splits": 2}, {"num_splits": 4}, {}, {"num_splits": 2, "space": 0.9}]
+    cases: list[dict[str, Any]] = [{"num_splits": 2}, {"num_splits": 4}, {}]
+    cases += [{"num_splits": 2, "space": 0.9}]
     cases += [{"num_splits": 2, "drop_seed": 1}]
     found, launches = answers(SPLITKV, "splitkv", "mha_fwd_splitkv", 32, cases, tmp_path)
     two, four, none, small, seed = found

@@ -22,12 +22,3 @@ KERNEL_LINK_FLAGS = [
     # this library's own.
     "-Wl,-Bsymbolic",
 ]
-
-# HIP's functions before which //cc/api:launches puts its own, in each library.
-WRAPPED = [
-    "--wrap=hipLaunchHostFunc",
-    "--wrap=hipLaunchKernel",
-    "--wrap=hipMemcpyAsync",
-    "--wrap=hipMemsetAsync",
-    "--wrap=hipModuleLaunchKernel",
-]

@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/private:providers.bzl", "QolaStaticModuleInfo")
-load(":link_flags.bzl", "WRAPPED")
+load("//rules/rocm:wrapped.bzl", "WRAPPED")
 
 def _objects(deps):
     found = {}
