@@ -17,6 +17,7 @@ load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repositor
 load("//rules/private/repositories:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
 load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
+load("//rules/torch:torch_repository.bzl", "torch_repository")
 
 _DEFAULT_AITER = "aiter"
 
@@ -182,13 +183,13 @@ def _declare_rocm(mctx):
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "rocm_sdk", "python"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
+    taken = name in ["rocm", "rocm_sdk", "python", "torch"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail(finding(
             "a manifest's name becomes the repository @qola_<name>",
             place = place,
             found = "name = \"{}\"".format(name),
-            expected = "small letters, digits and _, a letter first; not rocm, rocm_sdk, python, kernels_..., pip_... or prebuilt_...",
+            expected = "small letters, digits and _, a letter first; not rocm, rocm_sdk, python, torch, kernels_..., pip_... or prebuilt_...",
             fix = "rename it",
         ))
 
@@ -205,6 +206,7 @@ def _qola_impl(mctx):
         requirements = Label("//third_party/python:pybind11.txt"),
     )
     python_headers(name = "qola_python")
+    torch_repository(name = "qola_torch")
 
     plans = {name: [] for name in trees.places}
     manifests = _collect(mctx, "manifest")
@@ -282,7 +284,7 @@ _manifest = tag_class(
         "aiter": attr.string(default = _DEFAULT_AITER, doc = "Name of the AITER source to plan against; by default the wheel that qola pins."),
         "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
         "file": attr.label(doc = "The TOML manifest.", mandatory = True),
-        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's: cpp_itfs for libmha_fwd and libmha_bwd, pybind for other modules that need no PyTorch.", values = ["", "cpp_itfs", "pybind"]),
+        "mode": attr.string(doc = "Build mode of modules that have none of their own, instead of the manifest's: cpp_itfs for C++ libraries, pybind for modules that Python imports.", values = ["", "cpp_itfs", "pybind"]),
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
         "require": attr.string(doc = "Fail unless each direction of Composable Kernel is followed this far: filtered (variants select kernels) or linked (each call of the dispatch is known to have its kernel).", values = ["", "linked", "filtered"]),

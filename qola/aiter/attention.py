@@ -1,4 +1,4 @@
-"""The attention modules: the C++ libraries that AITER builds without PyTorch."""
+"""The attention modules: C++ libraries, and the torch modules that have the same kernels."""
 
 from __future__ import annotations
 
@@ -25,6 +25,26 @@ ATTENTION = {
     "libmha_bwd": AttentionModule("bwd", "mha_bwd", "fmha_v3_bwd"),
 }
 """The attention modules by name."""
+
+TORCH_ATTENTION = {
+    "module_mha_fwd": "libmha_fwd",
+    "module_mha_varlen_fwd": "libmha_fwd",
+    "module_mha_batch_prefill": "libmha_fwd",
+    "module_fmha_v3_fwd": "libmha_fwd",
+    "module_fmha_v3_varlen_fwd": "libmha_fwd",
+    "module_mha_bwd": "libmha_bwd",
+    "module_mha_varlen_bwd": "libmha_bwd",
+    "module_fmha_v3_bwd": "libmha_bwd",
+    "module_fmha_v3_varlen_bwd": "libmha_bwd",
+}
+"""Attention as modules that Python imports and that need PyTorch: the library that has a module's
+kernel instances without it."""
+
+
+def attention_of(module: str) -> AttentionModule:
+    """Return what belongs to an attention module, or to the library of a torch module."""
+    return ATTENTION[TORCH_ATTENTION.get(module, module)]
+
 
 ENTRIES = {
     "fwd": "mha_fwd",

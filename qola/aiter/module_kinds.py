@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding
@@ -139,7 +139,8 @@ def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:
     return Finding(
         place,
         f"{name}, which needs PyTorch: {kind.torch.file} has #include <{kind.torch.name}>",
-        "a module that AITER builds without PyTorch, such as " + " and ".join(ATTENTION),
+        f"attention ({', '.join((*ATTENTION, *TORCH_ATTENTION))}), or a module that AITER builds "
+        "without PyTorch",
         f"build {name} with AITER itself and remove it from the manifest; its tuning data is in "
         "the bundle's configs/ all the same",
     )

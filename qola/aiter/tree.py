@@ -170,6 +170,11 @@ class AiterTree:
         )
         return replace(config, flags_cc=added + config.flags_cc)
 
+    def entry_text(self, name: str, key: str) -> str:
+        """Return a value of a module's entry as it stands, lists with a line for each item."""
+        value = self._config[name].get(key) or ""
+        return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
     def modules_that_define(self, macro: str) -> tuple[str, ...]:
         """Return the modules whose entry defines a macro, in the file's order."""
         flag = re.compile(rf"-D{macro}\b")

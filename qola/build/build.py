@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
@@ -19,7 +19,8 @@ from qola.build.results import broken_below, describe_failure, results_of, said_
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, library_file
-from qola.plan.model import Plan, PlannedModule, PythonModule
+from qola.plan import torch_variants
+from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""
@@ -152,14 +153,16 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
 def _library_files(chosen: Chosen, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Return the file name of each module's library, whether it was built or not."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
-    planned: list[PlannedModule | PythonModule] = []
+    planned: list[PlannedModule | PythonModule | TorchModule] = []
     if plans:
         plan = Plan.from_json(plans[0].read_text(encoding="utf-8"))
-        planned = [*plan.modules, *plan.python_modules]
-    # Python finds a module by its own name, which has no namespace in front.
+        planned = [*plan.modules, *plan.python_modules, *plan.torch_modules]
+    # A module that needs no PyTorch has its own name alone.
+    variants = {module.name for module in torch_variants.specs(chosen.manifest, chosen.mode)}
+    named = {*ATTENTION, *TORCH_ATTENTION, *variants}
     assumed = {
         module.name: library_file(
-            chosen.manifest.namespace if module.name in ATTENTION else "", module.name
+            chosen.manifest.namespace if module.name in named else "", module.name
         )
         for module in chosen.modules
     }

@@ -101,7 +101,7 @@ def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path],
             return {}
         return Counter(
             name
-            for module in plan.modules
+            for module in plan.with_kernels
             if module.name in modules
             for name in plan.compiled_as(module)
         )

@@ -22,6 +22,7 @@ from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode
+from qola.plan import torch_variants
 from qola.ruleset import ruleset_root
 
 Progress = Callable[[str], None]
@@ -89,6 +90,8 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
     file = Path(request.manifest_path).absolute()
     manifest = load(file, display=Path(request.manifest_path).as_posix())
     modules = choose_modules(manifest, request.groups or ())
+    if not request.groups:
+        modules += torch_variants.specs(manifest, request.build_mode)
     gpu_archs = environ.get("GPU_ARCHS", "")
     archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
     source = aiter_request(
@@ -131,7 +134,13 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         name=workspace.repository_name(file),
         manifest=manifest.text,
         # All of them, so that builds of different groups have one workspace in common.
-        modules=tuple(module.name for module in manifest.modules),
+        modules=tuple(
+            module.name
+            for module in (
+                *manifest.modules,
+                *torch_variants.specs(manifest, chosen.mode),
+            )
+        ),
         ruleset=ruleset,
         aiter=chosen.aiter,
         archs=chosen.archs,

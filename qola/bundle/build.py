@@ -223,6 +223,7 @@ def _entries(plan: Plan, inputs: BundleInputs) -> dict[str, str]:
     """Return the name that the public header of each library has, by the library's path."""
     known = {module.library: module.public_header.name for module in plan.modules}
     python = {module.library for module in plan.python_modules}
+    python |= {module.library for module in plan.torch_modules}
     findings = []
     for library in inputs.libraries:
         name = posixpath.basename(library.path)

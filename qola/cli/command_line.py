@@ -28,6 +28,7 @@ from qola.version import __version__
 MODULES = {
     "plan": ("plan", "list", "explain"),
     "compat": ("compat",),
+    "modules": ("modules",),
     "build": ("build", "checkout", "pack"),
     "verify": ("verify",),
     "report": ("report",),

@@ -30,7 +30,7 @@ from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.kept_plans import kept_explanations, kept_plan
-from qola.plan.model import Plan, PlannedModule
+from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.request import Request, manifest_patches, resolve
 
 _QUERY = """\
@@ -176,7 +176,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
         console.line()
         console.table(to_table(expected))
         console.line()
-        for line in to_lines(expected, {m.name: m.library for m in plan.modules}):
+        for line in to_lines(expected, {m.name: m.library for m in plan.with_kernels}):
             console.line(line)
     for warning in plan.warnings:
         console.line()
@@ -204,7 +204,7 @@ def _print_plan(plan: Plan, console: Console) -> None:
     rows = count(items_of(plan))
     dtypes = sorted({dtype for row in rows for dtype in row.by_dtype})
     modes = sorted({mode for row in rows for mode in row.by_mode})
-    for module in plan.modules:
+    for module in plan.with_kernels:
         own = [row for row in rows if row.key[0] == module.name]
         receipt = "" if module.receipt is None else f", receipt {module.receipt}"
         cells = [
@@ -238,7 +238,7 @@ def _print_plan(plan: Plan, console: Console) -> None:
         console.line(f"{python.name}: {python.library}, a Python module")
 
 
-def _code_objects(module: PlannedModule) -> str:
+def _code_objects(module: PlannedModule | TorchModule) -> str:
     """Say how many code objects of assembly kernels a library embeds."""
     by_arch = Counter(code_object.arch for code_object in module.code_objects)
     total = sum(code_object.size for code_object in module.code_objects)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.answers import Answer, answered
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
@@ -76,15 +77,19 @@ def generate(
     if module.without_ck:
         return generate_assembly_only(tree, module, selection, archs, out_dir)
     directions, entries, v3 = _sort_generators(tree, module)
-    fmha_dir = _fmha_dir(tree, module)
-    native = native_receipts(fmha_dir, family_of(next(iter(directions))))
-    wanted = _wanted(native, selection, directions)
+    own = family_of(next(iter(directions))) if directions else attention_of(module.name).direction
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
-    answers = _run_directions(
-        tree, fmha_dir, native, selection, directions, wanted, folders, explain, known
-    )
-    warnings = check_levels(answers, wanted, sorted(native), selection.level)
-    own = next(iter(directions))
+    wanted: dict[str, list[Wanted]] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    warnings: Sequence[Finding] = ()
+    if directions:
+        fmha_dir = _fmha_dir(tree, module)
+        native = native_receipts(fmha_dir, family_of(next(iter(directions))))
+        wanted = _wanted(native, selection, directions)
+        answers = _run_directions(
+            tree, fmha_dir, native, selection, directions, wanted, folders, explain, known
+        )
+        warnings = check_levels(answers, wanted, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
     _check_variants(wanted, answers, asm.served)
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
@@ -178,7 +183,7 @@ def _sort_generators(
                     fix="leave the module out: it is not served yet",
                 )
             )
-    if not directions and not findings:
+    if not directions and not (v3 and module.name in TORCH_ATTENTION) and not findings:
         findings.append(
             Finding(
                 place=f"module {module.name}",
@@ -342,7 +347,7 @@ def _check_variants(
         CodegenError: naming each that has none, and what the CK at hand has.
     """
     findings = []
-    for w in next(iter(wanted.values())):
+    for w in next(iter(wanted.values()), ()):
         if w.index < 0:
             continue
         key = str(w.index)

@@ -105,7 +105,7 @@ class Estimate:
 def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     """Return what is compiled from an empty cache, in the plan's order, and what each costs."""
     found: list[Compile] = []
-    for module in plan.modules:
+    for module in plan.with_kernels:
         groups: dict[tuple[str, str], dict[str, list[PlannedKernel]]] = {}
         for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
             group = groups.setdefault((kernel.direction, kernel.role), {})

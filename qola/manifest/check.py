@@ -112,8 +112,9 @@ def _check_modes(
             yield Finding(
                 manifest.place("modules", module.index, "mode"),
                 f"{module.name} in mode pybind{'' if module.mode else ' (by default)'}",
-                "mode cpp_itfs: it has a C++ interface alone",
+                "mode cpp_itfs: AITER makes a C++ library of it in either mode, and so does qola",
                 f'write mode = "cpp_itfs" in the [[modules]] table of {module.name}',
+                "warning",
             )
 
 

@@ -42,8 +42,16 @@ BOTH = (False, True)
 MAX_ERRORS = 100
 """Where reading stops: who has made so many errors has made one many times."""
 
-VARIANTS_OF = {"libmha_fwd": FWD_VARIANTS, "libmha_bwd": BWD_VARIANTS}
-"""The module each variant table filters."""
+FILTERED = {
+    FWD_VARIANTS: (
+        "libmha_fwd",
+        "module_mha_fwd",
+        "module_mha_varlen_fwd",
+        "module_mha_batch_prefill",
+    ),
+    BWD_VARIANTS: ("libmha_bwd", "module_mha_bwd", "module_mha_varlen_bwd"),
+}
+"""The modules each variant table filters."""
 
 
 def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Manifest:
@@ -57,8 +65,10 @@ def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Mani
     tables = {table: reader.tables(table, document) for table in TABLES}
     _check_qola(reader, tables[QOLA][0])
     _check_build(reader, tables[BUILD][0])
-    _check_modules(reader, tables[MODULES], document.get("modules"))
-    _check_variants(reader, tables)
+    # Forward variants become torch modules of their own (qola.plan.torch_variants).
+    expanded = bool(tables[FWD_VARIANTS]) and tables[BUILD][0].get("mode") != "cpp_itfs"
+    _check_modules(reader, tables[MODULES], document.get("modules"), expanded=expanded)
+    _check_variants(reader, tables, expanded=expanded)
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings, f"{file} is not a valid manifest")
@@ -203,8 +213,8 @@ def _check_build(reader: _Reader, build: Values) -> None:
         )
 
 
-def _check_modules(reader: _Reader, modules: list[Values], raw: object) -> None:
-    if raw is None:
+def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, expanded: bool) -> None:
+    if raw is None and not expanded:
         reader.report(
             (),
             "no [[modules]] table",
@@ -229,14 +239,16 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object) -> None:
         first.setdefault(name, n)
 
 
-def _check_variants(reader: _Reader, tables: Mapping[Table, list[Values]]) -> None:
+def _check_variants(
+    reader: _Reader, tables: Mapping[Table, list[Values]], *, expanded: bool
+) -> None:
     named = {module.get("name") for module in tables[MODULES]}
-    for module, table in VARIANTS_OF.items():
-        if tables[table] and module not in named:
+    for table, modules in FILTERED.items():
+        if tables[table] and not named & {*modules} and not (expanded and table is FWD_VARIANTS):
             reader.report(
                 (table.name, 0),
                 f"{table.header} without the module it filters",
-                f"a [[modules]] table with name = {shown(module)}",
+                f"a [[modules]] table with name = {shown(modules[0])}",
                 severity="warning",
             )
         seen: dict[str, int] = {}

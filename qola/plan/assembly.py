@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.includes import includes
 from qola.aiter.missing_headers import Includer
 from qola.aiter.tree import ModuleConfig
@@ -21,17 +21,18 @@ from qola.plan.header_sets import header_set, header_sets
 from qola.plan.lazy_sources import LazySources
 from qola.plan.model import (
     HeaderSet,
+    KernelFlags,
     KernelPackage,
     PlannedBatch,
     PlannedFile,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
+    TorchModule,
 )
 from qola.plan.module_entry import ModuleEntry, module_entry
 from qola.plan.request import ResolvedRequest
-
-"""Groups of instances whose sources name no arch: the same one serves gfx942 and gfx950."""
+from qola.plan.torch_module import compared, kernel_config, own_parts
 
 _Names = tuple[str, ...]
 
@@ -52,12 +53,14 @@ class Assembly:
         self.kernels: list[PlannedKernel] = []
         self.modules: list[PlannedModule] = []
         self.batches: list[PlannedBatch] = []
+        self.torch_modules: list[TorchModule] = []
         self.entries: list[tuple[str, ModuleEntry]] = []
         self._resolved = resolved
         self._tree = resolved.request.tree
         self._output = output
         self._unchanged = cache(self._tree.module)
         self._includers: dict[tuple[str, ...], Includer] = {}
+        self._flags: dict[str, KernelFlags] = {}
 
     def add(self, module: GeneratedModule) -> None:
         """Add a module.
@@ -67,20 +70,8 @@ class Assembly:
             AiterError: the tree lacks headers, or an entry point cannot be read.
         """
         spec = module.spec
-        self._includers = {}
         first = len(self.kernels)
-        lazy = LazySources(self._output, spec.name)
-        groups: dict[str, list[KernelInstance]] = {}
-        for kernel in module.kernels.kernels:
-            groups.setdefault(_group(kernel), []).append(kernel)
-        for group, instances in sorted(groups.items()):
-            self._add_group(module, group, instances, lazy)
-        sources = tuple(
-            PlannedSource(
-                Path(s.name).stem, f"{spec.name}/{s.file}", s.direction, s.role, s.sha256, s.archs
-            )
-            for s in module.kernels.sources
-        )
+        lazy = self._add_kernels(module)
         entry = self._entry(module)
         self.modules.append(
             PlannedModule(
@@ -93,18 +84,61 @@ class Assembly:
                 receipt=spec.receipt,
                 copts=module.config.flags_hip + entry.flags,
                 kernels=tuple(range(first, len(self.kernels))),
-                sources=sources,
+                sources=planned_sources(module),
                 headers=spec.name,
                 code_objects=module.kernels.code_objects,
-                asm_tables=tuple(
-                    PlannedFile(table.name, f"{spec.name}/{table.file}", table.sha256)
-                    for table in module.kernels.tables
-                ),
+                asm_tables=asm_tables(module),
                 stubs=tuple(lazy.stubs),
                 entry_sources=lazy.entry_sources,
                 directions=module.kernels.directions,
             )
         )
+
+    def add_torch(self, module: GeneratedModule) -> None:
+        """Add a torch module: kernel instances as of the library, and AITER's own entry point.
+
+        Raises:
+            PlanError: it includes a header that is nowhere.
+            AiterError: the tree lacks headers.
+        """
+        first = len(self.kernels)
+        lazy = self._add_kernels(module)
+        kernels = tuple(range(first, len(self.kernels)))
+        own = own_parts(self._resolved, module, self._output)
+        self.header_sets[module.spec.name] = own.headers
+        packages = sorted({self.kernels[index].package for index in kernels})
+        self.torch_modules.append(
+            TorchModule(
+                name=module.spec.name,
+                entry=module.config.name,
+                library=own.library,
+                symbol=own.symbol,
+                receipt=module.spec.receipt,
+                copts=own.copts,
+                kernels=kernels,
+                kernel_flags=tuple(self._flags[name] for name in packages),
+                sources=planned_sources(module),
+                host_only=own.host_only,
+                init=own.init,
+                headers=module.spec.name,
+                code_objects=module.kernels.code_objects,
+                asm_tables=asm_tables(module),
+                entry_sources=lazy.entry_sources,
+                directions=module.kernels.directions,
+            )
+        )
+
+    def _add_kernels(self, module: GeneratedModule) -> LazySources:
+        """Add a module's kernel instances, group by group."""
+        self._includers = {}
+        self._flags = {}
+        lazy = LazySources(self._output, module.spec.name)
+        groups: dict[str, list[KernelInstance]] = {}
+        for kernel in module.kernels.kernels:
+            groups.setdefault(_group(kernel), []).append(kernel)
+        for group, instances in sorted(groups.items()):
+            self._add_group(module, group, instances, lazy)
+        return lazy
 
     def _entry(self, module: GeneratedModule) -> ModuleEntry:
         """Add the header set of a module's sources, and write what leaves its library."""
@@ -137,9 +171,15 @@ class Assembly:
             self._includers.setdefault(names, Includer(f"{name}/{kernel.file}", text))
         set_of = header_sets(self._tree, module.config, group, roots, self.header_sets)
         entries = lazy.add(group, instances, texts, roots)
-        packages = [self._package_name(group, module.config, kernel) for kernel in instances]
+        config = module.config
+        own = self._unchanged(TORCH_ATTENTION.get(config.name, config.name))
+        if module.config.name in TORCH_ATTENTION:
+            headers = [self.header_sets[set_of[includes_of]] for includes_of in set_of]
+            config = kernel_config(self._tree, module.config, own, headers, texts)
+        packages = [self._package_name(group, config, own, kernel) for kernel in instances]
         for package in packages:
-            self.packages[package] = KernelPackage(module.config.flags_hip, group)
+            self.packages[package] = KernelPackage(config.flags_hip, group)
+            self._flags[package] = compared(package, module.config, own, config)
         self.batches += self._batches(name, packages, instances, texts)
         self.kernels += [
             PlannedKernel(
@@ -187,8 +227,13 @@ class Assembly:
                     indices = tuple(index[member] for member in members)
                     yield PlannedBatch(name, package, indices, file, digest)
 
-    def _package_name(self, group: str, config: ModuleConfig, kernel: KernelInstance) -> str:
+    @staticmethod
+    def _package_name(
+        group: str, config: ModuleConfig, own: ModuleConfig, kernel: KernelInstance
+    ) -> str:
         """Package of the kernel repository: the group and whatever else decides the object.
+
+        `own` is AITER's entry of the library that has the kernel instances.
 
         Two manifests that agree on it meet in one package, and so in one target per kernel. The
         archs are in it where the kernel instance's name does not end with the arch: gfx9 are those
@@ -197,11 +242,33 @@ class Assembly:
         parts = [group]
         if not all(kernel.name.endswith(f"_{arch}") for arch in kernel.archs):
             parts += kernel.archs
-        own = self._unchanged(config.name)
         changed = (config.flags_hip, config.include_dirs)
         if changed != (own.flags_hip, own.include_dirs):
             parts.append(sha256_of_text(repr(changed))[:8])
         return "_".join(parts)
+
+
+def planned_sources(module: GeneratedModule) -> tuple[PlannedSource, ...]:
+    """Return what is compiled of a module beside its kernel instances."""
+    return tuple(
+        PlannedSource(
+            Path(s.name).stem,
+            f"{module.spec.name}/{s.file}",
+            s.direction,
+            s.role,
+            s.sha256,
+            s.archs,
+        )
+        for s in module.kernels.sources
+    )
+
+
+def asm_tables(module: GeneratedModule) -> tuple[PlannedFile, ...]:
+    """Return the tables of assembly kernels that a module's sources include."""
+    return tuple(
+        PlannedFile(table.name, f"{module.spec.name}/{table.file}", table.sha256)
+        for table in module.kernels.tables
+    )
 
 
 def _group(kernel: KernelInstance) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import attention_of
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
@@ -64,7 +64,7 @@ def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str])
     known = defined_by(module.config.flags_hip)
     flags: list[str] = []
     warnings: list[Finding] = []
-    main = ATTENTION[module.spec.name].direction
+    main = attention_of(module.config.name).direction
     asked = _asked(tree, module.config, module.spec)
     asked = {name: place for name, place in asked.items() if name not in known}
     elsewhere = _defined_elsewhere(tree, module.config, module.spec) if asked else frozenset()
@@ -130,7 +130,7 @@ def _unknown(tree: AiterTree, module: str, name: str, place: str) -> Finding:
 def v3_off(tree: AiterTree, module: GeneratedModule, archs: Sequence[str]) -> tuple[Finding, ...]:
     """Warn where assembly (v3) kernels lie in the tree and no generator serves them."""
     name = module.spec.name
-    subdir = ATTENTION[name].asm_subdir
+    subdir = attention_of(module.config.name).asm_subdir
     if module.kernels.code_objects or module.spec.hsa_subdirs == ():
         return ()
     calls = (" ".join((call.script, *call.args)) for call in module.config.generators)

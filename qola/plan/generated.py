@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.aiter.attention import ATTENTION, ENTRIES, attention_of
 from qola.aiter.tree import AiterTree
 from qola.codegen.asm.domain import domain_header
 from qola.codegen.generate import generate
@@ -21,7 +21,7 @@ ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header that tells which problems the manifest gives to assembly kernels."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GeneratedModule(Module):
     """A module with what its generators produced.
 
@@ -52,10 +52,9 @@ def generate_module(
         PlanError: two sources have one name, or one is outside of the tree.
     """
     request, spec = resolved.request, module.spec
-    forward = ATTENTION[spec.name].direction == "fwd"
     selection = Selection(
         receipt=spec.receipt,
-        variants=request.manifest.fwd_variants if forward else request.manifest.bwd_variants,
+        variants=module.variants,
         drop_directions=frozenset(spec.drop_directions),
         asm=spec.hsa_subdirs is None or bool(spec.hsa_subdirs),
         embedded=spec.hsa_subdirs,
@@ -92,10 +91,11 @@ def generate_module(
                 "drop_srcs leaves one out",
             )
         )
-    if kernels.code_objects and not kernels.tables:
-        header = domain_header(spec.name, selection.variants)
+    if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
+        header = domain_header(module.config.name, selection.variants)
         folder.write(f"include/{ASM_DOMAIN}", header)
-    return GeneratedModule(spec, module.config, replace(kernels, sources=kernels.sources + own))
+    kernels = replace(kernels, sources=kernels.sources + own)
+    return GeneratedModule(spec, module.config, module.variants, kernels=kernels)
 
 
 def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
@@ -124,7 +124,7 @@ def _own_sources(tree: AiterTree, module: Module, folder: Folder) -> tuple[Gener
             raise PlanError(
                 Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
             )
-    direction = ATTENTION[spec.name].direction
+    direction = attention_of(module.config.name).direction
     sources = []
     for file in module_kinds.sources(tree, module.config, spec.drop_srcs):
         name = f"{Path(file).stem}.cpp"

@@ -22,14 +22,24 @@ def header_sets(
     Returns:
         The name of the header set for what a kernel instance includes.
     """
-    found[group] = header_set(tree, config, group, {name for some in roots for name in some})
+    every = header_set(tree, config, group, {name for some in roots for name in some})
     distinct = sorted(set(roots))
+    if group in found:
+        # Another module of the plan has kernel instances of the group, and names for their parts.
+        found[group] = _joined(found[group], every)
+        return dict.fromkeys(distinct, group)
+    found[group] = every
     if len(distinct) == 1:
         return {distinct[0]: group}
     names = {some: f"{group}_{number}" for number, some in enumerate(distinct)}
     for some, name in names.items():
         found[name] = header_set(tree, config, name, some)
     return names
+
+
+def _joined(one: HeaderSet, other: HeaderSet) -> HeaderSet:
+    dirs = dict.fromkeys((*one.include_dirs, *other.include_dirs))
+    return HeaderSet(one.name, tuple(dirs), tuple(sorted({*one.files, *other.files})))
 
 
 def header_set(

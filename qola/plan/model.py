@@ -153,6 +153,52 @@ class PythonModule:
 
 
 @dataclass(frozen=True)
+class KernelFlags:
+    """How flags of a torch module's kernel instances compare with those of the library.
+
+    Attributes:
+        package: where the kernel instances are.
+        only_module: flags that AITER has for the module alone.
+        only_library: those it has for the library alone.
+        same_objects: none of them changes a kernel instance, so that the library's are linked.
+    """
+
+    package: str
+    library: str
+    only_module: tuple[str, ...]
+    only_library: tuple[str, ...]
+    same_objects: bool
+
+
+@dataclass(frozen=True)
+class TorchModule:
+    """A module that Python imports beside PyTorch, with kernel instances.
+
+    Attributes:
+        entry: AITER's entry for it, and `name` but for what a variant became.
+        host_only: names of its sources without device code.
+        init: names of those that define the module's function for Python.
+    """
+
+    name: str
+    entry: str
+    library: str
+    symbol: str
+    receipt: int | None
+    copts: tuple[str, ...]
+    kernels: tuple[int, ...]
+    kernel_flags: tuple[KernelFlags, ...]
+    sources: tuple[PlannedSource, ...]
+    host_only: tuple[str, ...]
+    init: tuple[str, ...]
+    headers: str
+    code_objects: tuple[CodeObject, ...]
+    asm_tables: tuple[PlannedFile, ...]
+    entry_sources: tuple[PlannedFile, ...]
+    directions: tuple[Direction, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything Bazel needs to know about one manifest."""
 
@@ -171,6 +217,7 @@ class Plan:
     licenses: tuple[str, ...]
     python_modules: tuple[PythonModule, ...]
     batches: tuple[PlannedBatch, ...]
+    torch_modules: tuple[TorchModule, ...]
     qola: str = __version__
 
     @staticmethod
@@ -218,16 +265,21 @@ class Plan:
         """Return the module of that name."""
         return _named(self.modules, name)
 
+    @property
+    def with_kernels(self) -> tuple[PlannedModule | TorchModule, ...]:
+        """Return the libraries and the torch modules."""
+        return (*self.modules, *self.torch_modules)
+
     def header_set(self, name: str) -> HeaderSet:
         """Return the header set of that name."""
         return _named(self.header_sets, name)
 
-    def compiled_as(self, module: PlannedModule) -> list[str]:
+    def compiled_as(self, module: PlannedModule | TorchModule) -> list[str]:
         """Return, for each kernel instance of a module, the name of its batch, else its own."""
         batch = {index: batch.name for batch in self.batches for index in batch.kernels}
         return [batch.get(index, self.kernels[index].name) for index in module.kernels]
 
-    def kernels_of(self, module: PlannedModule) -> list[PlannedKernel]:
+    def kernels_of(self, module: PlannedModule | TorchModule) -> list[PlannedKernel]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
 
@@ -291,6 +343,17 @@ def check_plan(plan: Plan) -> None:
             raise WrongValueError(f"an index in {module.name} without its kernel instance")
         if not all(found.arch in plan.archs for found in module.code_objects):
             raise WrongValueError(f"a code object of {module.name} for an arch beside the plan's")
+    for torch in plan.torch_modules:
+        files += (torch.name, torch.entry, torch.library)
+        names += [torch.symbol]
+        texts += torch.copts
+        files += [item.file for item in (*torch.asm_tables, *torch.entry_sources)]
+        files += [item.file for item in torch.sources]
+        files += [item.file for item in torch.code_objects]
+        if not all(0 <= index < len(plan.kernels) for index in torch.kernels):
+            raise WrongValueError(f"an index in {torch.name} without its kernel instance")
+        if not all(found.arch in plan.archs for found in torch.code_objects):
+            raise WrongValueError(f"a code object of {torch.name} for an arch beside the plan's")
     for python in plan.python_modules:
         files += (python.name, python.library, *(source.file for source in python.sources))
         names += [python.symbol]

@@ -41,19 +41,25 @@ def build_plan(
     with ThreadPoolExecutor(max_workers=2) as pool:
         # Each module's generators run in processes of their own.
         generated = list(
-            pool.map(lambda module: generate_module(resolved, module, output), resolved.attention)
+            pool.map(
+                lambda module: generate_module(resolved, module, output),
+                (*resolved.attention, *resolved.torch),
+            )
         )
     made = Assembly(resolved, output)
     told = [finding for module in generated for finding in judged(tree, module)]
     if dead := [finding for finding in told if finding.severity == "error"]:
         raise PlanError(dead)
     for module in generated:
-        made.add(module)
+        if module.config.name in ATTENTION:
+            made.add(module)
+        else:
+            made.add_torch(module)
     check_agreement(made.entries)
     python_modules = tuple(
         plan_python_module(resolved, module, output)
         for module in resolved.modules
-        if module.spec.name not in ATTENTION
+        if module not in (*resolved.attention, *resolved.torch)
     )
     ordered = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in generated for file in module.tree_files]
@@ -70,6 +76,7 @@ def build_plan(
         modules=tuple(made.modules),
         batches=tuple(sorted(made.batches, key=lambda batch: (batch.package, batch.name))),
         python_modules=python_modules,
+        torch_modules=tuple(made.torch_modules),
         warnings=(
             *resolved.warnings,
             *told,

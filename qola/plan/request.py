@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
@@ -23,7 +23,8 @@ from qola.manifest import archs
 from qola.manifest.fields import TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.native_archs import native_archs
-from qola.manifest.types import BuildMode
+from qola.manifest.types import BuildMode, BwdVariant, FwdVariant
+from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
@@ -73,10 +74,12 @@ class Module:
 
     Attributes:
         config: its entry of optCompilerConfig.json, as the manifest changes it.
+        variants: those that select its kernel instances; () for all of its receipt.
     """
 
     spec: ModuleSpec
     config: ModuleConfig
+    variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,13 @@ class ResolvedRequest:
 
     @property
     def attention(self) -> tuple[Module, ...]:
-        """The modules that have kernel instances."""
-        return tuple(module for module in self.modules if module.spec.name in ATTENTION)
+        """The C++ libraries, which have kernel instances."""
+        return tuple(module for module in self.modules if module.config.name in ATTENTION)
+
+    @property
+    def torch(self) -> tuple[Module, ...]:
+        """The torch modules, which have kernel instances too."""
+        return tuple(module for module in self.modules if module.config.name in TORCH_ATTENTION)
 
     def place(self, spec: ModuleSpec, key: str) -> str:
         """Return where the manifest has a key of a module."""
@@ -118,21 +126,46 @@ def resolve(request: Request) -> ResolvedRequest:
     config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
     warnings = _check(request, config_of)
     chosen = archs.resolve(request.archs, manifest, request.default_archs, request.native)
-    modules = tuple(Module(spec, config_of(spec.name)) for spec in manifest.modules)
+    modules = tuple(
+        Module(spec, config_of(spec.name), variants_of(manifest, spec.name))
+        for spec in manifest.modules
+    )
+    modules += _expanded(request)
     warnings += [*_untested(manifest, chosen), *_faults(request, modules, chosen)]
     return ResolvedRequest(request, chosen, modules, (*manifest.warnings, *warnings))
+
+
+def variants_of(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple[BwdVariant, ...]:
+    """Return the variants that select a module's kernel instances."""
+    if not (module in ATTENTION or module in TORCH_ATTENTION) or "_v3_" in module:
+        # What a module of assembly kernels launches is decided by its own table.
+        return ()
+    forward = attention_of(module).direction == "fwd"
+    return manifest.fwd_variants if forward else manifest.bwd_variants
+
+
+def _expanded(request: Request) -> tuple[Module, ...]:
+    """Return the torch modules that forward variants become."""
+    manifest = request.manifest
+    specs = torch_variants.specs(manifest, request.mode)
+    if not specs or torch_variants.BASE not in request.tree.module_names():
+        return ()
+    config = configure(request.tree, manifest, replace(specs[0], name=torch_variants.BASE))
+    # No entry point of such a module takes a problem of another direction.
+    others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
+    variants = torch_variants.expand(manifest.fwd_variants)
+    return tuple(
+        Module(replace(spec, drop_directions=others), config, variants[spec.name]) for spec in specs
+    )
 
 
 def _faults(
     request: Request, modules: Iterable[Module], chosen: Sequence[str]
 ) -> Iterator[Finding]:
     """Warn of what is known to be wrong in the tree, as far as the manifest can come to it."""
-    manifest = request.manifest
     for module in modules:
         if module.spec.name in ATTENTION:
-            fwd = ATTENTION[module.spec.name].direction == "fwd"
-            variants = manifest.fwd_variants if fwd else manifest.bwd_variants
-            asked = [vars(variant) for variant in variants]
+            asked = [vars(variant) for variant in module.variants]
             yield from known_faults(request.tree, module.config, chosen, asked)
 
 
@@ -224,7 +257,7 @@ def _unplannable(request: Request) -> Iterator[Finding]:
         kind = module_kinds.classify(
             request.tree, spec.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
         )
-        if kind.kind == "needs_torch":
+        if kind.kind == "needs_torch" and spec.name not in TORCH_ATTENTION:
             yield module_kinds.torch_finding(place, spec.name, kind)
         elif manifest.module_mode(spec, request.mode) != "pybind":
             yield Finding(
@@ -255,7 +288,7 @@ def _unserved(request: Request, config_of: Callable[[str], ModuleConfig]) -> Ite
     tree, manifest = request.tree, request.manifest
     for spec in manifest.modules:
         launched: tuple[str, ...] = ()
-        if spec.name in ATTENTION and spec.hsa_subdirs:
+        if spec.hsa_subdirs and (spec.name in ATTENTION or "_v3_" in spec.name):
             launched = launched_subdirs(tree, config_of(spec.name), spec.drop_srcs)
         others = [subdir for subdir in spec.hsa_subdirs or () if subdir not in launched]
         if others:

@@ -17,6 +17,7 @@ from qola.plan.model import (
     PlannedModule,
     PlannedSource,
     PythonModule,
+    TorchModule,
 )
 from qola.repository.merge import MergedPackage
 from qola.starlark import call as _call
@@ -82,6 +83,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _module(plan, module, aiter)
     for python in plan.python_modules:
         calls += _python_module(plan, python, aiter)
+    for torch in plan.torch_modules:
+        calls += _torch_module(plan, torch, aiter)
     symbols = ["bundle_files", "header_set"]
     if names := sorted(module.name for module in plan.modules):
         calls.append(
@@ -96,6 +99,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         )
         symbols += ["manifest_targets", "module_library", "public_headers"]
     symbols += ["python_module"] if plan.python_modules else []
+    symbols += ["torch_module"] if plan.torch_modules else []
     return _file(source, symbols, calls)
 
 
@@ -168,6 +172,36 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
     ]
 
 
+def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
+    name = module.name
+    kernels = plan.kernels_of(module)
+    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)), aiter)
+    tables = {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
+    return [
+        _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
+        _call(
+            "torch_module",
+            {
+                "name": _string(name),
+                "archs": _inline(plan.archs),
+                **(tables if module.asm_tables else {}),
+                "bundle_files": _string(":bundle_files"),
+                **_code_objects(plan.archs, module, aiter),
+                "copts": _list(module.copts, 4),
+                "export_list": _string(f"{name}.exports"),
+                "file": _string(module.library),
+                "headers": _string(f":{name}.headers"),
+                "host_only": _inline(module.host_only),
+                "init": _inline(module.init),
+                "kernels": _dict_of_lists(linked),
+                "plan": _string("plan.json"),
+                "sources": _dict_of_dicts(_by_arch_set(plan.archs, module.sources)),
+                "torch": _string("@qola_torch"),
+            },
+        ),
+    ]
+
+
 def _asm_headers(module: PlannedModule) -> dict[str, str]:
     if module.asm_tables:
         return {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
@@ -176,7 +210,9 @@ def _asm_headers(module: PlannedModule) -> dict[str, str]:
     return {"asm_domain": _string(f"{module.name}/include/qola_asm_domain.h")}
 
 
-def _code_objects(archs: Sequence[str], module: PlannedModule, aiter: str) -> dict[str, str]:
+def _code_objects(
+    archs: Sequence[str], module: PlannedModule | TorchModule, aiter: str
+) -> dict[str, str]:
     if not module.code_objects:
         return {}
     found: dict[str, dict[str, str]] = {arch: {} for arch in archs}

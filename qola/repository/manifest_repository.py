@@ -62,8 +62,10 @@ def manifest_repository(args: argparse.Namespace) -> None:
     )
     for module in plan.modules:
         write_if_changed(output / f"{module.name}.exports", build_files.export_list(plan.namespace))
-    for python in plan.python_modules:
-        write_if_changed(output / f"{python.name}.exports", export_list(python.symbol))
+    symbols = {module.name: module.symbol for module in plan.python_modules}
+    symbols |= {module.name: module.symbol for module in plan.torch_modules}
+    for name, symbol in symbols.items():
+        write_if_changed(output / f"{name}.exports", export_list(symbol))
     if plan.warnings:
         count = f"{len(plan.warnings)} warning{'s' if len(plan.warnings) > 1 else ''}"
         print(f"{args.display} is planned, with {count}", file=sys.stderr)

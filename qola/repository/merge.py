@@ -116,7 +116,9 @@ def _package(
         _once(
             Copy(f"{kernel.entry}.cpp", root / source.file, source.sha256)
             for root, kernel in kernels
-            for source in plans[root].module(kernel.module).entry_sources
+            for module in plans[root].with_kernels
+            if module.name == kernel.module
+            for source in module.entry_sources
             if source.name == kernel.entry
         ),
     )
@@ -140,7 +142,7 @@ def _meanings(plan: Plan) -> Iterator[tuple[str, str, object]]:
         yield f"kernel instance {kernel.name}", f"archs in package {kernel.package}", kernel.archs
     for batch in plan.batches:
         yield f"batch {batch.name}", f"sources in package {batch.package}", batch.sha256
-    for module in plan.modules:
+    for module in plan.with_kernels:
         for source in module.entry_sources:
             yield f"entry source {source.name}", "texts", source.sha256
 

@@ -52,7 +52,7 @@ def package(*copts: str, headers: str = "fwd") -> KernelPackage:
 def plan(**changes: Any) -> Plan:
     """Return a plan of nothing, in the namespace ns for gfx950."""
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
-    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "batches"), ())
+    of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "torch_modules", "batches"), ())
     of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
     of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
     return Plan(**of | changes)

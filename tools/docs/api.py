@@ -14,7 +14,7 @@ from tools.docs.cli import UPDATE
 GENERATED = frozenset(
     {
         *("bundle_files", "embedded_code_objects", "header_set", "kernel_instances"),
-        *("manifest_targets", "module_library", "public_headers", "python_module"),
+        *("manifest_targets", "module_library", "public_headers", "python_module", "torch_module"),
     }
 )
 

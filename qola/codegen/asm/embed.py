@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall
 from qola.codegen.asm.domain import Variant, fits, v3_bucket
 from qola.codegen.asm.helpers import Helper, read_helpers, unplanned_source
@@ -45,7 +45,7 @@ def generate_asm(
     Raises:
         CodegenError: a generator that fails, or tables or helpers in a form not served.
     """
-    direction = ATTENTION[module_name].direction
+    direction = attention_of(module_name).direction
     own = f"/hsa/{ARCH_TOKEN}/fmha_v3_{direction}/codegen.py"
     findings = [_unserved(c) for c in calls if not f"/{c.script}".endswith((own, _HELPERS))]
     sources: list[GeneratedSource] = []

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import attention_of
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.config_headers import SCRIPT, config_header, header_name
@@ -98,7 +98,7 @@ def generate_later_asm(
         archs=tuple(sorted({row.arch for row in every})),
         tables=tuple(one.header for one in made),
         code_objects=_code_objects(tree, every),
-        served=_served(made, ATTENTION[config.name].direction, archs, selection.variants),
+        served=_served(made, attention_of(config.name).direction, archs, selection.variants),
         findings=(
             *(finding for one in made for finding in one.findings),
             *unreached(tree, config, selection.drop_srcs, reached),
@@ -131,7 +131,7 @@ def _made(
     on: bool,
 ) -> _Made:
     """Write the header of one module; without a row where its kernels are not wanted."""
-    direction = ATTENTION[config.name].direction
+    direction = attention_of(config.name).direction
     tables = read_tables(tree, module)
     here = [table for table in tables if on and table.arch in archs]
     wanted = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import attention_of
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.embed import generate_asm
 from qola.codegen.asm.later import asked_modules, config_modules, generate_later_asm
@@ -43,7 +43,7 @@ def launched_subdirs(
     tree: AiterTree, config: ModuleConfig, drop_srcs: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the folders below ``hsa/<arch>`` whose code objects a library can launch."""
-    own = ATTENTION[config.name].asm_subdir
+    own = attention_of(config.name).asm_subdir
     return config_modules(tree, config, frozenset(drop_srcs)) or (own,)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import attention_of
 from qola.aiter.includes import includes
 from qola.aiter.preprocess import without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
@@ -43,7 +43,7 @@ def unreached(
         for src in config.srcs
         if (tree.root / src).is_file() and src.rpartition("/")[2] not in drop_srcs
     }
-    entry = f"mha_{ATTENTION[config.name].direction}"
+    entry = f"mha_{attention_of(config.name).direction}"
     entries = [src for src, text in texts.items() if re.search(rf"^float\s+{entry}\(", text, re.M)]
     for module, archs in sorted(archs_of.items()):
         users = [

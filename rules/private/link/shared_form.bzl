@@ -7,12 +7,13 @@ load(":built_module.bzl", "built_module")
 load(":link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
 load(":qola_library.bzl", "qola_library")
 
-def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", **kwargs):
+def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_files, link_flags, directory = "", link_inputs = [], **kwargs):
     """Declares a module's shared library.
 
     Expands to a cc_shared_library, <name>.shared; a built_module of it,
     <name>.built; and <name>, the qola_library of that. Its arguments are those of
-    module_library, and `deps`, what is linked; `link_flags`, further ones;
+    module_library, and `deps`, what is linked; `link_flags`, further ones, and
+    `link_inputs`, files that these name;
     `directory`, where in the calling package the library is, with a slash at its
     end; and further attributes of built_module.
     """
@@ -21,7 +22,7 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
         additional_linker_inputs = [
             export_list,
             LARGE_CODE,
-        ],
+        ] + link_inputs,
         deps = deps + [OLDER_SYSTEMS],
         features = ["-static_libgcc"],
         shared_lib_name = directory + file,

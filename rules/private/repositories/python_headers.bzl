@@ -15,6 +15,23 @@ cc_library(
 )
 '''
 
+def link_headers(rctx, include, name):
+    """Links Python's headers into a repository.
+
+    Args:
+      rctx: the repository context.
+      include: the directory that has Python.h.
+      name: what to call it; a directory multiarch may come beside it.
+    """
+    rctx.watch(include.get_child("patchlevel.h"))
+    rctx.symlink(include, name)
+
+    # Debian's pyconfig.h includes that of the machine's kind by a path below
+    # /usr/include, which the compiler does not look into.
+    multiarch = include.dirname.get_child("x86_64-linux-gnu", include.basename)
+    if multiarch.exists:
+        rctx.symlink(multiarch, "multiarch/x86_64-linux-gnu/" + include.basename)
+
 def _python_headers_impl(rctx):
     python = host_python(rctx)
     result = rctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
@@ -27,14 +44,7 @@ def _python_headers_impl(rctx):
             expected = "the headers of {}: a manifest asks for a module that Python imports".format(python),
             fix = "install them (Debian: apt-get install python3-dev), or set QOLA_PYTHON to a Python that has them",
         ))
-    rctx.watch(include.get_child("patchlevel.h"))
-    rctx.symlink(include, "include")
-
-    # Debian's pyconfig.h includes that of the machine's kind by a path below
-    # /usr/include, which the compiler does not look into.
-    multiarch = include.dirname.get_child("x86_64-linux-gnu", include.basename)
-    if multiarch.exists:
-        rctx.symlink(multiarch, "multiarch/x86_64-linux-gnu/" + include.basename)
+    link_headers(rctx, include, "include")
     rctx.file("BUILD.bazel", _BUILD, executable = False)
 
 python_headers = repository_rule(

@@ -234,7 +234,7 @@ def test_explain_as_json(run: Run) -> None:
 def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
     """Prevents: a manifest of ROCm/QoLA, without archs and mode, that cannot be looked at."""
     (here / "bare.toml").write_text('[[modules]]\nname = "libmha_fwd"\nreceipt = 700\n')
-    assert run("plan", "bare.toml").code == 2
+    assert "no AMD GPU" in run("plan", "bare.toml").err
     archs = ("--arch=gfx942", "--arch=gfx950,gfx942")
     found = run("plan", "-q", "bare.toml", "--mode=cpp_itfs", *archs)
     assert found.code == 0
@@ -333,6 +333,7 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
 
 
 WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}
+WITHOUT_A_MANIFEST |= {"modules"}
 
 
 WITHOUT_JSON = {"completion", "help", "init", "keygen", "pack", "report", "verify"}
@@ -365,7 +366,7 @@ def test_an_option_means_the_same_everywhere() -> None:
     assert places["--quiet"] == {*COMMANDS}
     assert places["--manifest"] == {*COMMANDS} - WITHOUT_A_MANIFEST
     assert places["--json"] == {*COMMANDS} - {"checkout", *WITHOUT_JSON}
-    assert places["--aiter-root"] == places["--manifest"] | {"compat"}
+    assert places["--aiter-root"] == places["--manifest"] | {"compat", "modules"}
     assert places["--group"] == places["--manifest"]
     assert places["--mode"] == places["--manifest"] - {"checkout"}
     assert places["--arch"] == places["--mode"] | {"init"}

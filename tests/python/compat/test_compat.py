@@ -348,7 +348,9 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
     keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]
     made = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
     generated = GeneratedModule(
-        made.module.spec, made.module.config, KernelSet(kernels, (), directions=directions)
+        made.module.spec,
+        made.module.config,
+        kernels=KernelSet(kernels, (), directions=directions),
     )
     texts, findings = small_manifests(made, generated)
     assert list(texts) == ["it_fwd_gfx942_gfx950", "it_fwd_gfx90a", "it_fwd_splitkv_gfx950"]

@@ -68,20 +68,6 @@ def test_what_fits_gives_no_finding() -> None:
             "begins with one of these",
             'use ROCm 7.1, or add "7.2" to the list',
         ),
-        (
-            NO_MODE,
-            "1 [[modules]].mode",
-            "libmha_fwd in mode pybind (by default)",
-            "a C++ interface alone",
-            'write mode = "cpp_itfs" in the [[modules]] table of libmha_fwd',
-        ),
-        (
-            f'[build]\nmode = "cpp_itfs"\n{NO_MODE}mode = "pybind"',
-            "5 [[modules]].mode",
-            "libmha_fwd in mode pybind",
-            "a C++ interface alone",
-            'write mode = "cpp_itfs"',
-        ),
     ],
 )
 def test_each_mismatch_is_named(text: str, place: str, found: str, expected: str, fix: str) -> None:
@@ -91,6 +77,20 @@ def test_each_mismatch_is_named(text: str, place: str, found: str, expected: str
     assert found in finding.found
     assert expected in finding.expected
     assert fix in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (NO_MODE, "1 [[modules]].mode"),
+        (f'[build]\nmode = "cpp_itfs"\n{NO_MODE}mode = "pybind"', "5 [[modules]].mode"),
+    ],
+)
+def test_a_library_in_mode_pybind_is_a_library_still(text: str, place: str) -> None:
+    """Prevents: a manifest of ROCm/QoLA's that leaves the mode out and so cannot be planned."""
+    (finding,) = check(text)
+    assert (finding.place, finding.severity) == (f"m.toml:{place}", "warning")
+    assert 'write mode = "cpp_itfs" in the [[modules]] table of libmha_fwd' in finding.fix
 
 
 @pytest.mark.parametrize(

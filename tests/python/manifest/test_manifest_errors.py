@@ -192,7 +192,12 @@ WARNINGS = [
         "the same kernels as line 5",
         "remove one",
     ),
-    ('[[modules]]\nname = "a"\n[[mha_fwd_variants]]', ":3 ", "without the module it filters", ""),
+    (
+        '[build]\nmode = "cpp_itfs"\n[[modules]]\nname = "a"\n[[mha_fwd_variants]]',
+        ":5 ",
+        "without the module it filters",
+        "",
+    ),
     ('[[modules]]\nname = "a"\n[[mha_bwd_variants]]', ":3 ", "without the module it filters", ""),
     (f'{MODULES}drop_srcs = ["a", "b", "a"]', ":5 ", '"a" more than once', ""),
     (f'{MODULES}[build]\narchitectures = ["gfx942", "gfx942"]', ":6 ", "more than once", ""),

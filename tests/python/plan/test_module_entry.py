@@ -130,7 +130,7 @@ def make(root: Path, tmp_path: Path) -> Making:
         config = configure(tree, loaded, spec)
         source = f"sources/mha_{direction}.cpp"
         made = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
-        module = GeneratedModule(spec, config, replace(kernels, sources=(made,)))
+        module = GeneratedModule(spec, config, kernels=replace(kernels, sources=(made,)))
         text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
         headers = header_set(tree, config, spec.name, [f"mha_{direction}.h"])
         resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())

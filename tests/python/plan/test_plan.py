@@ -45,6 +45,12 @@ name = "libmha_bwd"
 [[modules]]
 name = "module_aiter_enum"
 mode = "pybind"
+[[modules]]
+name = "module_mha_fwd"
+mode = "pybind"
+[[modules]]
+name = "module_fmha_v3_fwd"
+mode = "pybind"
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = [128, [192, 128]]

@@ -1,0 +1,21 @@
+// Stands for PyTorch's header of this name where PyTorch has no HIP: qola_cpu_check.h.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+
+#include "qola_cpu_check.h"
+
+namespace at::hip
+{
+
+struct OptionalHIPGuardMasqueradingAsCUDA
+{
+    explicit OptionalHIPGuardMasqueradingAsCUDA(std::optional<c10::Device>)
+    {
+        ::qola::cpu_check::refuse("OptionalHIPGuardMasqueradingAsCUDA");
+    }
+};
+
+} // namespace at::hip

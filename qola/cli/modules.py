@@ -1,0 +1,44 @@
+"""``qola modules``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from qola.aiter.tree import read_tree
+from qola.checkout.default_tree import find_tree
+from qola.cli.context import Surroundings
+from qola.cli.options import DEFAULT_TREE, add_command, add_options
+from qola.cli.tables import align
+from qola.errors import ExitCode
+from qola.plan.modules import module_reports
+
+
+def add_commands(commands: Any) -> None:
+    """Add modules to the parser's subcommands."""
+    text = "list the modules of an AITER tree: what each needs, and whether it is built"
+    parser = add_command(commands, "modules", text, _modules, (ExitCode.AITER,))
+    add_options(parser, "aiter_root", help=DEFAULT_TREE)
+    add_options(parser, "json", help="print JSON, errors too (docs/reference/plan.md)")
+
+
+def _modules(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola modules``."""
+    asked = None if args.aiter_root is None else around.directory / args.aiter_root
+    with around.console.working() as progress:
+        tree = read_tree(find_tree(asked, around.environ, progress))
+        reports = module_reports(tree)
+    console = around.console
+    if args.json:
+        console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))
+        return ExitCode.DONE
+    rows = [
+        ("built" if r.built else "-", r.name, r.kind, "; ".join(filter(None, (*r.needs, r.why))))
+        for r in reports
+    ]
+    for line in align(rows, 4):
+        console.line(line)
+    built = sum(report.built for report in reports)
+    console.line(f"{len(reports)} modules, {built} built")
+    return ExitCode.DONE

@@ -1,0 +1,74 @@
+"""What each module of an AITER tree is, what it needs, and whether a plan can be made for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
+from qola.aiter.module_kinds import ModuleKind, classify
+from qola.aiter.tree import AiterTree
+from qola.errors import AiterError
+
+_SCRIPT = re.compile(r"[\w./-]+\.py\b")
+_TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
+
+
+@dataclass(frozen=True)
+class ModuleReport:
+    """One module of AITER's configuration.
+
+    Attributes:
+        kind: C++ library, torch module or Python module.
+        needs: torch, hipify, generators and tuning tables, as far as it needs any.
+        built: a plan can be made for it.
+        why: why not; "" where it can.
+    """
+
+    name: str
+    kind: str
+    needs: tuple[str, ...]
+    built: bool
+    why: str
+
+
+def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
+    """Return a report of each module, in the order of the configuration."""
+    return tuple(_report(tree, name) for name in tree.module_names())
+
+
+def _report(tree: AiterTree, name: str) -> ModuleReport:
+    try:
+        found = classify(tree, name)
+    except AiterError as error:
+        finding = error.findings[0]
+        why = f"{finding.place}: {finding.found}".replace("\n", " ")
+        return ModuleReport(name, "unknown", tuple(_needs(tree, name, None)), built=False, why=why)
+    needs = tuple(_needs(tree, name, found))
+    if name in ATTENTION:
+        return ModuleReport(name, "C++ library", needs, built=True, why="")
+    if found.torch is not None:
+        why = ""
+        if name not in TORCH_ATTENTION:
+            why = f"PyTorch without attention ({found.torch.file} includes {found.torch.name})"
+        return ModuleReport(name, "torch module", needs, built=not why, why=why)
+    why = "its generators are not followed" if any(map(_is_generators, needs)) else ""
+    return ModuleReport(name, "Python module", needs, built=not why, why=why)
+
+
+def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str]:
+    if found is not None and found.torch is not None:
+        yield "torch"
+    if tree.entry_text(name, "hipify") == "True":
+        yield "hipify"
+    command = tree.entry_text(name, "blob_gen_cmd")
+    scripts = dict.fromkeys(script.rsplit("/", 1)[-1] for script in _SCRIPT.findall(command))
+    if scripts:
+        yield f"generators: {', '.join(scripts)}"
+    if tables := dict.fromkeys(_TABLE.findall(command)):
+        yield f"tuning tables: {', '.join(tables)}"
+
+
+def _is_generators(need: str) -> bool:
+    return need.startswith("generators")

@@ -1,0 +1,59 @@
+"""Forward variants as torch modules of their own: one for each combination, as ROCm/QoLA has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+from qola.manifest.fields import FWD_VARIANTS
+from qola.manifest.parse import FILTERED
+from qola.manifest.types import BuildMode, FwdVariant, Manifest, ModuleSpec
+
+BASE = "module_mha_varlen_fwd"
+"""The entry of AITER's whose sources and flags they have."""
+
+_DTYPES = ("bf16", "fp16")
+_BIASES = {"no": "nbias", "bias": "bias", "alibi": "alibi"}
+_FLAGS = ("mask", "lse", "dropout", "skip", "sink")
+
+
+def expand(variants: Iterable[FwdVariant]) -> dict[str, tuple[FwdVariant, ...]]:
+    """Return the modules that variants become by name, each with what selects its kernels.
+
+    Combinations that two variants name are one module. A variant without `dtype` stands for bf16
+    and fp16, as in ROCm/QoLA.
+    """
+    found: dict[str, tuple[FwdVariant, ...]] = {}
+    for variant in variants:
+        for name, one in _combinations(variant):
+            found[name] = (*found.get(name, ()), one)
+    return dict(sorted(found.items()))
+
+
+def _combinations(variant: FwdVariant) -> Iterator[tuple[str, FwdVariant]]:
+    for dtype, bias, *flags in product(
+        variant.dtype or _DTYPES, variant.bias, *(getattr(variant, name) for name in _FLAGS)
+    ):
+        words = [name if on else f"n{name}" for name, on in zip(_FLAGS, flags, strict=True)]
+        mask, lse, dropout, skip, sink = flags
+        one = replace(variant, mask=(mask,), lse=(lse,), dropout=(dropout,), skip=(skip,))
+        one = replace(one, dtype=(dtype,), bias=(bias,), sink=(sink,))
+        yield "_".join(["mha_varlen_fwd", dtype, _BIASES[bias], *words]), one
+
+
+def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
+    """Return the ``[[modules]]`` tables that variants stand for, which no manifest has.
+
+    There are none where a module is declared whose kernels the variants select.
+
+    Args:
+        mode: what the command line asks for.
+    """
+    declared = {module.name for module in manifest.modules}
+    if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:
+        return ()
+    return tuple(
+        ModuleSpec(name, "pybind", None, None, (), (), None, (), 0, 0)
+        for name in expand(manifest.fwd_variants)
+    )

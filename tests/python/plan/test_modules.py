@@ -1,0 +1,45 @@
+"""What is said of each module of a tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
+from qola.aiter.tree import CONFIG_FILE, read_tree
+from qola.plan.modules import ModuleReport, module_reports
+
+
+@pytest.fixture(scope="module")
+def reports(aiter_tree: Path) -> dict[str, ModuleReport]:
+    return {report.name: report for report in module_reports(read_tree(aiter_tree))}
+
+
+def test_each_module_is_reported(reports: dict[str, ModuleReport], aiter_tree: Path) -> None:
+    """Prevents: a module of the tree that nobody says anything of."""
+    entries = json.loads((aiter_tree / CONFIG_FILE).read_text("utf-8"))
+    assert list(reports) == list(entries)
+    assert len(reports) == 65
+    built = {name for name, report in reports.items() if report.built}
+    assert built == {*ATTENTION, *TORCH_ATTENTION, "module_aiter_enum"}
+    assert all(bool(report.why) != report.built for report in reports.values())
+    assert all("\n" not in report.why for report in reports.values())
+
+
+def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> None:
+    """Prevents: a need that a user finds out about when a build fails."""
+    assert reports["module_gemm_a8w8"] == ModuleReport(
+        "module_gemm_a8w8",
+        "torch module",
+        ("torch", "generators: gen_instances.py", "tuning tables: AITER_CONFIG_GEMM_A8W8_FILE"),
+        built=False,
+        why=reports["module_gemm_a8w8"].why,
+    )
+    assert "includes torch/" in reports["module_gemm_a8w8"].why
+    assert reports["module_aiter_enum"] == ModuleReport(
+        "module_aiter_enum", "Python module", (), built=True, why=""
+    )
+    assert reports["module_mha_fwd"].needs[0] == "torch"
+    assert reports["libmha_bwd"].kind == "C++ library"
