@@ -39,7 +39,7 @@ def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> 
     )
     assert "includes torch/" in reports["module_gemm_a8w8"].why
     assert reports["module_aiter_enum"] == ModuleReport(
-        "module_aiter_enum", "Python module", (), built=True, why=""
+        "module_aiter_enum", "without torch", (), built=True, why=""
     )
     assert reports["module_mha_fwd"].needs[0] == "torch"
     assert reports["libmha_bwd"].kind == "C++ library"
