@@ -41,6 +41,11 @@ TORCH_ATTENTION = {
 kernel instances without it."""
 
 
+def is_assembly_alone(module: str) -> bool:
+    """Whether a torch module has assembly (v3) kernels and none of Composable Kernel's."""
+    return module.startswith("module_fmha_v3_")
+
+
 def attention_of(module: str) -> AttentionModule:
     """Return what belongs to an attention module, or to the library of a torch module."""
     return ATTENTION[TORCH_ATTENTION.get(module, module)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qola.aiter.attention import ATTENTION
+from qola.aiter.attention import ATTENTION, is_assembly_alone
 from qola.aiter.tree import AiterTree
 from qola.codegen.asm.path import launched_subdirs
 from qola.plan.model import HeaderSet
@@ -21,7 +21,8 @@ def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:
     dirs = {"aiter/configs"}
     for module in resolved.modules:
         spec = module.spec
-        if spec.name in ATTENTION and (spec.hsa_subdirs is None or spec.hsa_subdirs):
+        launches = spec.name in ATTENTION or is_assembly_alone(spec.name)
+        if launches and (spec.hsa_subdirs is None or spec.hsa_subdirs):
             for subdir in launched_subdirs(tree, module.config, spec.drop_srcs):
                 dirs.update(f"{tree.hsa_dir}/{arch}/{subdir}" for arch in resolved.archs)
         dirs.update(src for src in module.config.srcs if (tree.root / src).is_dir())

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
@@ -137,7 +137,7 @@ def resolve(request: Request) -> ResolvedRequest:
 
 def variants_of(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple[BwdVariant, ...]:
     """Return the variants that select a module's kernel instances."""
-    if not (module in ATTENTION or module in TORCH_ATTENTION) or "_v3_" in module:
+    if module not in (*ATTENTION, *TORCH_ATTENTION) or is_assembly_alone(module):
         # What a module of assembly kernels launches is decided by its own table.
         return ()
     forward = attention_of(module).direction == "fwd"
@@ -288,7 +288,7 @@ def _unserved(request: Request, config_of: Callable[[str], ModuleConfig]) -> Ite
     tree, manifest = request.tree, request.manifest
     for spec in manifest.modules:
         launched: tuple[str, ...] = ()
-        if spec.hsa_subdirs and (spec.name in ATTENTION or "_v3_" in spec.name):
+        if spec.hsa_subdirs and (spec.name in ATTENTION or is_assembly_alone(spec.name)):
             launched = launched_subdirs(tree, config_of(spec.name), spec.drop_srcs)
         others = [subdir for subdir in spec.hsa_subdirs or () if subdir not in launched]
         if others:

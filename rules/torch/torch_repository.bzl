@@ -55,53 +55,67 @@ _NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
 LIBRARIES = ["libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_python.so"]
 FURTHER_LIBRARIES = ["libc10_hip.so", "libtorch_hip.so"]
 
-def _torch_repository_impl(rctx):
-    named = rctx.getenv("QOLA_TORCH")
-    python = named or host_python(rctx)
+def _probe(rctx, python):
+    """What a Python's PyTorch says of itself, {} without one; or the error, a string."""
     probe = rctx.path(Label("//rules/torch:probe.py"))
     rctx.watch(probe)
 
-    # -I: PyTorch's answer must not depend on the directory that Bazel runs in.
+    # -I: the answer must not depend on the directory that Bazel runs in.
     result = rctx.execute([python, "-I", probe])
-    found = json.decode(result.stdout.strip()) if result.return_code == 0 else None
-    if found == None:
-        fail(finding(
-            "ToolchainError: this PyTorch cannot be imported",
-            place = "QOLA_TORCH" if named else "torch of {}".format(python),
-            found = result.stderr.strip(),
+    return json.decode(result.stdout.strip()) if result.return_code == 0 else result.stderr.strip()
+
+def _write_constants(rctx, found):
+    """Writes what BUILD files may ask: whether there is a PyTorch, and which."""
+    constants = {key: value for key, value in found.items() if key not in ["python_include", "root"]}
+    rctx.file("torch.bzl", _HEADER + "TORCH = {}\n".format(repr(constants)), executable = False)
+
+def _stand_in(rctx, place, found, expected, fix):
+    """Writes a repository that says, where it is needed, what is missing; others of a build are not held up."""
+    title = "ToolchainError: no PyTorch to build for"
+    message = finding(title, place = place, found = found, expected = expected, fix = fix)
+    libraries = ["lib/" + name for name in LIBRARIES + FURTHER_LIBRARIES]
+    _write_constants(rctx, {})
+    rctx.file("BUILD.bazel", _NONE.format(libraries = repr(libraries), message = repr(message)), executable = False)
+
+def _torch_repository_impl(rctx):
+    named = rctx.getenv("QOLA_TORCH")
+    python = named or host_python(rctx)
+    place = "QOLA_TORCH" if named else "torch of {}".format(python)
+    found = _probe(rctx, python)
+    if type(found) == "string":
+        _stand_in(
+            rctx,
+            place,
+            found = found,
             expected = "a PyTorch that {} imports".format(python),
             fix = "reinstall it, or set QOLA_TORCH to a Python that has one",
-        ))
-    rctx.file("torch.bzl", _HEADER + "TORCH = {}\n".format(repr({
-        key: value
-        for key, value in found.items()
-        if key not in ["python_include", "root"]
-    })), executable = False)
+        )
+        return
     if not found:
-        message = finding(
-            "ToolchainError: no PyTorch",
-            place = "QOLA_TORCH" if named else "torch of {}".format(python),
+        _stand_in(
+            rctx,
+            place,
             found = "no package torch",
             expected = "the PyTorch that modules in mode pybind are built for",
             fix = "install it, or set QOLA_TORCH to a Python that has it, such as that of a virtual environment",
         )
-        libraries = ["lib/" + name for name in LIBRARIES + FURTHER_LIBRARIES]
-        rctx.file("BUILD.bazel", _NONE.format(libraries = repr(libraries), message = repr(message)), executable = False)
         return
+    include = rctx.path(found["python_include"])
+    if not include.get_child("Python.h").exists:
+        _stand_in(
+            rctx,
+            place,
+            found = "no Python.h in {}".format(include),
+            expected = "the headers of the Python that has the PyTorch",
+            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_TORCH to a Python that has them",
+        )
+        return
+    _write_constants(rctx, found)
     root = rctx.path(found["root"])
     rctx.watch(root.get_child("version.py"))
     rctx.symlink(root.get_child("include"), "include")
     rctx.symlink(root.get_child("lib"), "lib")
-    python_include = rctx.path(found["python_include"])
-    if not python_include.get_child("Python.h").exists:
-        fail(finding(
-            "ToolchainError: no headers of Python",
-            place = "QOLA_TORCH" if named else str(python),
-            found = "no Python.h in {}".format(python_include),
-            expected = "the headers of the Python that has the PyTorch",
-            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_TORCH to a Python that has them",
-        ))
-    link_headers(rctx, python_include, "python")
+    link_headers(rctx, include, "python")
     rctx.file(
         "version/qola_torch_version.h",
         "#pragma once\n#define QOLA_TORCH_VERSION \"{}\"\n".format(found["version"]),
@@ -109,7 +123,7 @@ def _torch_repository_impl(rctx):
     )
     hip = _HIP if found["hip"] else _NO_HIP.format(message = repr(finding(
         "ToolchainError: a PyTorch without HIP",
-        place = "QOLA_TORCH" if named else "torch of {}".format(python),
+        place = place,
         found = "PyTorch " + found["version"],
         expected = "a PyTorch for ROCm, which torch modules run with",
         fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)",
