@@ -195,8 +195,8 @@ class Workspace
     /// Throws what the call before could not have. AITER, which may have asked, makes a status of it.
     void check() const
     {
-        if(refused_)
-            std::rethrow_exception(refused_);
+        if(status_ != QOLA_OK)
+            throw Refused(status_, what_);
     }
 
     /// Bytes that were handed out, wherever the caller's begins.
@@ -208,8 +208,10 @@ class Workspace
     private:
     [[noreturn]] void refuse(int status, const std::string& what)
     {
-        refused_ = std::make_exception_ptr(Refused(status, what));
-        std::rethrow_exception(refused_);
+        // No exception_ptr: older systems lack what an archive would ask of them for it.
+        status_ = status;
+        what_   = what;
+        throw Refused(status, what);
     }
 
     // Of none: an address that is not null, one byte behind a whole piece, so that the size suits each.
@@ -218,7 +220,8 @@ class Workspace
     std::uint64_t used_   = 0;
     hipStream_t stream_   = nullptr;
     bool real_            = false;
-    std::exception_ptr refused_;
+    int status_           = QOLA_OK;
+    std::string what_;
 };
 
 /// A number as whatever type a parameter or member has: masks are an enumeration or int.
