@@ -33,10 +33,13 @@ alias(
 _NO_HIP = '''
 load("@qola//rules/torch:no_torch.bzl", "no_torch")
 
-no_torch(
-    name = "hip",
-    message = {message},
-)
+[
+    no_torch(
+        name = name,
+        message = {message},
+    )
+    for name in ["hip"] + {libraries}
+]
 '''
 
 _NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
@@ -121,7 +124,8 @@ def _torch_repository_impl(rctx):
         "#pragma once\n#define QOLA_TORCH_VERSION \"{}\"\n".format(found["version"]),
         executable = False,
     )
-    hip = _HIP if found["hip"] else _NO_HIP.format(message = repr(finding(
+    further = ["lib/" + name for name in FURTHER_LIBRARIES]
+    hip = _HIP if found["hip"] else _NO_HIP.format(libraries = repr(further), message = repr(finding(
         "ToolchainError: a PyTorch without HIP",
         place = place,
         found = "PyTorch " + found["version"],
