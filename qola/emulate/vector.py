@@ -142,7 +142,17 @@ vector("V_BFI_B32", "u32 u32 u32 -> u32", lambda a, b, c: a & b | ~a & c)
 vector("V_MBCNT_LO_U32_B32", "u32 u32 -> u32", lambda a, b: count_ones(a & _BELOW[0]) + b)
 vector("V_MBCNT_HI_U32_B32", "u32 u32 -> u32", lambda a, b: count_ones(a & _BELOW[1]) + b)
 vector("V_BFM_B32", "u32 u32 -> u32", lambda a, b: ((U32(1) << (a & _31)) - U32(1)) << (b & _31))
-vector("V_SAD_U32", "u32 u32 u32 -> u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
+vector("V_SAD_U32", "u32 u32 u32 -> u32", lambda a, b, c: _apart(a, b) + c)
+
+
+def _apart(a: Array, b: Array) -> Array:
+    return np.where(a > b, a - b, b - a)
+
+
+@vector_function("V_SAD_U16", "u32 u32 u32 -> u32")
+def _sad_u16(a: Array, b: Array, c: Array) -> Array:
+    low = U32(0xFFFF)
+    return _apart(a & low, b & low) + _apart(a >> U32(16), b >> U32(16)) + c
 
 
 @vector_function("V_BFE_U32", "u32 u32 u32 -> u32")

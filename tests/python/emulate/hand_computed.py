@@ -147,6 +147,13 @@ def _sad(name: str) -> None:
     assert list(run(instruction(name, "VOP3", fields), registers=registers).v[3, 0, :2]) == [12, 8]
 
 
+@case(["V_SAD_U16"])
+def _sad_u16(name: str) -> None:
+    registers = np.stack([lanes_of([0x00050002]), lanes_of([0x00030009]), lanes_of([10])])
+    fields = {"src0": 256, "src1": 257, "src2": 258, "vdst": 259}
+    assert run(instruction(name, "VOP3", fields), registers=registers).v[3, 0, 0] == 2 + 7 + 10
+
+
 @case(["V_PERM_B32"])
 def _perm(name: str) -> None:
     high, low = 0x8899AABB, 0x44D566F7
