@@ -27,13 +27,14 @@ def module_file(module: str, package: Path = PACKAGE) -> Path | None:
 
 def imports(file: Path, package: Path = PACKAGE) -> Iterator[Path]:
     """Yield the files of qola's modules that a module imports, or names to run or import later."""
+    above = file.relative_to(package.parent).parts
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.level:
-            raise ImportError(f"{file}: a relative import, which would be missed here")
-        if isinstance(node, ast.ImportFrom) and node.module:
-            below = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if module_file(name, package) else node.module for name in below]
+        if isinstance(node, ast.ImportFrom):
+            start = above[: -node.level] if node.level else ()
+            module = ".".join((*start, node.module) if node.module else start)
+            below = [f"{module}.{alias.name}" for alias in node.names]
+            names = [name if module_file(name, package) else module for name in below]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

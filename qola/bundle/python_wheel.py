@@ -60,6 +60,8 @@ Generator: qola {qola}
 Root-Is-Purelib: false
 Tag: {tag}
 """
+#: What else is beside the bundle's files, as it is.
+_MODULES = ("_c.py", "torch.py")
 EPOCH = 315532800
 """A zip file's earliest time, 1980-01-01, in Unix seconds. A wheel states no other, so that its
 bytes depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPOCH to it."""
@@ -95,6 +97,9 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
         ),
         f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
     }
+    modules = Path(__file__).with_name("in_wheel")
+    for name in _MODULES:
+        texts[f"{package}/{name}"] = (modules / name).read_text(encoding="utf-8")
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
         for name, path in _files(directory):
             wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())

@@ -1,0 +1,155 @@
+"""The C functions of this package's libraries (include/qola_c.h), by ctypes. Needs no torch."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+_I32, _I64, _U64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
+_HERE = Path(__file__).resolve().parent
+
+_NO_KERNEL = -1
+FP16, BF16, FP32 = 1, 2, 3
+MASK_NONE, MASK_CAUSAL_TOP_LEFT, MASK_CAUSAL_BOTTOM_RIGHT, MASK_WINDOW_BOTTOM_RIGHT = 0, 1, 2, 3
+BIAS_ELEMENTWISE, BIAS_ALIBI = 1, 2
+
+
+class Tensor(ctypes.Structure):
+    """A qola_tensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("stride_batch", _I64),
+        ("stride_head", _I64),
+        ("stride_row", _I64),
+    ]
+
+
+def _each(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
+class Arguments(ctypes.Structure):
+    """A qola_mha_args."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        *_each(_I32, "dtype mask bias_type group kernels rounding deterministic"),
+        *_each(_I64, "batch nhead_q nhead_k seqlen_q seqlen_k max_seqlen_q max_seqlen_k"),
+        *_each(_I64, "hdim_q hdim_v window_left window_right sink_size min_seqlen_q"),
+        *_each(ctypes.c_float, "scale logits_soft_cap dropout scale_p scale_o"),
+        ("quantization", _I32),
+        *_each(Tensor, "q k v o lse bias randval d_o dq dk dv d_bias"),
+        *_each(_U64, "drop_seed drop_offset"),
+        *_each(ctypes.c_void_p, "drop_seed_ptr drop_offset_ptr seqstart_q seqstart_k"),
+        *_each(ctypes.c_void_p, "seqlens_q seqlens_k cu_seqlens_q cu_seqlens_k"),
+        *_each(ctypes.c_void_p, "sink d_sink workspace"),
+        *_each(_U64, "workspace_size"),
+        ("num_splits", _I64),
+        ("block_table", ctypes.c_void_p),
+        *_each(_I64, "block_table_stride page_size"),
+        *_each(_I32, "gappy atomic16"),
+        ("cache_batch_idx", ctypes.c_void_p),
+        ("num_pages", _I64),
+        *_each(ctypes.c_void_p, "kv_indptr kv_page_indices kv_last_page_lens"),
+        *_each(_I32, "kv_layout kv_lookup"),
+        *_each(Tensor, "q_descale k_descale v_descale"),
+        *_each(ctypes.c_void_p, "block_scale_seqstart_q block_scale_seqstart_k"),
+        *_each(_I64, "block_scale_size_q block_scale_size_k"),
+    ]
+
+    def __init__(self, **values: Any) -> None:
+        """Set fields; all others are 0."""
+        super().__init__(struct_size=ctypes.sizeof(Arguments), **values)
+
+    def __str__(self) -> str:
+        """Return the numbers that are set."""
+        left_out = (Tensor, ctypes.c_void_p)
+        names = [field[0] for field in self._fields_[1:] if field[1] not in left_out]
+        return ", ".join(f"{n}={getattr(self, n):g}" for n in names if getattr(self, n))
+
+
+class NoKernelError(RuntimeError):
+    """No kernel of the library serves a problem."""
+
+
+class Entry:
+    """An entry point of a library."""
+
+    def __init__(self, library: Path, prefix: str, name: str) -> None:
+        """Load the library, and with it HIP's runtime.
+
+        Raises:
+            RuntimeError: it cannot be loaded, or the process has two of HIP's runtimes now.
+        """
+        self.name = name
+        try:
+            loaded = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise RuntimeError(f"{library}: {error}; it needs ROCm's libamdhip64.so.7") from error
+        _check_runtimes()
+        self._launch = getattr(loaded, f"{prefix}{name}")
+        self._launch.argtypes = [ctypes.POINTER(Arguments), ctypes.c_void_p]
+        self._workspace_size = getattr(loaded, f"{prefix}{name}_workspace_size")
+        self._workspace_size.argtypes = [ctypes.POINTER(Arguments), ctypes.POINTER(_U64)]
+        self._last_error = getattr(loaded, f"{prefix}{name}_last_error")
+        self._last_error.restype = ctypes.c_char_p
+
+    def workspace_size(self, args: Arguments) -> int:
+        """Return the bytes of device memory that the problem needs.
+
+        Raises:
+            RuntimeError: as launch.
+        """
+        size = _U64()
+        self._check(args, self._workspace_size(args, size))
+        return size.value
+
+    def launch(self, args: Arguments, stream: int) -> None:
+        """Launch the problem on a stream.
+
+        Raises:
+            NoKernelError: no kernel of the library serves it.
+            RuntimeError: it was refused.
+        """
+        self._check(args, self._launch(args, stream))
+
+    def _check(self, args: Arguments, status: int) -> None:
+        if status:
+            kind = NoKernelError if status == _NO_KERNEL else RuntimeError
+            raise kind(f"{self.name}: {self._last_error().decode()} (asked for: {args})")
+
+
+_entries: dict[str, Entry] = {}
+
+
+def entry(name: str) -> Entry:
+    """Return an entry point, loading its library when it is first asked for.
+
+    Raises:
+        RuntimeError: the bundle lacks it, or as Entry.
+    """
+    if name not in _entries:
+        record = json.loads((_HERE / "manifest.json").read_text(encoding="utf-8"))
+        prefix = "_".join(filter(None, ("qola", record["namespace"]))) + "_"
+        for module in record["modules"]:
+            if name in {of.rpartition("::")[2] for of in module["entry_points"]}:
+                _entries[name] = Entry(_HERE / module["library"], prefix, name)
+                break
+        else:
+            raise RuntimeError(f"{_HERE}: no library has {name}; its manifest has to")
+    return _entries[name]
+
+
+def _check_runtimes() -> None:
+    """Memory and streams of one runtime mean nothing to the other."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    paths = {line.split(None, 5)[5] for line in maps if "libamdhip64" in line}
+    if len(paths) > 1:
+        found = " and ".join(sorted(paths))
+        raise RuntimeError(
+            f"two HIP runtimes in one process: {found}; put a link libamdhip64.so.7 to the one "
+            "that torch has first on LD_LIBRARY_PATH"
+        )
