@@ -148,7 +148,8 @@ def test_code_objects_are_embedded_as_they_are() -> None:
         position = data.find(content)
         assert (position >= 0) == (planned["arch"] in ARCHS), planned["key"]
         assert position < 0 or position % 4096 == 0, planned["key"]
-        assert (planned["key"].encode() + b"\0" in data) == (planned["arch"] in ARCHS)
+        # The C functions have the names of all archs, and tell those of the library.
+        assert planned["key"].encode() + b"\0" in data or planned["arch"] not in ARCHS
 
 
 def test_no_code_for_other_archs(tmp_path: Path) -> None:
