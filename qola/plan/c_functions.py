@@ -1,7 +1,8 @@
 """The C functions of a module: what differs between trees, for cc/api/qola_c_entry.h.
 
-That header maps a C caller's fields to AITER's arguments, member by member, as far as the compiler
-finds them. Written here is what C++ cannot ask: the kernels, and the names of parameters.
+qola_c_fill.h beside it maps a C caller's fields to AITER's arguments, member by member, as far as
+the compiler finds them. Written here is what C++ cannot ask: the kernels, and the names of
+parameters.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_parameters_that_nobody_knows() -> None:
 
 def test_known_parameters_have_values(repo_root: Path) -> None:
     """Prevents: a name that is passed on, and that the C++ has no member of."""
-    text = (repo_root / "cc/api/qola_c_entry.h").read_text(encoding="utf-8")
+    text = (repo_root / "cc/api/qola_c_members.h").read_text(encoding="utf-8")
     (body,) = re.findall(r"struct Parameters\n\{(.*?)\n\};", text, re.DOTALL)
     body = re.sub(r"\s*= nullptr", "", body)
     assert set(re.findall(r"\b(\w+)[,;]", body)) == set(_KNOWN)

@@ -1,0 +1,205 @@
+// Passes a C caller's fields on to AITER, member by member; not installed.
+//
+// What AITER's arguments have differs from tree to tree. Here stand the members of every tree that is
+// known, and the compiler leaves out what the one at hand does not have: a field of a C caller that none of
+// them took is refused by its name.
+#pragma once
+
+#include "qola_c_problem.h"
+#include "qola_c_scratch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+namespace qola_c_entry {
+
+/// Whether AITER's function has a parameter of that name.
+template <class Entry>
+constexpr bool takes(std::string_view name)
+{
+    return std::find(std::begin(Entry::parameters), std::end(Entry::parameters), name) != std::end(Entry::parameters);
+}
+
+/// Sets AITER's arguments and parameters.
+template <class Entry, class Args>
+void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
+{
+    using A                   = qola_mha_args;
+    const qola_mha_args given = fields.values;
+    // Only the backward has it, and only splits have those.
+    constexpr bool backward = requires { args.do_ptr; };
+    constexpr bool splits   = requires { args.o_acc_ptr; };
+    constexpr bool paged    = splits || requires { args.kv_indptr; };
+    check(given, {backward, requires { args.seqstart_k_ptr; }, paged, workspace.real()});
+    fields.take(&A::workspace);
+    fields.take(&A::workspace_size);
+
+    more.q_dtype_str   = dtype_of(fields.take(&A::dtype));
+    QOLA_C_SET(data_type, more.q_dtype_str, "dtype")
+    QOLA_C_BOTH(is_group_mode, fields.take(&A::group), "group")
+    QOLA_C_BOTH(bias_type, fields.take(&A::bias_type), "bias_type")
+    QOLA_C_BOTH(has_lse, given.lse.data != nullptr, "lse")
+    QOLA_C_BOTH(has_dbias, given.d_bias.data != nullptr, "d_bias")
+    QOLA_C_BOTH(has_sink, given.sink != nullptr || given.sink_size != 0, "sink")
+    QOLA_C_SET(has_dropout, given.dropout > 0.f, "dropout")
+
+    const Mask mask = mask_of(fields);
+    QOLA_C_BOTH(mask_type, mask.kind, "mask")
+    QOLA_C_SET(window_size_left, mask.left, "window_left")
+    QOLA_C_SET(window_size_right, mask.right, "window_right")
+
+    // The dispatch of splits and of pages knows no assembly kernels.
+    bool assembly = fields.take(&A::kernels) == QOLA_KERNELS_ANY;
+    // These read no lengths without padding; sums of them in group mode, those of the wheels never.
+    assembly = assembly && given.seqlens_q == nullptr && given.seqlens_k == nullptr;
+    if(!requires { args.use_asm_v3; } || !given.group)
+        assembly = assembly && given.cu_seqlens_q == nullptr && given.cu_seqlens_k == nullptr;
+    more.use_ext_asm = {assembly};
+    QOLA_C_SET(use_asm_v3, assembly, "kernels")
+    const int rounding = fields.take(&A::rounding);
+    const int of_v3    = rounding == QOLA_ROUND_DEFAULT ? 1 : rounding - 1;
+    QOLA_C_BOTH(how_v3_bf16_cvt, of_v3, "rounding")
+    QOLA_C_SET(v3_bf16_cvt, of_v3, "rounding")
+    if constexpr(backward)
+    {
+        more.is_v3_atomic_fp32 = {fields.take(&A::atomic16) == 0};
+        QOLA_C_SET(v3_atomic_fp32, given.atomic16 == 0, "atomic16")
+    }
+    // The forward gives the same on every run.
+    more.deterministic = {fields.take(&A::deterministic)};
+    QOLA_C_SET(is_deterministic, given.deterministic != 0, "deterministic")
+    if constexpr(requires { args.qscale_type; } || takes<Entry>("qscale_type"))
+        fields.take(&A::quantization);
+    QOLA_C_BOTH(qscale_type, given.quantization, "quantization")
+
+    QOLA_C_TAKE(batch, batch)
+    QOLA_C_TAKE(nhead_q, nhead_q)
+    QOLA_C_TAKE(nhead_k, nhead_k)
+    QOLA_C_TAKE(seqlen_q, seqlen_q)
+    QOLA_C_TAKE(seqlen_k, seqlen_k)
+    QOLA_C_TAKE(hdim_q, hdim_q)
+    QOLA_C_TAKE(hdim_v, hdim_v)
+    // Not asked for by every direction, and of each true.
+    fields.take(&A::max_seqlen_q);
+    fields.take(&A::max_seqlen_k);
+    QOLA_C_SET(max_seqlen_q, given.group ? given.max_seqlen_q : given.seqlen_q, "max_seqlen_q")
+    QOLA_C_SET(max_seqlen_k, given.group ? given.max_seqlen_k : given.seqlen_k, "max_seqlen_k")
+    QOLA_C_TAKE(sink_size, sink_size)
+    QOLA_C_TAKE(min_seqlen_q, min_seqlen_q)
+
+    const float scale = fields.take(&A::scale);
+    const float usual = 1.f / std::sqrt(static_cast<float>(given.hdim_q));
+    const float scores = scale == 0.f ? usual : scale;
+    QOLA_C_SET(scale, scores, "scale")
+    QOLA_C_SET(scale_s, scores, "scale")
+    QOLA_C_TAKE(logits_soft_cap, logits_soft_cap)
+    QOLA_C_TAKE(scale_p, scale_p)
+    QOLA_C_TAKE(scale_o, scale_o)
+    if constexpr(requires { args.scale_p; })
+        args.scale_p = given.scale_p == 0.f ? 1.f : given.scale_p;
+    if constexpr(requires { args.scale_o; })
+        args.scale_o = given.scale_o == 0.f ? 1.f : given.scale_o;
+
+    QOLA_C_TENSOR(q, q)
+    QOLA_C_TENSOR(k, k)
+    QOLA_C_TENSOR(v, v)
+    QOLA_C_TENSOR(o, o)
+    QOLA_C_TENSOR(do, d_o)
+    QOLA_C_TENSOR(dq, dq)
+    QOLA_C_TENSOR(dk, dk)
+    QOLA_C_TENSOR(dv, dv)
+    QOLA_C_TENSOR(dbias, d_bias)
+    QOLA_C_TENSOR(q_descale, q_descale)
+    QOLA_C_TENSOR(k_descale, k_descale)
+    QOLA_C_TENSOR(v_descale, v_descale)
+    if constexpr(requires { args.bias_ptr; })
+    {
+        qola_tensor bias = fields.take(&A::bias);
+        if(given.bias_type == QOLA_BIAS_ALIBI)
+            // AITER has the stride from one sequence's slopes to the next one's there.
+            bias = {bias.data, 0, 0, bias.stride_batch};
+        args.bias_ptr = bias.data;
+        QOLA_C_SET(stride_bias, bias.stride_row, "bias.stride_row")
+        QOLA_C_SET(nhead_stride_bias, bias.stride_head, "bias.stride_head")
+        QOLA_C_SET(batch_stride_bias, bias.stride_batch, "bias.stride_batch")
+    }
+    if constexpr(requires { args.lse_ptr; })
+    {
+        const qola_tensor lse = fields.take(&A::lse);
+        if(lse.stride_row != 0 && lse.stride_row != 1)
+            invalid("lse.stride_row: " + std::to_string(lse.stride_row) + ", expected 0 or 1");
+        args.lse_ptr = lse.data;
+        QOLA_C_SET(nhead_stride_lse, lse.stride_head, "lse.stride_head")
+        QOLA_C_SET(batch_stride_lse, lse.stride_batch, "lse.stride_batch")
+        QOLA_C_SET(nhead_stride_lsed, lse.stride_head, "lse.stride_head")
+        QOLA_C_SET(batch_stride_lsed, lse.stride_batch, "lse.stride_batch")
+    }
+
+    QOLA_C_BOTH(is_store_randval, given.randval.data != nullptr, "randval")
+    if constexpr(requires { args.rand_val_ptr; })
+    {
+        const qola_tensor randval = fields.take(&A::randval);
+        args.rand_val_ptr         = randval.data;
+        QOLA_C_SET(s_randval, randval.data != nullptr, "randval")
+        QOLA_C_SET(stride_randval, randval.stride_row, "randval.stride_row")
+        QOLA_C_SET(nhead_stride_randval, randval.stride_head, "randval.stride_head")
+        QOLA_C_SET(batch_stride_randval, randval.stride_batch, "randval.stride_batch")
+    }
+    QOLA_C_TAKE(p_drop, dropout)
+    QOLA_C_SET(p_undrop, 1.f - given.dropout, "dropout")
+    if constexpr(requires { args.drop_seed_offset; })
+    {
+        const auto seed   = fields.take(&A::drop_seed);
+        const auto offset = fields.take(&A::drop_offset);
+        fields.take(&A::drop_seed_ptr);
+        fields.take(&A::drop_offset_ptr);
+        if(given.drop_seed_ptr != nullptr)
+            args.drop_seed_offset =
+                std::pair<const void*, const void*>(given.drop_seed_ptr, given.drop_offset_ptr);
+        else
+            args.drop_seed_offset = std::pair<std::uint64_t, std::uint64_t>(seed, offset);
+    }
+
+    QOLA_C_TAKE(seqstart_q_ptr, seqstart_q)
+    QOLA_C_TAKE(seqstart_k_ptr, seqstart_k)
+    QOLA_C_TAKE(seqlen_q_ptr, seqlens_q)
+    QOLA_C_TAKE(seqlen_k_ptr, seqlens_k)
+    QOLA_C_TAKE(cu_seqlen_q_ptr, cu_seqlens_q)
+    QOLA_C_TAKE(cu_seqlen_k_ptr, cu_seqlens_k)
+    QOLA_C_TAKE(sink_ptr, sink)
+    QOLA_C_TAKE(d_sink_ptr, d_sink)
+    QOLA_C_TAKE(block_scale_seqstart_q_ptr, block_scale_seqstart_q)
+    QOLA_C_TAKE(block_scale_seqstart_k_ptr, block_scale_seqstart_k)
+    QOLA_C_TAKE(block_scale_size_q, block_scale_size_q)
+    QOLA_C_TAKE(block_scale_size_kv, block_scale_size_k)
+
+    if constexpr(requires { args.block_table_ptr; })
+        args.block_table_ptr = const_cast<void*>(fields.take(&A::block_table));
+    QOLA_C_TAKE(batch_stride_block_table, block_table_stride)
+    QOLA_C_TAKE(page_block_size, page_size)
+    QOLA_C_TAKE(is_gappy, gappy)
+    QOLA_C_TAKE(cache_batch_idx, cache_batch_idx)
+    QOLA_C_TAKE(num_total_pages, num_pages)
+    QOLA_C_TAKE(kv_indptr, kv_indptr)
+    QOLA_C_TAKE(kv_page_indices, kv_page_indices)
+    QOLA_C_TAKE(kv_last_page_lens, kv_last_page_lens)
+    QOLA_C_TAKE(kv_memory_layout, kv_layout)
+    QOLA_C_TAKE(kv_lookup_table, kv_lookup)
+
+    if constexpr(splits)
+        at_least_1(fields.take(&A::num_splits), "num_splits");
+    fields.check_left(Entry::name);
+    scratch<Entry>(args, given, assembly, workspace);
+}
+
+} // namespace qola_c_entry
+
+#undef QOLA_C_TENSOR
+#undef QOLA_C_STRIDE
+#undef QOLA_C_TAKE
+#undef QOLA_C_BOTH
+#undef QOLA_C_SET

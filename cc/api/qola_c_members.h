@@ -1,0 +1,73 @@
+// Sets what AITER's arguments and parameters have, whatever tree they are of; not installed.
+#pragma once
+
+#include "qola_c_refused.h"
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace qola_c_entry {
+
+/// A number as whatever type a parameter or member has: masks are an enumeration or int.
+struct Number
+{
+    std::int64_t value = 0;
+
+    template <class T>
+        requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    operator T() const
+    {
+        return static_cast<T>(value);
+    }
+};
+
+/// What AITER's functions take beside arguments and stream, by the names of their parameters.
+struct Parameters
+{
+    std::string q_dtype_str;
+    Number is_group_mode, mask_type, bias_type, has_lse, has_dbias, has_sink, is_store_randval;
+    Number deterministic, use_ext_asm, is_v3_atomic_fp32, how_v3_bf16_cvt, qscale_type;
+    const void* seqstart_q_padding_ptr = nullptr;
+    const void* seqstart_k_padding_ptr = nullptr;
+    const void* seqlen_q_padded        = nullptr;
+    const void* seqlen_k_padded        = nullptr;
+    Number is_v3_api_check;
+};
+
+template <class T, class V>
+void set(T& to, V value, const char* name)
+{
+    if constexpr(std::is_integral_v<T> && !std::is_same_v<T, bool> && std::is_integral_v<V>)
+        if(static_cast<V>(static_cast<T>(value)) != value || (value < 0) != (static_cast<T>(value) < 0))
+            invalid(std::string(name) + ": " + std::to_string(value) + " is beyond what AITER takes");
+    to = static_cast<T>(value);
+}
+
+} // namespace qola_c_entry
+
+#define QOLA_C_SET(member, value, name)    \
+    if constexpr(requires { args.member; }) \
+        set(args.member, value, name);
+/// What is a parameter in some trees, and a member in others.
+#define QOLA_C_BOTH(member, value, name)   \
+    more.member = {value};                 \
+    QOLA_C_SET(member, value, name)
+#define QOLA_C_TAKE(member, field)         \
+    if constexpr(requires { args.member; }) \
+        set(args.member, fields.take(&qola_mha_args::field), #field);
+/// A tensor, by the members that are named after it; a stride that there is no member for is 0 or `natural`.
+#define QOLA_C_STRIDE(member, value, natural, name)                                    \
+    if constexpr(requires { args.member; })                                            \
+        set(args.member, value, name);                                                 \
+    else if((value) != 0 && (value) != (natural))                                      \
+        throw Refused(QOLA_UNSUPPORTED, name ": " + std::to_string(value) + ", and AITER has another one");
+#define QOLA_C_TENSOR(aiter, field)                                                    \
+    if constexpr(requires { args.aiter##_ptr; })                                       \
+    {                                                                                  \
+        const qola_tensor tensor = fields.take(&qola_mha_args::field);                 \
+        args.aiter##_ptr         = tensor.data;                                        \
+        QOLA_C_STRIDE(stride_##aiter, tensor.stride_row, 1, #field ".stride_row")      \
+        QOLA_C_STRIDE(nhead_stride_##aiter, tensor.stride_head, 0, #field ".stride_head") \
+        QOLA_C_STRIDE(batch_stride_##aiter, tensor.stride_batch, 0, #field ".stride_batch") \
+    }
