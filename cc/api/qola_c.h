@@ -142,7 +142,7 @@ typedef struct qola_mha_args
     qola_tensor v;
     qola_tensor o;
     qola_tensor lse;     /* float; a value for each row, stride_row 0 or 1. Forward writes it where it is set */
-    qola_tensor bias;    /* ALiBi: stride_batch nhead_q where each sequence has its slopes, else 0 */
+    qola_tensor bias;    /* ALiBi: stride_batch nhead_q where each sequence has its slopes, else 0; no others */
     qola_tensor randval; /* bytes: dropout's random numbers, written where it is set */
     qola_tensor d_o;     /* backward reads it, and writes the others; dk and dv have nhead_q heads, which */
     qola_tensor dq;      /* the caller sums up where nhead_k is less */
@@ -157,9 +157,10 @@ typedef struct qola_mha_args
 
     const void* seqstart_q; /* int32_t[batch + 1]: with `group`, first row of each sequence, with padding */
     const void* seqstart_k;
-    const void* seqlens_q; /* int32_t[batch]: rows of each sequence without padding */
+    const void* seqlens_q; /* int32_t[batch]: rows of each sequence without padding; with `group` */
     const void* seqlens_k;
-    const void* cu_seqlens_q; /* int32_t[batch + 1]: the same summed up; in place of seqlens_q */
+    const void* cu_seqlens_q; /* int32_t[batch + 1]: the same summed up; in place of seqlens_q. Forward has
+                               * it without `group`, too */
     const void* cu_seqlens_k;
 
     const void* sink; /* float for each head of Q, a score that takes part in the softmax */
@@ -214,7 +215,7 @@ typedef struct qola_found
 
 /* <entry>(args, stream): launches the problem on a hipStream_t; null is the default stream.
  * <entry>_find(args, found): what that would launch. Nothing is launched, and no tensor is read: of each,
- *     only whether `data` is null counts, and Q, K, V, O and the workspace need not be set.
+ *     strides count, and whether `data` is null; that of Q, K, V and O may be, and the workspace.
  * <entry>_workspace_size(args, size): bytes of `workspace` that the problem needs.
  * <entry>_prepare(args): loads the kernels of the problem, and compiles those that are not at hand: so its
  *     first call does not. Of a library that is not lazy: asks whether there are any.

@@ -166,6 +166,12 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
 
     QOLA_C_TAKE(seqstart_q_ptr, seqstart_q)
     QOLA_C_TAKE(seqstart_k_ptr, seqstart_k)
+    // Later trees have no kernel for group mode without them; a question reads none.
+    if(given.group && !workspace.real())
+    {
+        QOLA_C_SET(seqstart_q_ptr, &given, "seqstart_q")
+        QOLA_C_SET(seqstart_k_ptr, &given, "seqstart_k")
+    }
     QOLA_C_TAKE(seqlen_q_ptr, seqlens_q)
     QOLA_C_TAKE(seqlen_k_ptr, seqlens_k)
     QOLA_C_TAKE(cu_seqlen_q_ptr, cu_seqlens_q)

@@ -48,7 +48,7 @@ inline std::int64_t floats(std::initializer_list<std::int64_t> sizes)
     return bytes;
 }
 
-/// Lets AITER's arguments have memory for what its kernels leave to each other.
+/// Gives AITER's arguments memory for what its kernels leave to each other.
 template <class Entry, class Args>
 void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& workspace)
 {
@@ -104,7 +104,8 @@ void scratch(Args& args, const qola_mha_args& given, bool assembly, Workspace& w
         };
     if constexpr(requires { args.pinned_host_alloc; })
         args.pinned_host_alloc = [real = workspace.real()](std::size_t bytes) {
-            return real ? Pinned::piece(bytes) : std::shared_ptr<void>(std::malloc(bytes), std::free);
+            // Nothing is copied to that of a question; AITER reads it, as sequences without rows.
+            return real ? Pinned::piece(bytes) : std::shared_ptr<void>(std::calloc(1, bytes), std::free);
         };
 }
 

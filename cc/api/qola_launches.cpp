@@ -87,7 +87,7 @@ hipError_t __wrap_hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, vo
 {
     if(thread_call.noted == nullptr)
         return __real_hipLaunchHostFunc(stream, function, of);
-    // It frees what it was given.
+    // It frees what it was given, and reads nothing of the device.
     function(of);
     return hipSuccess;
 }

@@ -144,7 +144,7 @@ for case in json.loads(cases):
     memory = ctypes.create_string_buffer(ctypes.sizeof(args_of) + 64)
     args = args_of.from_buffer(memory)
     args.struct_size = ctypes.sizeof(args_of)
-    found = found_of(struct_size=ctypes.sizeof(found_of))
+    found = found_of(struct_size=case.get("found_size", ctypes.sizeof(found_of)))
     for name, value in case.get("bytes", {}).items():
         memory[int(name)] = value
     for name, value in {**json.loads(sys.argv[5]), **case.get("fields", {})}.items():
@@ -166,11 +166,15 @@ GOOD: dict[str, Any] = {
 
 
 def asked(
-    cases: Sequence[dict[str, Any]], tmp_path: Path, device: Device = GFX950, **env: str
+    cases: Sequence[dict[str, Any]],
+    tmp_path: Path,
+    device: Device = GFX950,
+    entry: str = "mha_fwd",
+    **env: str,
 ) -> list[list[Any]]:
     """Return status, text and number of stages for each case."""
-    library = next(BUNDLE.glob("lib/*_libmha_fwd.so"))
-    named: list[str | Path] = [library, f"qola_{NAMESPACE}_mha_fwd", HEADER]
+    library = next(BUNDLE.glob(f"lib/*_lib{entry}.so"))
+    named: list[str | Path] = [library, f"qola_{NAMESPACE}_{entry}", HEADER]
     words = [*named, json.dumps(cases), json.dumps(GOOD)]
     result = python(["-c", _ASK, *words], device, tmp_path / "log", **env)
     assert result.returncode == 0, result.stderr
@@ -183,6 +187,9 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"null": "args"}, INVALID, "args: null"),
     ({"null": "found"}, INVALID, "found: null"),
     ({"fields": {"struct_size": 8}}, INVALID, "struct_size: 8"),
+    # What was never set, not a header of a later year.
+    ({"fields": {"struct_size": 0xCDCDCDCD}}, INVALID, "struct_size: 3452816845"),
+    ({"found_size": 0xCDCDCDCD}, INVALID, "found: null, or struct_size"),
     ({"fields": {"dtype": 0}}, INVALID, "dtype: 0"),
     ({"fields": {"dtype": 99}}, INVALID, "dtype: 99"),
     ({"fields": {"mask": 9}}, INVALID, "mask: 9"),
@@ -195,11 +202,17 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"fields": {"drop_seed_ptr": 64}}, INVALID, "drop_seed_ptr"),
     ({"fields": {"bias.data": 64}}, INVALID, "bias"),
     ({"fields": {"bias_type": 5}}, INVALID, "bias_type: 5"),
+    ({"fields": {"bias_type": 2, "bias.stride_head": 2}}, INVALID, "bias.stride_head"),
     ({"fields": {"kernels": 7}}, INVALID, "kernels: 7"),
     ({"fields": {"rounding": 7}}, INVALID, "rounding: 7"),
     ({"fields": {"q.stride_row": 1 << 40}}, INVALID, "q.stride_row: 1099511627776"),
     ({"fields": {"lse.stride_row": 7}}, INVALID, "lse.stride_row: 7"),
-    ({"launch": True}, INVALID, "null"),
+    ({"launch": True}, INVALID, "seqstart_q: null"),
+    ({"launch": True, "fields": {"seqstart_q": 64}}, INVALID, "seqstart_k: null"),
+    # Lengths that kernels without group mode do not read, or one of which they do not.
+    ({"fields": {"group": 0, "seqstart_k": 64}}, INVALID, "seqstart_k: set, without group"),
+    ({"fields": {"group": 0, "seqlens_k": 64}}, INVALID, "seqlens_k: set, without group"),
+    ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set beside"),
     # Of another entry point, and of later AITERs.
     ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
     ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
@@ -218,6 +231,50 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     ):
         assert (answer[0], answer[2]) == (status, 0), (case, answer)
         assert text in answer[1], (case, answer)
+
+
+#: A backward problem whose dQ has more elements than AITER's strides count.
+LARGE = {
+    **{"dtype": 2, "hdim_q": 64, "hdim_v": 64, "group": 0, "max_seqlen_q": 0},
+    **{"batch": 16, "nhead_q": 128, "nhead_k": 128, "seqlen_q": 16384, "seqlen_k": 16384},
+}
+
+
+def test_large_problems_and_impossible_ones(tmp_path: Path) -> None:
+    """Prevents: a problem refused for an accumulator it has once; a workspace too small for one."""
+    fields = [
+        {},
+        {"deterministic": 1},
+        {"lse.stride_head": -16384},
+        {"cu_seqlens_k": 64},
+        {"batch": 1 << 30, "nhead_q": 1 << 30, "nhead_k": 1 << 30, "kernels": 1},
+    ]
+    cases = [{"fields": {**LARGE, **more}} for more in fields]
+    once, often, below, lengths, beyond = asked(cases, tmp_path, entry="mha_bwd")
+    assert (once[0], once[2] > 0) == (OK, True), once
+    assert often[0] == below[0] == lengths[0] == beyond[0] == INVALID
+    assert "seqlen_q: 2147483648 is beyond" in often[1]
+    assert "lse.stride_head" in below[1]
+    assert "cu_seqlens_k: set, without group" in lengths[1]
+    assert "accumulators are beyond 64 bits" in beyond[1]
+
+
+def test_members_of_later_trees(tmp_path: Path) -> None:
+    """Prevents: lengths passed over, and a stream that waits for HIP which waits for it."""
+    program = tmp_path / "later_tree"
+    words = [
+        *compiler_of(SDK),
+        *("-xc++", "-std=c++20", "-Wall", "-Wextra", "-Werror"),
+        *("-D__HIP_PLATFORM_AMD__=1", "-DQOLA_ARCHS=gfx950", "-isystem", f"{SDK}/rocm/include"),
+        *(f"-I{HERE.parents[1]}/cc/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
+        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
+    ]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    result = FakeHip(FAKE, "gfx950").run([program], tmp_path / "log")
+    assert result.returncode == 0, result.stdout + result.stderr
+    # AITER gives pinned memory back where HIP's functions may not be called.
+    assert "hipHostFree" not in symbols(program, "--undefined-only")
 
 
 def test_what_both_have_is_enough(tmp_path: Path) -> None:

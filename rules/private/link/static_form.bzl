@@ -104,9 +104,10 @@ static_form = rule(
     doc = """A module as one relocatable object, for qola_static.
 
 Of its symbols only `qola::<namespace>::*` and the C functions
-`qola_<namespace>_mha_*` can be linked to, and those are hidden: they end in the program or library that the object becomes part of. All
-others are local, so that nothing of another AITER in the process takes their
-place, and they take nobody's. The output group `joined` is the object with all
+`qola_<namespace>_mha_*` can be linked to, and those are hidden: they end in the
+program or library that the object becomes part of. All others are local, so
+that nothing of another AITER in the process takes their place, and they take
+nobody's. The output group `joined` is the object with all
 its symbols.
 """,
     fragments = ["cpp"],
