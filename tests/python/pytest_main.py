@@ -17,7 +17,9 @@ def main() -> int:
     sys.dont_write_bytecode = True
     files = os.environ["PYTEST_FILES"].split()
     xml = os.environ.get("XML_OUTPUT_FILE")
-    options = [f"--junitxml={xml}"] if xml else []
+    # For its own plugin pytest imports, and rewrites, all of hypothesis in each process.
+    options = ["--disable-plugin-autoload"]
+    options += [f"--junitxml={xml}"] if xml else []
     if scratch := os.environ.get("TEST_TMPDIR"):
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")
