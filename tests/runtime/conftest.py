@@ -14,9 +14,9 @@ os.umask(0o022)
 
 
 @pytest.fixture(scope="session")
-def built() -> Tools:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Tools:
     """What Bazel built."""
-    return tools()
+    return tools(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,32 @@ QOLA_KERNEL_END
 
 _FLAGS = ("-x", "hip", "-std=c++20", "-O1", "-nogpuinc", "-nogpulib")
 
+# A kernel of the same command, sources and environment is compiled once for all tests of a file.
+_COMPILER = """\
+#!/bin/bash
+case " $* " in *" -shared "*) ;; *) exec {command} "$@";; esac
+echo "$$ $*" >> {log}
+{before}
+[ "$(ulimit -f)" = unlimited ] && [ -w {made} ] || exec {command} "$@"
+output="${{!#}}"
+known='^(_|HOME|PWD|OLDPWD|SHLVL|TMPDIR|MAX_JOBS|(QOLA|CK_JIT|ASK|FAKE_HIP)_[A-Z_]*)='
+made={made}/$(
+    {{
+        echo "${{*:1:$#-1}}"
+        env | grep -vE "$known" | sort
+        find . -type f -exec sha256sum {{}} + | sort
+    }} | sha256sum | head -c 64
+)
+[ ! -e "$made" ] || exec cp "$made" "$output"
+[ ! -e "$made.failed" ] || {{ cat "$made.failed" >&2; exit 1; }}
+{command} "$@" 2> "$made.$$"
+code=$?
+cat "$made.$$" >&2
+[ $code = 0 ] && cp "$output" "$made.$$" && mv "$made.$$" "$made"
+[ $code != 1 ] || mv "$made.$$" "$made.failed"
+exit $code
+"""
+
 VALUES = {SCALE: 7, FILL: 9}
 """What each kernel's function returns when it was launched."""
 
@@ -65,6 +91,7 @@ class Tools:
     hip: Path  # the fake HIP runtime
     sdk: Path  # the compiler's installation
     runtime: Path  # cc/runtime
+    made: Path  # what the compiler made so far, for tests of what becomes of it
 
     @property
     def compiler(self) -> list[str]:
@@ -72,8 +99,8 @@ class Tools:
         return compiler_of(self.sdk)
 
 
-def tools() -> Tools:
-    """The tools that the environment names."""
+def tools(made: Path) -> Tools:
+    """The tools that the environment names, with a directory for what the compiler makes."""
     return Tools(
         ask=Path(os.environ["QOLA_TEST_ASK"]).resolve(),
         kernels=Path(os.environ["QOLA_TEST_KERNELS"]).resolve(),
@@ -81,6 +108,7 @@ def tools() -> Tools:
         # Not resolved: the SDK's files may be links out of its directory.
         sdk=Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent,
         runtime=Path(os.environ["QOLA_TEST_RUNTIME"]).absolute().parent,
+        made=made,
     )
 
 
@@ -198,10 +226,11 @@ class Toy:
 
     def compiler(self, before: str = "") -> str:
         """A compiler that logs its compiles of kernels, and does `before` (shell) for each."""
-        text = (
-            "#!/bin/bash\n"
-            f'case " $* " in *" -shared "*) echo "$$ $*" >> {self.log}; {before or ":"};; esac\n'
-            f'exec {shlex.join(self.tools.compiler)} -isystem {self.tools.sdk}/rocm/include "$@"\n'
+        text = _COMPILER.format(
+            log=self.log,
+            before=before or ":",
+            made=self.tools.made,
+            command=f"{shlex.join(self.tools.compiler)} -isystem {self.tools.sdk}/rocm/include",
         )
         path = self.path / f"compiler-{sha256_of_text(text)[:8]}"
         if not path.exists():

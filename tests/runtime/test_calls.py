@@ -22,6 +22,7 @@ from tests.runtime.lazy import (
 )
 
 BOTH = f"{SCALED},{FILLED}"
+CALLS = 100
 
 _MEMORY = """\
 #include <fcntl.h>
@@ -84,7 +85,7 @@ def test_no_more_compiles_than_fit(toy: Toy, settings: dict[str, str]) -> None:
     told.write_text("MemTotal: 9000000 kB\nMemAvailable: 2000000 kB\nBuffers: 1 kB\n")
     if settings.get("ASK_TOLD_OF", "").startswith("/sys"):
         told.write_text("2000000000\n")
-    compiler, events = told_compiler(toy, "sleep 0.5")
+    compiler, events = told_compiler(toy, "sleep 0.2")
     shim = preloaded(toy, _MEMORY)
     asked = {"QOLA_COMPILER": compiler, "LD_PRELOAD": shim, "ASK_TOLD": str(told)} | settings
     assert toy.call(SCALE, FILL, **asked).values == [BOTH]
@@ -212,34 +213,37 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, Start st
 
 
 def called_in_background(toy: Toy, *kernels: str) -> Answer:
-    """Call again and again, for some seconds, while compiles wait until each has begun."""
+    """Call again and again, for two seconds, while compiles wait until each has begun."""
     go = toy.path / "go"
     compiler, events = told_compiler(toy, f"while [ ! -e {go} ]; do sleep 0.05; done")
     settings = {"QOLA_LAZY": "background", "MAX_JOBS": "2", "QOLA_COMPILER": compiler}
     settings |= {"ASK_PAUSE": "20", "FAKE_HIP_LOG": str(toy.path / "launches")}
     rows = ",".join(str(toy.row(kernel)) for kernel in kernels)
-    process = toy.launch(toy.command(rows, times="300"), **settings)
+    process = toy.launch(toy.command(rows, times=str(CALLS)), **settings)
     wait_for(lambda: events.exists() and events.read_text().count("start") == len(kernels))
     go.touch()
     return finish(process)
 
 
+@pytest.mark.usefixtures("filled")  # the compiler was asked for these before, and is quick
 def test_background(toy: Toy) -> None:
     """Prevents: a call that waits for a compile where somebody asked that none does."""
     answer = called_in_background(toy, SCALE, FILL)
     there = answer.values.index(BOTH)
-    assert answer.values == [UNAVAILABLE] * there + [BOTH] * (300 - there)
+    assert answer.values == [UNAVAILABLE] * there + [BOTH] * (CALLS - there)
     assert there > 0
-    assert launches(toy) == 2 * (300 - there)
+    assert launches(toy) == 2 * (CALLS - there)
     assert "is compiled in the background; calls that need it answer -4" in answer.errors
     assert toy.compiles() == 2
     assert toy.leftovers() == []
 
 
+@pytest.mark.usefixtures("filled")
 def test_background_tries_once(toy: Toy) -> None:
     """Prevents: a kernel that does not compile and is compiled for as long as the process runs."""
+    Toy(toy.path / "before", toy.tools, toy.identity).lacks(BROKEN)
     answer = called_in_background(toy, SCALE, BROKEN)
-    assert answer.values == [UNAVAILABLE] * 300
+    assert answer.values == [UNAVAILABLE] * CALLS
     assert launches(toy) == 0
     assert answer.errors.count("error: this kernel is broken on purpose") == 1
     assert toy.compiles() == 2
