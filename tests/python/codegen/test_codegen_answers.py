@@ -195,7 +195,6 @@ def test_what_looks_elsewhere_is_not_kept(generator: Generator, tmp_path: Path, 
     script.write_text(script.read_text().replace(start, start + code, 1))
     assert generator.ask()[1] == 1
     assert generator.entries() == []
-    assert generator.ask()[1] == 1
 
 
 def test_an_error_is_not_kept(generator: Generator) -> None:

@@ -14,10 +14,19 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
-from qola.codegen.types import Selection
+from qola.codegen.types import KernelSet, Selection
 from qola.errors import CodegenError
 from qola.folder import Folder
 from tests.python.codegen.generating import BOTH, HEADER, QUICKSTART, own_output, roles, run
+
+BACKWARD = (
+    HEADER + '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
+    'has_alibi = false\nhas_dropout = false\ndeterministic = false\nmode = "group"\n'
+)
+
+
+def backward(tree: AiterTree, out: Path, known: Path) -> KernelSet:
+    return run(tree, out, BACKWARD, "libmha_bwd", ("gfx942",), 700, known=known)
 
 
 @pytest.fixture(scope="session")
@@ -129,41 +138,35 @@ def test_the_v3_path_is_off(tree: AiterTree, answers: Path, tmp_path: Path) -> N
     assert "fmha_fwd_v3(" not in text
     assert "if (t == -1 && !is_v3_api_check) {" in text
     assert kernels.code_objects == ()
-    variant = '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 64\nhas_bias = false\n'
-    run(tree, tmp_path / "b", HEADER + variant, module="libmha_bwd", receipt=700)
+    backward(tree, tmp_path / "b", answers)
     text = (tmp_path / "b/dispatch/mha_bwd.cpp").read_text()
     assert "fmha_bwd_v3(" not in text
     assert "if (t == -1 && !is_v3_api_check) {" in text
 
 
-def test_backward_kernels_follow_their_rows(tree: AiterTree, tmp_path: Path) -> None:
+def test_backward_kernels_follow_their_rows(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: helper kernels of the backward missing for the rows that are kept."""
-    variant = (
-        '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\nhas_alibi = false\n'
-        'has_dropout = false\ndeterministic = false\nmode = "group"\n'
-    )
-    archs = ("gfx942",)
-    text = HEADER + variant
-    kernels = run(tree, tmp_path, text, module="libmha_bwd", receipt=700, archs=archs)
+    kernels = backward(tree, tmp_path, answers)
     # 2 masks x 7 paddings: dpad and dvpad of 0, 8 or 1 each, without 8/0 and 8/1.
     assert roles(kernels) == {"dq_dk_dv": 14, "dot_do_o": 2, "convert_dq": 2}
     api = (tmp_path / "dispatch/fmha_bwd_api.cpp").read_text()
     assert api.count("using dq_dk_dv_trait_ = ") == 14
 
 
-def test_generation_is_repeatable(tree: AiterTree, tmp_path: Path) -> None:
+def test_generation_is_repeatable(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: a second plan that touches files, byte code in the tree, leftovers taken along."""
     (tmp_path / "kernels").mkdir()
     stale = tmp_path / "kernels/stale.cpp"
     stale.touch()
-    first = run(tree, tmp_path, QUICKSTART, receipt=700)
+    # Of another process, or of this one where no test before asked for it.
+    first = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
     assert not any("stale" in kernel.name for kernel in first.kernels)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")}
     assert run(tree, tmp_path, QUICKSTART, receipt=700) == first
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")} == before
     assert not list((tree.root / tree.fmha_dir).rglob("*.pyc"))
     again = tmp_path / "again"
-    run(tree, again, QUICKSTART, receipt=700)
+    run(tree, again, QUICKSTART, receipt=700, known=answers)
     names = [p.name for p in (again / "kernels").iterdir()]
     match, mismatch, errors = filecmp.cmpfiles(tmp_path / "kernels", again / "kernels", names)
     assert (len(match), mismatch, errors) == (14, [], [])
@@ -294,10 +297,8 @@ def test_what_cannot_be_generated_is_told(
         assert part in message
 
 
-@pytest.fixture
-def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
+def changeable_tree(tree: AiterTree, root: Path) -> AiterTree:
     """Return a copy of the parts of the real tree that planning reads, to be damaged."""
-    root = tmp_path / "tree"
     for part in ("aiter/jit", f"{tree.csrc_dir}/include", f"{tree.csrc_dir}/cpp_itfs"):
         shutil.copytree(tree.root / part, root / part)
     for part in ("generate.py", "codegen"):
@@ -307,6 +308,18 @@ def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
     for path in root.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     return read_tree(root)
+
+
+@pytest.fixture
+def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
+    """Return a copy of the tree for one test."""
+    return changeable_tree(tree, tmp_path / "tree")
+
+
+@pytest.fixture(scope="module")
+def with_entry(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
+    """Return a copy of the tree in which tests replace nothing but the entry-point generator."""
+    return changeable_tree(tree, tmp_path_factory.mktemp("with_entry"))
 
 
 def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
@@ -356,12 +369,12 @@ def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> 
     ],
 )
 def test_a_bad_generator_fails_with_its_own_words(
-    changeable: AiterTree, tmp_path: Path, script: str, parts: list[str]
+    with_entry: AiterTree, answers: Path, tmp_path: Path, script: str, parts: list[str]
 ) -> None:
     """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
-    path = f"{changeable.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
-    (changeable.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
-    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    path = f"{with_entry.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
+    (with_entry.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
+    message = failure(with_entry, tmp_path / "out", QUICKSTART, receipt=700, known=answers)
     assert f"{path} --receipt 5 --output_dir {{}}" in message
     for part in parts:
         assert part in message
@@ -386,11 +399,11 @@ def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> 
 
 
 def test_the_environment_does_not_matter(
-    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: AiterTree, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: CK's CK_TILE_FMHA_FWD_CUSTOM_FACTORY, or GPU_ARCHS, changing a plan."""
-    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, archs=("gfx942",))
+    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, known=answers)
     monkeypatch.setenv("CK_TILE_FMHA_FWD_CUSTOM_FACTORY", "1")
-    monkeypatch.setenv("GPU_ARCHS", "gfx950")
+    monkeypatch.setenv("GPU_ARCHS", "gfx942")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    assert run(tree, tmp_path / "b", QUICKSTART, receipt=700, archs=("gfx942",)) == expected
+    assert run(tree, tmp_path / "b", QUICKSTART, receipt=700) == expected
