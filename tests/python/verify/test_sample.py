@@ -19,12 +19,19 @@ def found(tmp_path_factory: pytest.TempPathFactory, aiter_tree: Path) -> list[Li
     return libraries(tmp_path_factory.mktemp("library"), aiter_tree, keep=True)
 
 
-def test_problems_of_every_kernel(found: list[Library]) -> None:
+def test_problems_of_a_kernel(found: list[Library]) -> None:
     """Prevents: a kernel that is verified by problems of another, or by none in silence."""
     reasons: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     for library in found:
-        for kernel in library.kernels:
+        # Of many, some: each value of a field is among these.
+        chosen = library.kernels[:: len(library.kernels) // 100]
+        every, tried_of = (
+            {item for kernel in kernels for item in kernel.fields.items()}
+            for kernels in (library.kernels, chosen)
+        )
+        assert tried_of == every
+        for kernel in chosen:
             device = kernel.archs[0]
             drawn = draw(kernel, library.kernels, library.dispatch, device, 4)
             assert bool(drawn.missing) == (len(drawn.problems) < 4)
