@@ -304,9 +304,15 @@ def rebuild(root: Path, *, umask: int, seed: str, time: int) -> tuple[Path, Path
     return root / "out", root / "out.tar"
 
 
-def test_the_same_bytes_in_another_setting(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A bundle made anew, and the tar file of it."""
+    place = tmp_path_factory.mktemp("one")
+    return rebuild(place / "one", umask=0o077, seed="1", time=1_000_000_000)
+
+
+def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Path) -> None:
     """Prevents: a bundle that depends on path, umask, hash seed, time zone or time stamps."""
-    one = rebuild(tmp_path / "one", umask=0o077, seed="1", time=1_000_000_000)
     two = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)
     assert content(one[0]) == content(two[0])
     assert one[1].read_bytes() == two[1].read_bytes()
@@ -321,24 +327,24 @@ def test_the_same_bytes_in_another_setting(tmp_path: Path) -> None:
     ("missing", "named"),
     [("tree/LICENSE", "licenses/aiter"), ("composable_kernel/LICENSE", "licenses/composable")],
 )
-def test_a_missing_license_is_an_error(tmp_path: Path, missing: str, named: str) -> None:
+def test_a_missing_license_is_an_error(
+    one: tuple[Path, Path], tmp_path: Path, missing: str, named: str
+) -> None:
     """Prevents: a bundle that is made without a license text and passed on."""
-    rebuild(tmp_path, umask=0o022, seed="0", time=0)
-    inputs = json.loads((tmp_path / "inputs.json").read_text())
+    place = one[0].parent
+    inputs = json.loads((place / "inputs.json").read_text())
     inputs["license_files"] = [
         file for file in inputs["license_files"] if not file.endswith(missing)
     ]
     assert len(inputs["license_files"]) == 1
     (tmp_path / "inputs.json").write_text(json.dumps(inputs))
     command = [sys.executable, "-m", "qola.bundle", "build"]
-    command += ["--inputs", "inputs.json", "--output", "again"]
+    command += ["--inputs", str(tmp_path / "inputs.json"), "--output", str(tmp_path / "again")]
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path))),
     }
-    run = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 8
     assert named in run.stderr
     assert not (tmp_path / "again").exists()
