@@ -127,7 +127,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(cases())
 def test_rounding_stays_below_the_limits(problem: Case) -> None:
     """Prevents: a right kernel that fails because of the numbers it was handed."""
