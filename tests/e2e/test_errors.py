@@ -24,6 +24,11 @@ def declare(workspace: Bazel, tags: str = "", manifest: str = LEFT, aiter: str =
     workspace.write("it.toml", manifest)
 
 
+def declare_other(workspace: Bazel, source: str) -> None:
+    """Declare a source called `other` for it: the one that is fetched stays as it is."""
+    declare(workspace, source.replace("(", '(name = "other", ', 1), aiter="other")
+
+
 def failure(workspace: Bazel, *args: str) -> str:
     """Standard error of a build that has to fail."""
     result = workspace.run("build", *args, "//:it", check=False)
@@ -33,17 +38,17 @@ def failure(workspace: Bazel, *args: str) -> str:
 
 def test_tampered_wheel(workspace: Bazel) -> None:
     """Prevents: kernels from an archive that is not the pinned one."""
-    declare(workspace, f'qola.wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")')
+    declare_other(workspace, f'qola.wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")')
     text = failure(workspace, "--nobuild")
     assert "amd_aiter" in text
     assert PIN["sha256"] in text
     assert "0" * 64 in text
-    assert 'MODULE.bazel of wrong: qola.wheel(name = "aiter")' in text
+    assert 'MODULE.bazel of wrong: qola.wheel(name = "other")' in text
 
 
 def test_unknown_version(workspace: Bazel) -> None:
     """Prevents: a stack trace where pip knows no such version."""
-    declare(workspace, f'qola.wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
+    declare_other(workspace, f'qola.wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
     text = failure(workspace, "--nobuild")
     assert "amd-aiter==0.0.0.dev0" in text
     assert "pip config debug" in text
@@ -98,14 +103,14 @@ def test_one_name_twice(workspace: Bazel) -> None:
 
 def test_local_tree_missing(workspace: Bazel) -> None:
     """Prevents: a path typed wrong that shows as a missing header."""
-    declare(workspace, 'qola.local(path = "no/such/tree")')
+    declare_other(workspace, 'qola.local(path = "no/such/tree")')
     assert "no/such/tree: no such directory" in failure(workspace, "--nobuild")
 
 
 def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
     """Prevents: a traceback when the directory is something else."""
     (workspace.workspace / "empty").mkdir()
-    declare(workspace, 'qola.local(path = "empty")')
+    declare_other(workspace, 'qola.local(path = "empty")')
     text = failure(workspace, "--nobuild")
     assert "no aiter/jit/optCompilerConfig.json" in text
     assert "Traceback (most recent call last):\n  File" not in text
@@ -128,9 +133,9 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.strip()
-    declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{head}")')
+    declare_other(workspace, f'qola.git(remote = "{tmp_path}", commit = "{head}")')
     assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
-    declare(workspace, f'qola.git(remote = "{tmp_path}", commit = "{"0" * 40}")')
+    declare_other(workspace, f'qola.git(remote = "{tmp_path}", commit = "{"0" * 40}")')
     assert f"expected  commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
 
 
