@@ -37,7 +37,7 @@ name = "libmha_fwd"
 """
 LIBRARY_FILE = "lib/left_libmha_fwd.so"
 SIGNED = "--public-key=k.pub"
-RETRY = urllib3.Retry(4, backoff_factor=0.01, retry_after_max=1)
+RETRY = urllib3.Retry(4, backoff_factor=0.001, retry_after_max=1)
 # Of a size that does not shrink: it arrives in several parts.
 LIBRARY = b"\x7fELF" + random.Random(7).randbytes(20_000)
 
