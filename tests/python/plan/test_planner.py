@@ -555,7 +555,7 @@ def test_a_tree_without_headers_is_refused(plan: Planning, tree: AiterTree) -> N
     """Prevents: targets without headers out of a tree whose layout is not the known one."""
     lost = replace(tree, csrc_dir="elsewhere", ck_dir=tree.ck_dir)
     with pytest.raises(AiterError) as caught:
-        plan(HEAD, tree=lost)
+        plan(tree=lost)
     assert isinstance(caught.value.findings[0], Finding)
     assert "elsewhere/include/mha_fwd.h" in str(caught.value)
 
