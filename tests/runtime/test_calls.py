@@ -214,6 +214,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, Start st
 
 def called_in_background(toy: Toy, *kernels: str) -> Answer:
     """Call again and again, for two seconds, while compiles wait until each has begun."""
+    # The compiler, asked for these before, is quick.
+    Toy(toy.path / "before", toy.tools, toy.identity).ask(*kernels)
     go = toy.path / "go"
     compiler, events = told_compiler(toy, f"while [ ! -e {go} ]; do sleep 0.05; done")
     settings = {"QOLA_LAZY": "background", "MAX_JOBS": "2", "QOLA_COMPILER": compiler}
@@ -225,7 +227,6 @@ def called_in_background(toy: Toy, *kernels: str) -> Answer:
     return finish(process)
 
 
-@pytest.mark.usefixtures("filled")  # the compiler was asked for these before, and is quick
 def test_background(toy: Toy) -> None:
     """Prevents: a call that waits for a compile where somebody asked that none does."""
     answer = called_in_background(toy, SCALE, FILL)
@@ -238,10 +239,8 @@ def test_background(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
-@pytest.mark.usefixtures("filled")
 def test_background_tries_once(toy: Toy) -> None:
     """Prevents: a kernel that does not compile and is compiled for as long as the process runs."""
-    Toy(toy.path / "before", toy.tools, toy.identity).lacks(BROKEN)
     answer = called_in_background(toy, SCALE, BROKEN)
     assert answer.values == [UNAVAILABLE] * CALLS
     assert launches(toy) == 0
