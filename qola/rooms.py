@@ -61,7 +61,8 @@ def files_of_room(room: Path) -> list[Path]:
         if path.is_file():
             found.append(path)
         elif not (path / "__init__.py").is_file():
-            found += [file for file in sorted(path.rglob("*")) if file.is_file()]
+            below = (file for file in sorted(path.rglob("*")) if file.is_file())
+            found += [file for file in below if file.parent.name not in _NO_SOURCES]
     return found
 
 

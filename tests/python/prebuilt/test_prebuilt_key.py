@@ -189,6 +189,7 @@ RULESET = {
     **dict.fromkeys(("qola/bundle/__main__.py", "qola/lazy/__main__.py"), ""),
     "cc/runtime/load.cpp": "1",
     "qola/repository/__init__.py": "from qola.codegen import emit",
+    "qola/codegen/data/given.py": "1",
 }
 
 
@@ -196,7 +197,8 @@ def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
     """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
     one, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
     unasked = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
-    write(other, dict.fromkeys((*unasked, "docs/x", "tests/x.toml", "bazelw"), "2"))
+    data = "qola/codegen/data/__pycache__/given.pyc"
+    write(other, dict.fromkeys((*unasked, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
     before = identity.ruleset_digest(one)
     assert before == identity.ruleset_digest(other)
     for name in ("rules/defs.bzl", "qola/codegen/emit.py", "cc/runtime/load.cpp", "MODULE.bazel"):
