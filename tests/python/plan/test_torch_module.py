@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,11 +52,15 @@ def tree(aiter_tree: Path) -> AiterTree:
     return read_tree(aiter_tree)
 
 
-@pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path) -> Planning:
-    """Return a function that plans modules, each with its mode, in a namespace."""
-    count = itertools.count()
+@pytest.fixture(scope="module")
+def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
+    """Return a function that plans modules, each with its mode, in a namespace.
 
+    The same are planned once, by generators' answers that are kept: tests only read plans.
+    """
+    answers = tmp_path_factory.mktemp("answers")
+
+    @cache
     def run(
         *modules: str, more: str = FWD + BWD, mode: BuildMode | None = None, build: str = ""
     ) -> Plan:
@@ -65,8 +69,8 @@ def plan(tree: AiterTree, tmp_path: Path) -> Planning:
             own = 'mode = "cpp_itfs"\n' if name.startswith("lib") else ""
             text += f'[[modules]]\nname = "{name}"\n{own}'
         manifest = loads(text + more, file="m.toml")
-        resolved = resolve(Request("m", manifest, tree, mode=mode))
-        return build_plan(resolved, Folder(tmp_path / str(next(count))))
+        resolved = resolve(Request("m", manifest, tree, mode=mode, answers=answers))
+        return build_plan(resolved, Folder(tmp_path_factory.mktemp("plan")))
 
     return run
 
