@@ -84,7 +84,7 @@ def generate(
     warnings: Sequence[Finding] = ()
     if directions:
         fmha_dir = _fmha_dir(tree, module)
-        native = native_receipts(fmha_dir, family_of(next(iter(directions))))
+        native = native_receipts(fmha_dir, own)
         wanted = _wanted(native, selection, directions)
         answers = _run_directions(
             tree, fmha_dir, native, selection, directions, wanted, folders, explain, known

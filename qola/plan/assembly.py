@@ -44,6 +44,7 @@ class Assembly:
         header_sets, packages: by name.
         kernels, modules: in the order added.
         batches: unsorted.
+        torch_modules: in the order added.
         entries: what leaves each module's library.
     """
 

@@ -76,7 +76,6 @@ class _Filtered:
         )
         # Those that are wanted, and of these the ones to build.
         self._chosen = [row for row in selector.rows if self._keepers.get(row.key)]
-        self._texts: dict[tuple[str, ...], str] = {}
         # With rows in front that take their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
@@ -136,10 +135,7 @@ class _Filtered:
 
     def _text(self, rows: Sequence[Row]) -> str:
         """Return the dispatch of some rows."""
-        key = tuple(row.key for row in rows)
-        if key not in self._texts:
-            self._texts[key] = self._dispatch.text(row.registered for row in rows)
-        return self._texts[key]
+        return self._dispatch.text(row.registered for row in rows)
 
     def _offered(self) -> list[Kernel]:
         """Return all kernels that the receipts in use have."""
