@@ -195,11 +195,11 @@ def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
     return found
 
 
-def _all_drawn(built: Built, wish: Wish) -> list[_Drawn]:
+def _all_drawn(built: Built, wish: Wish) -> list[Drawn]:
     return [*_drawn(built, wish), *_drawn_assembly(built, wish)]
 
 
-def _recorded(built: Built, wish: Wish, drawn: Sequence[_Drawn]) -> list[Case]:
+def _recorded(built: Built, wish: Wish, drawn: Sequence[Drawn]) -> list[Case]:
     found: list[Case] = []
     for units in sorted({one.units for one in drawn}):
         of_device = [one for one in drawn if one.units == units]
@@ -228,50 +228,38 @@ def _in_process(
         return thread.submit(lambda: work(_Host(built, wish, units), of)).result()
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    kernel: str
-    missing: str
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def units(self) -> int:
-        """Compute units of the device for it."""
-        return self.problems[0].units if self.problems else 0
-
-
-def _drawn(built: Built, wish: Wish) -> Iterator[_Drawn]:
+def _drawn(built: Built, wish: Wish) -> Iterator[Drawn]:
     """Yield the kernels that are asked for, with problems or with why there are none."""
-    dispatches: dict[str, Dispatch | str] = {}
-    for kernel in built.kernels:
-        beside = _is_beside(kernel)
-        if wish.arch not in kernel.archs or beside or not wish.takes(kernel.name):
-            continue
-        direction, missing = kernel.direction, ""
-        problems: tuple[Problem, ...] = ()
-        if direction not in _DIRECTIONS:
-            missing = f"no problems are drawn for {direction}"
-        else:
-            if direction not in dispatches:
+    for direction in dict.fromkeys(kernel.direction for kernel in built.kernels):
+        kernels = [k for k in built.of_direction(direction) if wish.arch in k.archs]
+        asked = [k for k in kernels if wish.takes(k.name)]
+        how = wish.arch, wish.samples, wish.seed, wish.max_work
+        dispatch, missing = _dispatch_or_why(built, direction) if asked else (None, "")
+        for kernel in asked:
+            found = Drawn(kernel.name, (), missing)
+            if dispatch is not None:
                 try:
-                    dispatches[direction] = built.dispatch(direction)
+                    found = draw(kernel, kernels, dispatch, *how)
                 except NotUnderstoodError as error:
-                    dispatches[direction] = f"the dispatch is not understood: {error}"
-            dispatch = dispatches[direction]
-            if isinstance(dispatch, str):
-                missing = dispatch
-            else:
-                kernels = [k for k in built.of_direction(direction) if wish.arch in k.archs]
-                words = kernel, kernels, dispatch, wish.arch, wish.samples, wish.seed, wish.max_work
-                try:
-                    found = draw(*words)
-                    problems, missing = found.problems, found.missing
-                except NotUnderstoodError as error:
-                    missing = f"the dispatch is not understood: {error}"
-        yield _Drawn(kernel.name, missing, problems)
+                    found = Drawn(kernel.name, (), _not_understood(error))
+            yield found
 
 
-def _drawn_assembly(built: Built, wish: Wish) -> list[_Drawn]:
+def _dispatch_or_why(built: Built, direction: str) -> tuple[Dispatch | None, str]:
+    """Return the dispatch that problems are drawn by, or why there is none."""
+    if direction not in _DIRECTIONS:
+        return None, f"no problems are drawn for {direction}"
+    try:
+        return built.dispatch(direction), ""
+    except NotUnderstoodError as error:
+        return None, _not_understood(error)
+
+
+def _not_understood(error: NotUnderstoodError) -> str:
+    return f"the dispatch is not understood: {error}"
+
+
+def _drawn_assembly(built: Built, wish: Wish) -> list[Drawn]:
     """Return assembly kernels, and those that run beside them, with problems or without."""
     keys = [code.key for code in built.planned.code_objects if code.arch == wish.arch]
     hints: dict[str, Sequence[Hints]]
@@ -279,11 +267,10 @@ def _drawn_assembly(built: Built, wish: Wish) -> list[_Drawn]:
     for kernel in built.kernels:
         if _is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
             hints[kernel.name] = list(of_fields(kernel.fields, keys))
-    found: list[_Drawn] = []
+    found: list[Drawn] = []
     for units in sorted({_units(one) for one in hints.values()}):
         asked = {name: one for name, one in hints.items() if _units(one) == units}
-        drawn = _on_device(built, wish, units, _draw_assembly, asked)
-        found += [_Drawn(one.kernel, one.missing, one.problems) for one in drawn]
+        found += _on_device(built, wish, units, _draw_assembly, asked)
     return found
 
 
@@ -383,7 +370,7 @@ def _draw_assembly(host: _Host, hints: Mapping[str, Sequence[Hints]]) -> list[Dr
     ]
 
 
-def _record(host: _Host, drawn: Sequence[_Drawn]) -> list[Case]:
+def _record(host: _Host, drawn: Sequence[Drawn]) -> list[Case]:
     found = []
     for one in drawn:
         calls = tuple(map(host.call, one.problems))

@@ -39,6 +39,11 @@ class Drawn:
     problems: tuple[Problem, ...]
     missing: str = ""
 
+    @property
+    def units(self) -> int:
+        """Compute units of the device that they are for, 0 for the arch's largest."""
+        return self.problems[0].units if self.problems else 0
+
 
 def draw(
     kernel: PlannedKernel,
