@@ -19,7 +19,6 @@ from qola.build.results import broken_below, describe_failure, results_of, said_
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, library_file
-from qola.plan import torch_variants
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 
 PLAN = "plan"
@@ -157,12 +156,11 @@ def _library_files(chosen: Chosen, results: Mapping[str, TargetResult]) -> dict[
     if plans:
         plan = Plan.from_json(plans[0].read_text(encoding="utf-8"))
         planned = [*plan.modules, *plan.python_modules, *plan.torch_modules]
-    # A module that needs no PyTorch has its own name alone.
-    variants = {module.name for module in torch_variants.specs(chosen.manifest, chosen.mode)}
-    named = {*ATTENTION, *TORCH_ATTENTION, *variants}
+    # A declared module without attention has its own name alone.
+    others = {module.name for module in chosen.manifest.modules} - {*ATTENTION, *TORCH_ATTENTION}
     assumed = {
         module.name: library_file(
-            chosen.manifest.namespace if module.name in named else "", module.name
+            "" if module.name in others else chosen.manifest.namespace, module.name
         )
         for module in chosen.modules
     }

@@ -89,9 +89,11 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
     """
     file = Path(request.manifest_path).absolute()
     manifest = load(file, display=Path(request.manifest_path).as_posix())
-    modules = choose_modules(manifest, request.groups or ())
-    if not request.groups:
-        modules += torch_variants.specs(manifest, request.build_mode)
+    modules = (
+        choose_modules(manifest, request.groups)
+        if request.groups
+        else torch_variants.all_modules(manifest, request.build_mode)
+    )
     gpu_archs = environ.get("GPU_ARCHS", "")
     archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
     source = aiter_request(
@@ -134,13 +136,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         name=workspace.repository_name(file),
         manifest=manifest.text,
         # All of them, so that builds of different groups have one workspace in common.
-        modules=tuple(
-            module.name
-            for module in (
-                *manifest.modules,
-                *torch_variants.specs(manifest, chosen.mode),
-            )
-        ),
+        modules=tuple(m.name for m in torch_variants.all_modules(manifest, chosen.mode)),
         ruleset=ruleset,
         aiter=chosen.aiter,
         archs=chosen.archs,

@@ -57,3 +57,8 @@ def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
         ModuleSpec(name, "pybind", None, None, (), (), None, (), 0, 0)
         for name in expand(manifest.fwd_variants)
     )
+
+
+def all_modules(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
+    """Return the modules that a manifest declares, and those that its variants stand for."""
+    return (*manifest.modules, *specs(manifest, mode))
