@@ -141,16 +141,8 @@ const std::vector<const char*>& kernels()
     static const auto& names = *[] {
         auto* found = new std::vector<const char*>;
         for(const Kernel& kernel : Entry::kernels)
-            for(std::string_view rest = kernel.archs; kernel.name != nullptr && !rest.empty();)
-            {
-                const std::size_t end = std::min(rest.find(','), rest.size());
-                if(qola_entry::has_code_for(rest.substr(0, end)))
-                {
-                    found->push_back(kernel.name);
-                    break;
-                }
-                rest.remove_prefix(std::min(end + 1, rest.size()));
-            }
+            if(kernel.name != nullptr && qola_entry::any_of(kernel.archs, qola_entry::has_code_for))
+                found->push_back(kernel.name);
         return found;
     }();
     return names;

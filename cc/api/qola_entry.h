@@ -31,18 +31,25 @@ namespace qola_entry {
 /// Archs this library has code for, separated by commas.
 constexpr std::string_view archs = QOLA_TEXT(QOLA_ARCHS);
 
-/// Whether `archs` has the arch that a device reports, such as "gfx950:sramecc+:xnack-".
-inline bool has_code_for(std::string_view device)
+/// Whether one is meant of archs with commas between them.
+template <class Meant>
+bool any_of(std::string_view listed, Meant meant)
 {
-    const std::string_view arch = device.substr(0, device.find(':'));
-    for(std::string_view rest = archs; !rest.empty();)
+    for(std::string_view rest = listed; !rest.empty();)
     {
         const std::size_t end = rest.find(',');
-        if(rest.substr(0, end) == arch)
+        if(meant(rest.substr(0, end)))
             return true;
         rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
     }
     return false;
+}
+
+/// Whether `archs` has the arch that a device reports, such as "gfx950:sramecc+:xnack-".
+inline bool has_code_for(std::string_view device)
+{
+    const std::string_view arch = device.substr(0, device.find(':'));
+    return any_of(archs, [arch](std::string_view own) { return own == arch; });
 }
 
 /// Says on standard error which HIP call failed, and forgets the error: Composable Kernel takes an
