@@ -61,7 +61,7 @@ Root-Is-Purelib: false
 Tag: {tag}
 """
 #: What else is beside the bundle's files, as it is.
-_MODULES = ("_c.py", "torch.py")
+_MODULES = ("_c.py", "_operators.py", "torch.py")
 EPOCH = 315532800
 """A zip file's earliest time, 1980-01-01, in Unix seconds. A wheel states no other, so that its
 bytes depend on contents alone: whoever calls `write_wheel` sets SOURCE_DATE_EPOCH to it."""

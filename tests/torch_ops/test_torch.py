@@ -94,7 +94,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Device:
 
 @pytest.fixture
 def device(ops: Any, emulated: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    monkeypatch.setattr(ops, "_gpu", emulated)
+    monkeypatch.setattr(ops._operators, "_gpu", emulated)
     emulated.launched()
     yield emulated
     # A kernel's own fault says more than that a call of HIP failed.
