@@ -176,7 +176,6 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
     linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)), aiter)
-    tables = {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
     return [
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
@@ -184,7 +183,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             {
                 "name": _string(name),
                 "archs": _inline(plan.archs),
-                **(tables if module.asm_tables else {}),
+                **_asm_tables(module),
                 "bundle_files": _string(":bundle_files"),
                 **_code_objects(plan.archs, module, aiter),
                 "copts": _list(module.copts, 4),
@@ -202,9 +201,15 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     ]
 
 
+def _asm_tables(module: PlannedModule | TorchModule) -> dict[str, str]:
+    if not module.asm_tables:
+        return {}
+    return {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
+
+
 def _asm_headers(module: PlannedModule) -> dict[str, str]:
-    if module.asm_tables:
-        return {"asm_tables": _list((table.file for table in module.asm_tables), 4)}
+    if tables := _asm_tables(module):
+        return tables
     if not module.code_objects:
         return {}
     return {"asm_domain": _string(f"{module.name}/include/qola_asm_domain.h")}
