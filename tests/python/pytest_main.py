@@ -20,6 +20,8 @@ def main() -> int:
     # For its own plugin pytest imports, and rewrites, all of hypothesis in each process.
     options = ["--disable-plugin-autoload"]
     options += [f"--junitxml={xml}"] if xml else []
+    if cases := os.environ.get("PYTEST_CASES"):
+        options += ["-m", cases]
     if scratch := os.environ.get("TEST_TMPDIR"):
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")

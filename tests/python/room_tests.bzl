@@ -11,7 +11,11 @@ _SHARED = [
     "pytest_main.py",
 ]
 
-def room_tests(name, deps, data = {}, medium = [], thorough = [], env = {}):
+# What pytest chooses by the marker thorough.
+_QUICK = "not thorough"
+_LONG = "thorough"
+
+def room_tests(name, deps, data = {}, medium = [], thorough = [], thorough_cases = [], env = {}):
     """Declares a test for each test_*.py of the package, so that no file is forgotten.
 
     Args:
@@ -21,6 +25,8 @@ def room_tests(name, deps, data = {}, medium = [], thorough = [], env = {}):
       env: further variables by test.
       medium: tests that run CK's generators, pip or git and may wait for a busy machine.
       thorough: those of them that are tagged thorough.
+      thorough_cases: those of which some cases have the marker thorough: these are a target of
+        their own, with _thorough in its name.
     """
     helpers = native.glob(
         ["*.py"],
@@ -29,26 +35,31 @@ def room_tests(name, deps, data = {}, medium = [], thorough = [], env = {}):
     )
     for file in native.glob(["test_*.py"]):
         test = file[:-len(".py")]
-        py_test(
-            name = test,
-            size = "medium" if test in medium else "small",
-            timeout = "long" if test in medium else "short",
-            srcs = helpers + [file] + ["//tests/python:" + shared for shared in _SHARED],
-            data = data.get(test, []) + [
-                "//:pyproject.toml",
-                "@aiter//:AITER.json",
-            ],
-            env = {
-                "PYTEST_FILES": "$(rootpath {})".format(file),
-                "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
-            } | env.get(test, {}),
-            imports = ["../../.."],
-            main = "//tests/python:pytest_main.py",
-            # The tree stands for its digest: AITER.json is the declared input, the
-            # 5,900 files beside it are read where they were fetched.
-            tags = ["no-remote"] + (["thorough"] if test in thorough else []),
-            deps = deps + ["@qola_pip_dev//:packages"],
-        )
+        targets = {test: ("", ["thorough"] if test in thorough else [])}
+        if test in thorough_cases:
+            targets = {test: (_QUICK, []), test + "_thorough": (_LONG, ["thorough"])}
+        for target, (cases, tags) in targets.items():
+            py_test(
+                name = target,
+                size = "medium" if test in medium else "small",
+                timeout = "long" if test in medium else "short",
+                srcs = helpers + [file] + ["//tests/python:" + shared for shared in _SHARED],
+                data = data.get(test, []) + [
+                    "//:pyproject.toml",
+                    "@aiter//:AITER.json",
+                ],
+                env = {
+                    "PYTEST_CASES": cases,
+                    "PYTEST_FILES": "$(rootpath {})".format(file),
+                    "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
+                } | env.get(test, {}),
+                imports = ["../../.."],
+                main = "//tests/python:pytest_main.py",
+                # The tree stands for its digest: AITER.json is the declared input, the
+                # 5,900 files beside it are read where they were fetched.
+                tags = ["no-remote"] + tags,
+                deps = deps + ["@qola_pip_dev//:packages"],
+            )
     native.filegroup(
         name = "sources",
         srcs = native.glob(["*.py"]),

@@ -67,6 +67,7 @@ def test_quickstart_is_14_kernels(
         assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
 
 
+@pytest.mark.thorough
 def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a second variant orphaning the kernels of the first."""
     second = (
@@ -99,6 +100,7 @@ def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path)
     assert api.count("using trait_ = ") == 26
 
 
+@pytest.mark.thorough
 def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a split-KV dispatch that calls combine kernels nobody compiles."""
     kernels = run(tree, tmp_path, QUICKSTART, archs=BOTH)

@@ -86,6 +86,7 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
 
 
+@pytest.mark.thorough
 def test_archs_of_one_tag_do_not_meet_in_a_package(plan: Planning) -> None:
     """Prevents: a library of two archs with objects that another manifest wants for one."""
     texts = [

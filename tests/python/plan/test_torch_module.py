@@ -17,7 +17,7 @@ from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
-from qola.plan.torch_variants import expand
+from qola.plan.torch_variants import expand, specs
 from qola.repository.build_files import manifest_build_file
 from qola.repository.merge import merge
 
@@ -133,6 +133,7 @@ def test_no_action_is_added_to_those_of_the_library(plan: Planning) -> None:
         assert [copy.sha256 for copy in alone.batches] == [copy.sha256 for copy in together.batches]
 
 
+@pytest.mark.thorough
 def test_other_flags_make_other_kernel_instances(plan: Planning) -> None:
     """Prevents: kernel instances of a library in a module for which AITER rounds otherwise."""
     both = plan("libmha_bwd", "module_mha_bwd", more=BWD)
@@ -174,13 +175,21 @@ def test_a_variant_without_values_is_all_combinations() -> None:
     assert names[-1] == "mha_varlen_fwd_fp16_nbias_nmask_nlse_ndropout_skip_sink"
 
 
-def test_modules_that_variants_select_of_stay_alone(plan: Planning) -> None:
+@pytest.mark.parametrize(
+    ("module", "build", "mode"),
+    [
+        ("module_mha_fwd", "", None),
+        ("libmha_fwd", "", None),
+        ("libmha_bwd", 'mode = "cpp_itfs"', None),
+        ("libmha_bwd", "", "cpp_itfs"),
+    ],
+)
+def test_modules_that_variants_select_of_stay_alone(
+    module: str, build: str, mode: BuildMode | None
+) -> None:
     """Prevents: a module for each variant beside the one that was asked for."""
-    assert [module.name for module in plan("module_mha_fwd").torch_modules] == ["module_mha_fwd"]
-    with_library = plan("libmha_fwd", more=FWD)
-    assert with_library.torch_modules == ()
-    assert plan("libmha_bwd", build='mode = "cpp_itfs"').torch_modules == ()
-    assert plan("libmha_bwd", mode="cpp_itfs").torch_modules == ()
+    text = f'[build]\n{build}\n[[modules]]\nname = "{module}"\n{FWD}'
+    assert specs(loads(text, file="m.toml"), mode) == ()
 
 
 def test_a_torch_module_has_kernels(plan: Planning) -> None:

@@ -165,6 +165,7 @@ def test_nothing_generated_names_the_machine(small: Path, kernels: Path, aiter_t
                     assert str(path).encode() not in data, name
 
 
+@pytest.mark.thorough
 def test_planning_again(small: Path, kernels: Path, aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: an order that depends on hashing, time or place; a rebuild after each fetch."""
     copies = (tmp_path / "small", tmp_path / "kernels")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from qola.codegen.types import FieldValue
+from qola.reference.dropout import Dropout
+from qola.reference.masks import TOP_LEFT
 from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, Fields, coverage, draw, propose, tile_of
+from tests.consumer import predict
+from tests.consumer.problem import Problem as ConsumerProblem
 from tests.python.verify.libraries import Library, libraries
 
 
@@ -76,6 +81,94 @@ def test_problems_survive_json(found: list[Library]) -> None:
             drawn = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
             for problem in drawn.problems:
                 assert Problem.from_json(problem.to_json()) == problem
+
+
+def consumer_problem(problem: Problem) -> ConsumerProblem | None:
+    """The problem as the consumer program states it, None where it cannot."""
+    if problem.group and len(set(problem.rows)) + len(set(problem.columns)) > 2:
+        return None
+    mask = "no" if problem.mask.kind == "no" else "window"
+    return ConsumerProblem(
+        problem.direction,
+        problem.dtype,
+        problem.hdim_q,
+        problem.hdim_v,
+        "group" if problem.group else "batch",
+        mask,
+        problem.bias,
+        problem.lse,
+        problem.dbias,
+        problem.dropout.probability if problem.dropout else 0.0,
+        deterministic=problem.deterministic,
+        batch=problem.batch,
+        nhead_q=problem.nhead_q,
+        nhead_k=problem.nhead_k,
+        seqlen_q=problem.rows[0],
+        seqlen_k=problem.columns[0],
+        soft_cap=problem.soft_cap,
+        min_seqlen_q=problem.min_rows,
+    )
+
+
+def test_every_kernel_is_in_a_row(found: list[Library]) -> None:
+    """Prevents: kernels that no problem is ever drawn for."""
+    for library in found:
+        named = {name for row in library.dispatch.rows for name in row}
+        assert named == {kernel.name for kernel in library.kernels}
+
+
+def test_as_the_plan_predicts(found: list[Library]) -> None:
+    """Prevents: conditions read in another way than a second reader of the plan has them."""
+    compared = 0
+    for library in found:
+        plan = {
+            "archs": library.plan.archs,
+            "kernels": [asdict(kernel) for kernel in library.kernels],
+            "modules": [],
+        }
+        for kernel in library.kernels[::7]:
+            device = kernel.archs[0]
+            problems = draw(kernel, library.kernels, library.dispatch, device, 4).problems
+            for problem in problems:
+                # A mask, dropout or bias more, and lengths that are others.
+                changed = [
+                    problem,
+                    replace(problem, mask=TOP_LEFT),
+                    replace(problem, dropout=Dropout(0.5)),
+                    replace(problem, rows=(17,) * problem.batch),
+                    replace(problem, columns=(64,) * problem.batch, lse=not problem.lse),
+                    replace(problem, hdim_q=8, hdim_v=16),
+                ]
+                for one in changed:
+                    row = consumer_problem(one)
+                    if row is None:
+                        continue
+                    expected = predict.predict(plan, row, device, 304)
+                    names = tuple(str(launched["name"]) for launched in expected.launches)
+                    assert library.dispatch.taken(one, device) == names, str(one)
+                    compared += 1
+    assert compared > 300
+
+
+def test_names_of_fields_that_problems_follow(found: list[Library]) -> None:
+    """Prevents: a field of kernels that problems are drawn without, and so by chance alone."""
+    followed = {
+        *("dtype", "hdim_q", "hdim_v", "mode", "mask", "bias", "lse", "dropout", "dbias", "skip"),
+        *("deterministic", "logits", "tile", "max_seqlen_q"),
+    }
+    # What follows from lengths, head dimensions and the device, and what is the same for all.
+    others = {
+        *("arch_tag", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
+        *("dropout_kind", "store_randval"),
+    }
+    fields: dict[str, set[FieldValue]] = {}
+    for library in found:
+        for kernel in library.kernels:
+            for name, value in kernel.fields.items():
+                fields.setdefault(name, set()).add(value)
+    assert set(fields) <= followed | others
+    assert fields["squant"] == {False}
+    assert fields["vlayout"] == {"row"}
 
 
 def test_tiles() -> None:
