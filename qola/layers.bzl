@@ -11,7 +11,7 @@ LAYERS = [
     ["plan"],
     ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository"],
     ["verify"],
-    ["compat", "prebuilt"],
+    ["compat", "fmha", "prebuilt"],
     ["api"],
     ["cli"],
 ]

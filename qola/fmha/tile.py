@@ -1,0 +1,66 @@
+"""How large a piece of a problem a kernel takes at once, and how its waves share it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+Triple = tuple[int, int, int]
+
+_PART = re.compile(r"(b|r|w|o|maxq)(-?\d+(?:x\d+)*)")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile, as CK has it in its generators' tile tables.
+
+    Attributes:
+        block: sizes of a block's tile: of the forward bm0, bn0, bk0, bn1, bk1, bk0max (rows of Q,
+            columns of K, a step of the head dimension; head dimension of V, a step of the columns;
+            head dimension of Q); of the backward three steps more; of kernels without matrix
+            instructions their rows.
+        waves: waves along m, n and k, of each matrix product.
+        warps: m, n and k of its matrix instructions.
+        per_cu: blocks that a compute unit is to hold, None where the compiler decides.
+        max_rows: the most rows of Q, 0 for any; None where tiles do not say.
+    """
+
+    block: tuple[int, ...]
+    waves: tuple[Triple, ...] = ()
+    warps: tuple[Triple, ...] = ()
+    per_cu: int | None = None
+    max_rows: int | None = None
+
+    def __str__(self) -> str:
+        """Return CK's notation: b128x64x32x64x32x64_r4x1x1_r4x1x1_w32x32x16_w32x32x16."""
+        parts = ["b" + _joined(self.block)]
+        parts += ["r" + _joined(one) for one in self.waves]
+        parts += ["w" + _joined(one) for one in self.warps]
+        parts += [] if self.per_cu is None else [f"o{self.per_cu}"]
+        parts += [] if self.max_rows is None else [f"maxq{self.max_rows}"]
+        return "_".join(parts)
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> Tile | None:
+        """Return the tile of a notation, None of a text that is none."""
+        found: dict[str, list[tuple[int, ...]]] = {}
+        for part in text.split("_"):
+            match = _PART.fullmatch(part)
+            if match is None:
+                return None
+            found.setdefault(match[1], []).append(tuple(map(int, match[2].split("x"))))
+        waves, warps = (
+            [(one[0], one[1], one[2]) for one in found.get(letter, ()) if len(one) == 3]
+            for letter in "rw"
+        )
+        (block, *_), (per_cu, *_), (most, *_) = (found.get(of, [()]) for of in ("b", "o", "maxq"))
+        last = (one[0] if one else None for one in (per_cu, most))
+        tile = Tile(block, tuple(waves), tuple(warps), *last)
+        # Another order, or a part too many, is another notation.
+        return tile if block and str(tile) == text else None
+
+
+def _joined(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))

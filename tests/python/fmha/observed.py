@@ -1,0 +1,61 @@
+"""Kernels as CK's generators of the pinned tree make them, observed in this process."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from qola.aiter.tree import read_tree
+from qola.codegen.ck.observe import Recording
+from qola.codegen.ck.output import record
+from qola.codegen.ck.rows import Dispatch, Kernel, read_base
+
+ARCHS = ("gfx942", "gfx950")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A kernel, and CK's own object for it."""
+
+    direction: str
+    kernel: Kernel
+    item: Any
+
+
+def recorded(
+    aiter_tree: Path, direction: str, receipt: int = 600, archs: Sequence[str] = ARCHS
+) -> Recording:
+    """Run CK's generator for a direction."""
+    script = aiter_tree / read_tree(aiter_tree).fmha_dir / "generate.py"
+    with TemporaryDirectory() as scratch, _without_bytecode():
+        request = {"script": str(script), "scratch": scratch, "direction": direction}
+        return record(request, receipt, archs)
+
+
+def kernels(
+    aiter_tree: Path, direction: str, receipt: int = 600, archs: Sequence[str] = ARCHS
+) -> list[Observed]:
+    """Return all kernels of a direction, those that no row calls too."""
+    seen = recorded(aiter_tree, direction, receipt, archs)
+    base = read_base(direction, seen, Dispatch(seen))
+    found = {kernel.name: kernel for row in base.rows for kernel in row.kernels}
+    found |= {kernel.name: kernel for kernel in base.loose}
+    return [Observed(direction, k, seen.kernels[f"{k.name}.cpp"]) for k in found.values()]
+
+
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """The tree is read by others: nothing is written beside its sources."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CK's
+            yield
+    finally:
+        sys.dont_write_bytecode = before

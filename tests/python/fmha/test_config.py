@@ -1,0 +1,140 @@
+"""Kernel configs: of every kernel of the pinned tree, and back; names, JSON, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.fmha.config import ConfigError, KernelConfig
+from qola.fmha.tile import Tile
+from tests.python.fmha.observed import Observed, kernels
+
+FORWARD = KernelConfig(
+    family="fwd",
+    dtype="bf16",
+    hdim_q=128,
+    hdim_v=128,
+    tile=Tile((128, 128, 32, 128, 32, 128), ((4, 1, 1), (4, 1, 1)), ((32, 32, 16), (32, 32, 16))),
+    mode="batch",
+    arch="gfx950",
+    pipeline="qr_async",
+    vlayout="row",
+    mask=True,
+    bias="alibi",
+    lse=False,
+    dpad=8,
+    more=(("new", "value"), ("other", False), ("size", 3)),
+)
+NAME = (
+    "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+    ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value.x-nother.x-size-3"
+)
+
+
+def sizes(tile: Any, letter: str) -> list[int]:
+    """The numbers of CK's tile whose names begin with a letter, in its order."""
+    pattern = re.compile(rf"F_{letter}[mnkh]\w*")
+    return [value for name, value in vars(tile).items() if pattern.fullmatch(name)]
+
+
+def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
+    config = KernelConfig.of(one.direction, one.kernel.role, one.kernel.fields)
+    # Not by ==, for which True is 1.
+    assert repr(sorted(config.fields().items())) == repr(sorted(one.kernel.fields.items()))
+    assert (config.direction, config.role) == (one.direction, one.kernel.role)
+    assert config not in seen, f"{one.kernel.name} and {seen[config]} are told apart by nothing"
+    seen[config] = one.kernel.name
+    assert config.more == ()
+    assert KernelConfig.parse(config.name) == config
+    assert len(config.name) < 240, "no room for the suffix of a file"
+    assert KernelConfig.from_json(config.to_json()) == config
+    tile: Any = getattr(one.item, "F_tile", None)
+    if hasattr(tile, "F_bm0"):
+        assert list(config.tile.block) == sizes(tile, "b")
+        assert [n for waves in config.tile.waves for n in waves] == sizes(tile, "r")
+        assert [n for warps in config.tile.warps for n in warps] == sizes(tile, "w")
+        assert (config.tile.per_cu or -1) == tile.F_occupancy
+
+
+@pytest.mark.parametrize(
+    ("direction", "count"),
+    [("fwd", 5480), ("fwd_splitkv", 1080), ("batch_prefill", 128), ("bwd", 15156)],
+)
+def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int) -> None:
+    """Prevents: two kernels with one config, and a config that loses a word of its kernel."""
+    seen: dict[KernelConfig, str] = {}
+    for one in kernels(aiter_tree, direction):
+        check(one, seen)
+    assert len(seen) == count
+
+
+@pytest.mark.parametrize(("direction", "count"), [("fwd_appendkv", 198), ("pagedkv_prefill", 240)])
+def test_directions_that_are_not_built_have_configs(
+    aiter_tree: Path, direction: str, count: int
+) -> None:
+    """Prevents: configs that append-KV and paged-KV kernels, and gfx12's, do not fit in."""
+    found = kernels(aiter_tree, direction, 0, ("gfx942", "gfx1201"))
+    configs = [KernelConfig.of(direction, k.kernel.role, k.kernel.fields) for k in found]
+    assert len(set(configs)) == count
+    assert {config.arch for config in configs} == {"gfx9", "gfx12"}
+    for one, config in zip(found, configs, strict=True):
+        assert config.fields() == one.kernel.fields
+        assert KernelConfig.parse(config.name) == config
+
+
+def test_names_and_json_are_stable() -> None:
+    """Prevents: names kept somewhere that another qola reads as another kernel."""
+    assert FORWARD.name == NAME
+    assert KernelConfig.parse(NAME) == FORWARD
+    assert KernelConfig.from_json(FORWARD.to_json()) == FORWARD
+    values = json.loads(FORWARD.to_json())
+    assert values["tile"] == "b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+    assert values["more"] == {"new": "value", "other": False, "size": 3}
+    assert "sink" not in values
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "not of the form"),
+        ("fwd.bf16.batch.d128", "not of the form"),
+        (NAME.replace("fwd.", "back.", 1), "expected one of fwd, fwd_splitkv"),
+        (NAME.replace("b128x128x32", "c128"), "expected a tile"),
+        (NAME.replace(".mask", ".musk"), "bf16.*|fwd.musk"),
+        (NAME.replace(".mask.bias-alibi", ".bias-alibi.mask"), "not as KernelConfig.name"),
+        (NAME.replace("bias-alibi", "bias-7"), "7, expected"),
+    ],
+)
+def test_names_that_are_none(name: str, said: str) -> None:
+    """Prevents: a misspelt name that is taken for another kernel."""
+    with pytest.raises(ConfigError, match=said):
+        KernelConfig.parse(name)
+
+
+def test_every_fault_of_a_config_is_said() -> None:
+    """Prevents: a file that is corrected, and read again, once for each of its faults."""
+    values = json.loads(FORWARD.to_json()) | {"lse": "yes", "tile": "128", "masks": True}
+    del values["dtype"]
+    with pytest.raises(ConfigError) as error:
+        KernelConfig.from_json(json.dumps(values))
+    places = [finding.place for finding in error.value.findings]
+    assert places == ["fwd.masks", "fwd.dtype", "fwd.tile", "fwd.lse"]
+    for text in ("[]", "{", "{}"):
+        with pytest.raises(ConfigError):
+            KernelConfig.from_json(text)
+
+
+def test_kernels_beside_ck_have_none() -> None:
+    """Prevents: a helper of an assembly kernel, which CK has no family for, called by another's."""
+    with pytest.raises(ConfigError, match="bwd asm_dot_do_o"):
+        KernelConfig.of("bwd", "asm_dot_do_o", {})
+
+
+@pytest.mark.parametrize("text", ["", "64", "b", "r1x1x1", "b64_q3", "b64_r1x1", "b64_o1_o2"])
+def test_texts_that_are_no_tiles(text: str) -> None:
+    """Prevents: a part of another CK's tile that is dropped without a word."""
+    assert Tile.parse(text) is None
