@@ -33,7 +33,7 @@ def recorded(
 ) -> Recording:
     """Run CK's generator for a direction."""
     script = aiter_tree / read_tree(aiter_tree).fmha_dir / "generate.py"
-    with TemporaryDirectory() as scratch, _without_bytecode():
+    with TemporaryDirectory() as scratch, quiet():
         request = {"script": str(script), "scratch": scratch, "direction": direction}
         return record(request, receipt, archs)
 
@@ -50,8 +50,8 @@ def kernels(
 
 
 @contextmanager
-def _without_bytecode() -> Iterator[None]:
-    """The tree is read by others: nothing is written beside its sources."""
+def quiet() -> Iterator[None]:
+    """Writes nothing beside the tree's sources, which others read, and lets CK be deprecated."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with warnings.catch_warnings():

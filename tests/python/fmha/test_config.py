@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from qola.fmha.config import ConfigError, KernelConfig
+from qola.fmha.rules import validate
 from qola.fmha.tile import Tile
 from tests.python.fmha.observed import Observed, kernels
 
@@ -49,6 +50,7 @@ def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
     assert config not in seen, f"{one.kernel.name} and {seen[config]} are told apart by nothing"
     seen[config] = one.kernel.name
     assert config.more == ()
+    assert validate(config) == ()
     assert KernelConfig.parse(config.name) == config
     assert len(config.name) < 240, "no room for the suffix of a file"
     assert KernelConfig.from_json(config.to_json()) == config
@@ -65,7 +67,7 @@ def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
     [("fwd", 5480), ("fwd_splitkv", 1080), ("batch_prefill", 128), ("bwd", 15156)],
 )
 def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int) -> None:
-    """Prevents: two kernels with one config, and a config that loses a word of its kernel."""
+    """Prevents: two kernels with one config, one that loses a word of its kernel, a wrong rule."""
     seen: dict[KernelConfig, str] = {}
     for one in kernels(aiter_tree, direction):
         check(one, seen)

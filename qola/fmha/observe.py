@@ -1,0 +1,74 @@
+"""Writes archs.json: ``python -m qola.fmha.observe TREE FILE`` runs the generators of a tree.
+
+It takes ten seconds; CK's code runs in this process.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from qola.aiter.tree import read_tree
+from qola.codegen.ck.link import traits_of
+from qola.codegen.ck.output import record
+from qola.codegen.ck.vocabulary import fields_of
+from qola.errors import CodegenError, Finding
+from qola.fmha.archs import Archs
+from qola.fmha.config import KernelConfig
+
+#: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
+_RECEIPTS = {
+    "fwd": (0, 800),
+    "fwd_splitkv": (0,),
+    "fwd_appendkv": (0,),
+    "pagedkv_prefill": (0,),
+    "batch_prefill": (0,),
+    "bwd": (2, 800),
+}
+#: One of each family of archs that CK has kernels for.
+_TARGETS = ("gfx942", "gfx950", "gfx1201")
+_CAPACITY = re.compile(
+    r"get_smem_capacity\(\)\s*{\s*#if defined\(__(gfx\w+)__\)\s*return (\d+);\s*"
+    r"#else\s*return (\d+);\s*#endif\s*}"
+)
+
+
+def archs_of(tree: Path) -> Archs:
+    """Return what the CK of an AITER tree has for each arch.
+
+    Raises:
+        QolaError: it is no tree, or its CK is not understood.
+    """
+    script = tree / read_tree(tree).fmha_dir / "generate.py"
+    header = script.parents[3] / "include/ck_tile/core/arch/arch.hpp"
+    match = _CAPACITY.search(header.read_text(encoding="utf-8"))
+    if match is None:
+        found = "get_smem_capacity() of another form"
+        raise CodegenError(
+            Finding(header.as_posix(), found, "an arch, its bytes and those of others")
+        )
+    lds = {match[1]: int(match[2]), "": int(match[3])}
+    configs = (c for d, of in _RECEIPTS.items() for r in of for c in _configs(script, d, r))
+    return Archs.observed(configs, lds)
+
+
+def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfig]:
+    with tempfile.TemporaryDirectory() as scratch:
+        request = {"script": str(script), "scratch": scratch, "direction": direction}
+        seen = record(request, receipt, _TARGETS)
+    roles: dict[type, str] = {}
+    for file, item in seen.kernels.items():
+        if type(item) not in roles:
+            (traits,) = traits_of(seen.files[file])
+            roles[type(item)] = traits.role or direction
+        fields = fields_of(item, {})
+        # The dispatch has it, which nobody asks here.
+        fields.setdefault("hdim_v", fields["hdim_q"])
+        yield KernelConfig.of(direction, roles[type(item)], fields)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(archs_of(Path(sys.argv[1])).to_json(), encoding="utf-8")
