@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from qola.errors import Finding
+from qola.manifest.receipts import described
 from qola.manifest.types import BuildMode, Manifest
 from qola.manifest.values import either, nearest, shown
 
@@ -143,8 +144,8 @@ def _check_receipts(
         meant = nearest(str(receipt), map(str, choices))
         yield Finding(
             manifest.place(*path),
-            f"receipt {receipt}, unknown to this CK",
-            f"one of {either(choices)}",
+            f"receipt {described(receipt)}, unknown to this CK",
+            f"one of {either(map(described, choices))}",
             meant and f"did you mean {meant}?",
         )
 

@@ -40,6 +40,7 @@ class Field:
         required: it must be given.
         may_be_empty: an empty string or list means something.
         aliases: words people write instead of an allowed value, for the suggestion.
+        names: words that stand for an integer.
         example: a value as TOML writes it, for the starter manifest; "" = the first one allowed.
     """
 
@@ -56,6 +57,7 @@ class Field:
     required: bool = False
     may_be_empty: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[str, int], ...] = ()
     example: str = ""
 
 

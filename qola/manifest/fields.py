@@ -6,6 +6,7 @@ Everything a field may hold is data here, so that a JSON schema can be written f
 from __future__ import annotations
 
 from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.receipts import PROFILES
 
 FWD_DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp8fp16", "fp8bf16", "fp8fp32")
 """Forward data types, in CK's order (FWD_DTYPE_MAP in its codegen/cpp_symbol_map.py)."""
@@ -65,6 +66,8 @@ _ARCH_ALIASES = (
     *(("mi300", "gfx942"), ("mi300a", "gfx942"), ("mi300x", "gfx942"), ("mi308x", "gfx942")),
     *(("mi325x", "gfx942"), ("mi350", "gfx950"), ("mi350x", "gfx950"), ("mi355x", "gfx950")),
 )
+
+_RECEIPTS = tuple(PROFILES.items())
 
 # A relative path that stays below its root: no leading slash, no ".." part.
 _BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
@@ -148,7 +151,13 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             aliases=(("varlen", "group"),),
         ),
         Field(
-            "receipt", Kind.INTEGER, "CK's receipt for it", "the module's", minimum=0, example="700"
+            "receipt",
+            Kind.INTEGER,
+            "CK's receipt for it",
+            "the module's",
+            minimum=0,
+            names=_RECEIPTS,
+            example='"te"',
         ),
     )
 
@@ -263,7 +272,8 @@ _MODULE_OWN = (
         "CK's receipt: the set of kernels to start from",
         "AITER's entry (600)",
         minimum=0,
-        example="700",
+        names=_RECEIPTS,
+        example='"te"',
     ),
     Field("group", Kind.TEXT, "a name to build several modules by", "none", example='"attention"'),
     Field(

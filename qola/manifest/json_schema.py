@@ -100,7 +100,9 @@ def _text(field: Field) -> Schema:
 
 
 def _integer(field: Field) -> Schema:
-    return {**_at_least(field.minimum or 0), "maximum": field.maximum}
+    number = {**_at_least(field.minimum or 0), "maximum": field.maximum}
+    names = [name for name, _ in field.names]
+    return {"anyOf": [number, {"type": "string", "enum": names}]} if names else number
 
 
 def _at_least(minimum: int) -> Schema:

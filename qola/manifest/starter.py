@@ -34,7 +34,7 @@ DEFAULT_ARCHS = (TESTED_ARCHS[-1],)
 _SET: Mapping[Table, Mapping[str, str]] = MappingProxyType(
     {
         BUILD: {"mode": '"cpp_itfs"'},
-        MODULES: {"name": '"libmha_fwd"', "receipt": "700"},
+        MODULES: {"name": '"libmha_fwd"', "receipt": '"te"'},
         FWD_VARIANTS: {
             "dtype": '"bf16"',
             "has_bias": "false",
@@ -81,7 +81,7 @@ def starter_manifest(
             more = [f.key for f in table.fields if f.key in OVERRIDE_KEYS]
             lines += ["", *_prose(f"keys that change AITER's own entry: {', '.join(more)}")]
     lines += ["", *_prose("The backward library."), f"#{MODULES.header}", '#name = "libmha_bwd"']
-    lines += ["#receipt = 700", "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
+    lines += ['#receipt = "te"', "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
     lines += _fields(BWD_VARIANTS, {})
     lines += ["", *_prose(PREBUILT.doc), f"#{PREBUILT.header}", *_fields(PREBUILT, {})]
     return "\n".join(lines) + "\n"
@@ -121,7 +121,7 @@ def _value(field: Field) -> str:
     if field is BUILD.by_key["architectures"]:
         choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
         return f"{field.kind.value}: {either(choices)}"
-    return expectation(field)
+    return expectation(field, short=True)
 
 
 def _prose(text: str, indent: str = "") -> list[str]:

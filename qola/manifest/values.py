@@ -47,8 +47,12 @@ def either(choices: Iterable[object]) -> str:
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
-def expectation(field: Field) -> str:
-    """Return in words what a field may hold, as messages and documentation say it."""
+def expectation(field: Field, *, short: bool = False) -> str:
+    """Return in words what a field may hold, as messages and documentation say it.
+
+    Args:
+        short: without names of integers, which a page lists by themselves.
+    """
     text = field.kind.value
     if field.allowed:
         return f"{text}: {either(field.allowed)}"
@@ -57,7 +61,9 @@ def expectation(field: Field) -> str:
     if field.kind is Kind.HDIM_SET:
         return f"{text}, each from {field.minimum} to {MAX_HDIM}"
     if field.kind is Kind.INTEGER:
-        return f"{text} from {field.minimum} to {field.maximum}"
+        text = f"{text} from {field.minimum} to {field.maximum}"
+        named = ["the name of one"] if short else [name for name, _ in field.names]
+        return f"{text}, or {either(named)}" if field.names else text
     return text
 
 
@@ -76,6 +82,12 @@ def _check_text(field: Field, raw: object) -> tuple[Any, list[Problem]]:
 
 
 def _check_integer(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if isinstance(raw, str) and field.names and not raw.strip().isdigit():
+        names = dict(field.names)
+        if raw in names:
+            return names[raw], []
+        meant = nearest(raw[:MAX_TEXT], names)
+        return None, [Problem(shown(raw), meant and f"did you mean {shown(meant)}?")]
     if isinstance(raw, bool) or not isinstance(raw, int):
         digits = isinstance(raw, str) and re.fullmatch(r"0*([0-9]{1,9})", raw.strip())
         return None, [_wrong_type(raw, f"{field.key} = {digits[1]}" if digits else "")]

@@ -6,6 +6,7 @@ import re
 
 from qola.manifest.field_types import Field, Table
 from qola.manifest.fields import TABLES
+from qola.manifest.receipts import PROFILES
 from qola.manifest.values import expectation
 
 
@@ -22,12 +23,16 @@ def markdown_table(table: Table) -> str:
 def update(page: str) -> str:
     """Return the page with what is between ``<!-- fields: NAME -->`` and ``<!-- end -->`` renewed.
 
+    What is behind ``<!-- profiles -->`` are the names of receipts.
+
     Raises:
-        ValueError: a table of the manifest has no such place on the page, or several.
+        ValueError: a table has no such place on the page, or several.
     """
-    for table in TABLES:
-        begin = f"<!-- fields: {table.name} -->"
-        block = f"{begin}\n{markdown_table(table)}\n<!-- end -->"
+    blocks = {f"fields: {table.name}": markdown_table(table) for table in TABLES}
+    blocks["profiles"] = _profiles()
+    for name, text in blocks.items():
+        begin = f"<!-- {name} -->"
+        block = f"{begin}\n{text}\n<!-- end -->"
         pattern = re.escape(begin) + r"(?s:.*?)<!-- end -->"
         page, times = re.subn(pattern, lambda _, block=block: block, page)  # type: ignore[misc]
         if times != 1:
@@ -35,10 +40,16 @@ def update(page: str) -> str:
     return page
 
 
+def _profiles() -> str:
+    rows = ["| Name | Receipt |", "| --- | --- |"]
+    rows += [f"| `{name}` | {number} |" for name, number in PROFILES.items()]
+    return "\n".join(rows)
+
+
 def _value(field: Field) -> str:
     if len(field.allowed) > 10:
         return f"{field.kind.value}, see below"
-    return expectation(field)
+    return expectation(field, short=True)
 
 
 def _omitted(field: Field) -> str:

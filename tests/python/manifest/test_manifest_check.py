@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from qola.errors import Finding
+from qola.errors import Finding, ManifestError
 from qola.manifest.fields import BWD_DTYPES, FWD_DTYPES, MODULES
 from qola.manifest.load import check_against, load, loads
+from qola.manifest.receipts import PROFILES
 
 RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
 COMMIT = "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6"
@@ -106,7 +107,7 @@ def test_each_unknown_receipt_is_named(text: str, place: str, receipt: int, fix:
     (finding,) = check(text)
     assert (finding.place, finding.severity) == (f"m.toml:{place}.receipt", "error")
     assert f"receipt {receipt}, unknown to this CK" in finding.found
-    assert "801 or 888" in finding.expected
+    assert "801 (fp32_min) or 888 (fp8_test)" in finding.expected
     assert finding.fix == fix
 
 
@@ -213,3 +214,31 @@ def test_dtypes_are_cks(aiter_tree: Path) -> None:
     exec(source, symbols)
     for name, known in (("FWD_DTYPE_MAP", FWD_DTYPES), ("BWD_DTYPE_MAP", BWD_DTYPES)):
         assert [dtype for dtype in known if dtype in symbols[name]] == list(symbols[name])
+
+
+def test_names_of_receipts_are_numbers() -> None:
+    """Prevents: a profile by name that builds another set than CK's number for it."""
+    for name, number in PROFILES.items():
+        named, numbered = (
+            loads(f"{FWD}receipt = {of}\n{VARIANTS}receipt = {of}\n", file="m.toml")
+            for of in (f'"{name}"', number)
+        )
+        assert named == numbered
+        assert named.modules[0].receipt == named.fwd_variants[0].receipt == number
+    known = [number for number in RECEIPTS if number != 300]
+    (finding,) = check(f'{FWD}receipt = "aiter_bwd_batch"', receipts=known)
+    assert finding.found == "receipt 300 (aiter_bwd_batch), unknown to this CK"
+    assert "600 (aiter_cpp)" in finding.expected
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [("TE", 'did you mean "te"?'), ("flash", 'did you mean "flash_fwd"?'), ("", "")],
+)
+def test_names_of_no_receipt(word: str, fix: str) -> None:
+    """Prevents: a misspelt profile taken for CK's default, which is nearly everything."""
+    with pytest.raises(ManifestError) as error:
+        loads(f'{FWD}receipt = "{word}"', file="m.toml")
+    (finding,) = error.value.findings
+    assert "pytorch, aiter_batch" in finding.expected
+    assert finding.fix == fix
