@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +93,14 @@ def expected(problem: Problem, given: Tensors, arithmetic: Arithmetic) -> dict[s
         left = left_by_forward(problem, given, arithmetic)
         parts = [
             _backward(problem, of, do, one, arithmetic)
-            for of, do, one in zip(sequences, _by_sequence(problem, given), left, strict=True)
+            for of, do, one in zip(sequences, by_sequence(problem, given), left, strict=True)
         ]
     widest = max(problem.columns)
     return {name: _together(problem, [p[name] for p in parts], name, widest) for name in parts[0]}
 
 
-def _by_sequence(problem: Problem, given: Tensors) -> list[F64]:
+def by_sequence(problem: Problem, given: Tensors) -> list[F64]:
+    """Return dO of each sequence."""
     if not problem.group:
         return list(given.do)
     return np.split(given.do, given.starts_q[1:-1])
@@ -140,20 +141,21 @@ def _backward(
 
 def _together(problem: Problem, parts: list[Result], name: str, widest: int) -> Result:
     """Return the results of sequences as one tensor."""
-    joined: Callable[[list[Any]], Any]
-    if not problem.group:
-        joined = np.stack
-    elif name in ("lse", "dbias"):
+    names = ("exact", "likely", "worst", "compared")
+    return Result(*(joined(problem, [getattr(p, n) for p in parts], name, widest) for n in names))
 
-        def joined(arrays: list[Any]) -> Any:
-            if name == "dbias":
-                arrays = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in arrays]
-            return np.concatenate(arrays, axis=1)
-    else:
-        joined = np.concatenate
-    return Result(
-        *(joined([getattr(p, n) for p in parts]) for n in ("exact", "likely", "worst", "compared"))
-    )
+
+def joined(problem: Problem, parts: list[NDArray[Any]], name: str, widest: int) -> NDArray[Any]:
+    """Return a result's arrays of each sequence as one tensor, in the layout of `expected`.
+
+    Args:
+        widest: the most columns of a sequence.
+    """
+    if not problem.group:
+        return np.stack(parts)
+    if name == "dbias":
+        parts = [np.pad(a, ((0, 0), (0, 0), (0, widest - a.shape[2]))) for a in parts]
+    return np.concatenate(parts, axis=1 if name in ("lse", "dbias") else 0)
 
 
 def compare(

@@ -85,6 +85,46 @@ class Problem:
         pairs = sum(rows * columns for rows, columns in zip(self.rows, self.columns, strict=True))
         return pairs * self.nhead_q
 
+    @property
+    def sharing(self) -> int:
+        """How many heads of Q share one of K and V: more than 1 with grouped queries."""
+        return self.nhead_q // self.nhead_k
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of Q, K, V and O, the same for their gradients, and of LSE.
+
+        A gradient of K or V has a head for each of Q.
+        """
+        found: dict[str, tuple[int, ...]] = {}
+        sizes = {
+            "q": (self.rows, self.nhead_q, self.hdim_q),
+            "k": (self.columns, self.nhead_k, self.hdim_q),
+            "v": (self.columns, self.nhead_k, self.hdim_v),
+            "o": (self.rows, self.nhead_q, self.hdim_v),
+        }
+        for name, (lengths, heads, hdim) in sizes.items():
+            of = (lengths[0], heads) if self.order == "bshd" else (heads, lengths[0])
+            found[name] = (sum(lengths), heads, hdim) if self.group else (self.batch, *of, hdim)
+        rows = (sum(self.rows),) if self.group else (self.rows[0],)
+        found["lse"] = (self.nhead_q, *rows) if self.group else (self.batch, self.nhead_q, *rows)
+        return found
+
+    def operations(self, *, seen: bool = False) -> int:
+        """Return the multiplications and additions of its matrix products.
+
+        Two products of a forward, Q K^T and P V; five of a backward, the first again.
+
+        Args:
+            seen: count only keys that the mask lets a query see.
+        """
+        pairs = sum(
+            int(self.mask.allowed(rows, columns).sum()) if seen else rows * columns
+            for rows, columns in zip(self.rows, self.columns, strict=True)
+        )
+        width = self.hdim_q + self.hdim_v
+        width = 3 * self.hdim_q + 2 * self.hdim_v if self.direction == "bwd" else width
+        return 2 * pairs * self.nhead_q * width
+
     def traits(self) -> dict[str, Any]:
         """Return what a dispatch reads of `t`, CK's traits."""
         return {

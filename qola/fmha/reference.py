@@ -1,0 +1,104 @@
+"""Attention in float64 over arrays: what kernels are held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from qola.fmha.problem import in_rows, tensors_of
+from qola.reference import attention
+from qola.reference.attention import Gradients, Softmax
+from qola.reference.formats import F64
+from qola.verify.expected import by_sequence, joined
+from qola.verify.problem import Problem
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What a forward gives.
+
+    Attributes:
+        o, lse: of the shapes of `Problem.shapes`; LSE is a natural logarithm.
+        steps: of each sequence the way from Q and K to P, where it was asked for.
+    """
+
+    o: F64
+    lse: F64
+    steps: tuple[Softmax, ...] = ()
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What a backward gives.
+
+    Attributes:
+        dq: of the shape of Q.
+        dk, dv: of those of K and V, but with a head for each of Q, as kernels write them.
+        dbias: gradient of the logits, [batch, heads, rows, columns], in group mode
+            [heads, rows, columns].
+        steps: of each sequence the way from dO to the gradients, where it was asked for.
+    """
+
+    dq: F64
+    dk: F64
+    dv: F64
+    dbias: F64
+    steps: tuple[Gradients, ...] = ()
+
+
+def forward(
+    of: Problem,
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    bias: Array | None = None,
+    slopes: Array | None = None,
+    intermediates: bool = False,
+) -> Forward:
+    """Return O and LSE of a problem; arrays are those of `tensors_of`.
+
+    Raises:
+        ArraysError: they are not those of the problem.
+    """
+    given = tensors_of(replace(of, direction="fwd"), q, k, v, None, bias, slopes)
+    sequences = given.sequences(of)
+    found = [attention.forward(of.attention, one) for one in sequences]
+    steps = (attention.softmax(of.attention, one) for one in sequences)
+    return Forward(
+        in_rows(of, joined(of, [one.o for one in found], "o", 0)),
+        joined(of, [one.lse for one in found], "lse", 0),
+        tuple(steps) if intermediates else (),
+    )
+
+
+def backward(
+    of: Problem,
+    q: Array,
+    k: Array,
+    v: Array,
+    do: Array,
+    *,
+    bias: Array | None = None,
+    slopes: Array | None = None,
+    intermediates: bool = False,
+) -> Backward:
+    """Return the true gradients of a problem of direction bwd; arrays are those of `tensors_of`.
+
+    Raises:
+        ArraysError: they are not those of the problem.
+    """
+    given = tensors_of(of, q, k, v, do, bias, slopes)
+    pairs = list(zip(given.sequences(of), by_sequence(of, given), strict=True))
+    found = [attention.backward(of.attention, one, its) for one, its in pairs]
+    steps = (attention.gradients(of.attention, one, its) for one, its in pairs)
+
+    def whole(name: str) -> F64:
+        return joined(of, [getattr(one, name) for one in found], name, max(of.columns))
+
+    dq, dk, dv = (in_rows(of, whole(name)) for name in ("dq", "dk", "dv"))
+    return Backward(dq, dk, dv, whole("dbias"), tuple(steps) if intermediates else ())
