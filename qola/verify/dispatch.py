@@ -7,7 +7,7 @@ are evaluated here as they stand; what cannot be is an error, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -37,6 +37,28 @@ class _Members:
 
 def _begins(text: str, start: str) -> bool:
     return text.startswith(start)
+
+
+def _names(problem: Problem, device: str) -> dict[str, Any]:
+    """Return what conditions speak of."""
+    return {
+        "a": _Members("a", problem.arguments()),
+        "t": _Members("t", problem.traits()),
+        "device_name": device,
+        "begins": _begins,
+        "__builtins__": {},
+    }
+
+
+def _holds(condition: str, names: dict[str, Any]) -> bool:
+    try:
+        return bool(eval(compiled(condition), names))
+    except NameError as error:
+        raise NotUnderstoodError(f"{error} in `{condition.strip()[:200]}`") from None
+
+
+def _is_row(block: Block) -> bool:
+    return not block.chains and "traits_<" in block.text
 
 
 class Dispatch:
@@ -72,29 +94,40 @@ class Dispatch:
         Raises:
             NotUnderstoodError: a condition asks for what a problem does not say.
         """
-        names = {
-            "a": _Members("a", problem.arguments()),
-            "t": _Members("t", problem.traits()),
-            "device_name": device,
-            "begins": _begins,
-            "__builtins__": {},
-        }
-        found = self._walk(self._tree, names)
+        found = self._walk(self._tree, _names(problem, device))
         return () if found is None else self._kernels(found)
+
+    def fitting(self, problem: Problem, device: str) -> list[_Row]:
+        """Return the kernel instances of all rows whose conditions a problem meets, in their order.
+
+        It is launched with those that `taken` returns; others would serve it without them.
+
+        Raises:
+            NotUnderstoodError: a condition asks for what a problem does not say.
+        """
+        found = self._all(self._tree, _names(problem, device))
+        return list(dict.fromkeys(filter(None, map(self._kernels, found))))
 
     def _walk(self, block: Block, names: dict[str, Any]) -> str | None:
         for branches in block.chains:
             for condition, inner in branches:
-                try:
-                    takes = eval(compiled(condition), names)
-                except NameError as error:
-                    raise NotUnderstoodError(f"{error} in `{condition.strip()[:200]}`") from None
-                if takes:
+                if _holds(condition, names):
                     found = self._walk(inner, names)
                     if found is not None:
                         return block.text + found
                     break
-        return block.text if not block.chains and "traits_<" in block.text else None
+        return block.text if _is_row(block) else None
+
+    def _all(self, block: Block, names: dict[str, Any]) -> Iterator[str]:
+        for branches in block.chains:
+            held = False
+            for condition, inner in branches:
+                # What stands in an else is for problems that all before it refuse.
+                if not (held and condition == "true") and _holds(condition, names):
+                    held = True
+                    yield from (block.text + found for found in self._all(inner, names))
+        if _is_row(block):
+            yield block.text
 
     def hidden_by(self, kernel: str) -> _Row:
         """Return kernels that are launched in place of one that never is, () where it is."""

@@ -14,7 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +24,6 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.emulate.launch import Options
 from qola.errors import Finding, QolaError
-from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
@@ -35,6 +33,7 @@ from qola.verify.memory import buffers, starts
 from qola.verify.outcome import Outcome
 from qola.verify.problem import Problem
 from qola.verify.replay import outcomes
+from qola.verify.repository import Repository, VerifyError, is_beside
 from qola.verify.sample import MAX_WORK, Drawn, draw
 from qola.verify.values import address_names, entry_values
 
@@ -46,57 +45,19 @@ _MORE_CALLS = 3
 _DIRECTIONS = ("bwd", "fwd", "fwd_splitkv")
 
 
-class VerifyError(QolaError):
-    """A library that cannot be verified at all."""
-
-    default_title = "the library cannot be verified"
-
-
 @dataclass(frozen=True)
-class Built:
+class Built(Repository):
     """A module's library, and what it takes to run it without a GPU.
 
     Attributes:
         library: of the module.
         caller: its `<module>_caller` library.
         runtime: the fake HIP runtime, cc/fake_hip.
-        repository: the manifest's: plan.json, the dispatch and the kernels' sources.
     """
 
-    module: str
     library: Path
     caller: Path
     runtime: Path
-    repository: Path
-
-    @cached_property
-    def plan(self) -> Plan:
-        """What the library was built from."""
-        return Plan.from_json(self._text("plan.json"))
-
-    @cached_property
-    def planned(self) -> PlannedModule:
-        """The module in the plan."""
-        return self.plan.module(self.module)
-
-    @cached_property
-    def kernels(self) -> list[PlannedKernel]:
-        """Kernel instances of the library."""
-        return self.plan.kernels_of(self.planned)
-
-    def of_direction(self, direction: str) -> list[PlannedKernel]:
-        """Return kernel instances that the dispatch of a direction launches."""
-        return [k for k in self.kernels if k.direction == direction and not _is_beside(k)]
-
-    def dispatch(self, direction: str) -> Dispatch:
-        """Return the dispatch of a direction, over all archs.
-
-        Raises:
-            NotUnderstoodError: it is of another form.
-        """
-        text = self._text(f"{self.module}/dispatch/fmha_{direction}_api.cpp")
-        sources = {k.name: self._text(k.source) for k in self.of_direction(direction)}
-        return Dispatch(text, sources)
 
     def symbols(self, arch: str) -> dict[str, str]:
         """Return the kernel instance that each kernel of an arch belongs to."""
@@ -110,19 +71,6 @@ class Built:
             if code.arch == arch:
                 found[code.sha256] = (*found.get(code.sha256, ()), code.key)
         return found
-
-    def _text(self, name: str) -> str:
-        try:
-            return (self.repository / name).read_text(encoding="utf-8")
-        except OSError as error:
-            words = error.strerror or str(error)
-            expected_ = "the repository of the manifest that the library was built from"
-            raise VerifyError(Finding(f"{self.repository}/{name}", words, expected_)) from None
-
-
-def _is_beside(kernel: PlannedKernel) -> bool:
-    """Whether an assembly kernel's host code launches it, and no dispatch of CK."""
-    return kernel.role.startswith("asm_")
 
 
 @dataclass(frozen=True)
@@ -265,7 +213,7 @@ def _drawn_assembly(built: Built, wish: Wish) -> list[Drawn]:
     hints: dict[str, Sequence[Hints]]
     hints = {key: [of_code_object(key)] for key in keys if wish.takes(key)}
     for kernel in built.kernels:
-        if _is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
+        if is_beside(kernel) and wish.arch in kernel.archs and wish.takes(kernel.name):
             hints[kernel.name] = list(of_fields(kernel.fields, keys))
     found: list[Drawn] = []
     for units in sorted({_units(one) for one in hints.values()}):

@@ -11,7 +11,8 @@ from qola.emulate.code_object import ARCHS
 from qola.errors import ExitCode, Finding
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola.verify.page import render
-from qola.verify.run import Built, VerifyError, Wish
+from qola.verify.repository import VerifyError
+from qola.verify.run import Built, Wish
 
 
 def add_modules(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
 def builds(args: argparse.Namespace) -> list[Built]:
     """Return the libraries."""
     return [
-        Built(name, Path(library), Path(caller), args.runtime, Path(plan).parent)
+        Built(name, Path(plan).parent, Path(library), Path(caller), args.runtime)
         for name, library, caller, plan in args.module
     ]
 

@@ -42,7 +42,7 @@ def built(module: str, manifest: str = "CI") -> Built:
     runtime = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
     # Not resolved: dispatch and sources are beside it among the runfiles.
     plan = Path(os.environ[f"QOLA_TEST_{manifest}_{module}_EMULATED"])
-    return Built(module, library, caller, runtime, plan.parent)
+    return Built(module, plan.parent, library, caller, runtime)
 
 
 def tried(pattern: str, samples: int = 1, module: str = "libmha_fwd") -> Outcome:

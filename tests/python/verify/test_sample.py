@@ -15,7 +15,7 @@ from qola.reference.masks import TOP_LEFT
 from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, Fields, coverage, draw, propose, tile_of
 from tests.consumer import predict
-from tests.consumer.problem import Problem as ConsumerProblem
+from tests.python.verify.consumers import consumer_problem
 from tests.python.verify.libraries import Library, libraries
 
 
@@ -81,33 +81,6 @@ def test_problems_survive_json(found: list[Library]) -> None:
             drawn = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
             for problem in drawn.problems:
                 assert Problem.from_json(problem.to_json()) == problem
-
-
-def consumer_problem(problem: Problem) -> ConsumerProblem | None:
-    """The problem as the consumer program states it, None where it cannot."""
-    if problem.group and len(set(problem.rows)) + len(set(problem.columns)) > 2:
-        return None
-    mask = "no" if problem.mask.kind == "no" else "window"
-    return ConsumerProblem(
-        problem.direction,
-        problem.dtype,
-        problem.hdim_q,
-        problem.hdim_v,
-        "group" if problem.group else "batch",
-        mask,
-        problem.bias,
-        problem.lse,
-        problem.dbias,
-        problem.dropout.probability if problem.dropout else 0.0,
-        deterministic=problem.deterministic,
-        batch=problem.batch,
-        nhead_q=problem.nhead_q,
-        nhead_k=problem.nhead_k,
-        seqlen_q=problem.rows[0],
-        seqlen_k=problem.columns[0],
-        soft_cap=problem.soft_cap,
-        min_seqlen_q=problem.min_rows,
-    )
 
 
 def test_every_kernel_is_in_a_row(found: list[Library]) -> None:

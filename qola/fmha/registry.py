@@ -1,0 +1,240 @@
+"""Which kernels there are, and which of them a problem goes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qola.codegen.ck.link import NotUnderstoodError
+from qola.errors import ExitCode, Finding, QolaError
+from qola.fmha.config import KernelConfig
+from qola.verify.dispatch import Dispatch
+from qola.verify.problem import Problem
+from qola.verify.repository import Repository, is_beside
+
+
+class RegistryError(QolaError):
+    """A question that a registry has no answer to, or registries that do not go together."""
+
+    exit_code = ExitCode.USAGE
+    default_title = "the registry cannot say"
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """A kernel of a library.
+
+    Attributes:
+        library: its file's name.
+        name: CK's name of the kernel.
+        archs: those that the library has it for.
+    """
+
+    library: str
+    name: str
+    archs: tuple[str, ...]
+    config: KernelConfig = field(compare=False)
+
+
+class Registry:
+    """Kernels by their library, name and config.
+
+    Attributes:
+        entries: sorted by library and name.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry] = (), sources: Mapping[str, Repository] | None = None
+    ) -> None:
+        """Make a registry of kernels whose dispatch is not known; `of` makes one with it.
+
+        Raises:
+            RegistryError: a library has two kernels of a name, or two names of a config.
+        """
+        self._sources = dict(sources or {})
+        self._dispatches: dict[tuple[str, str], Dispatch] = {}
+        self.entries = tuple(sorted(entries))
+        self._by_name: dict[tuple[str, str], Entry] = {}
+        self._by_config: dict[tuple[str, KernelConfig], Entry] = {}
+        wrong = []
+        for one in self.entries:
+            same = self._by_name.setdefault((one.library, one.name), one)
+            other = self._by_config.setdefault((one.library, one.config), one)
+            if same is not one or other is not one:
+                place = f"{one.library} {one.name}"
+                wrong.append(
+                    Finding(place, f"also {other.name}", "one kernel of a name and config")
+                )
+        if wrong:
+            raise RegistryError(wrong)
+
+    @staticmethod
+    def of(module: str, repository: Path) -> Registry:
+        """Return the kernels of CK that a module's library has, with its dispatch.
+
+        Args:
+            module: libmha_fwd or libmha_bwd.
+            repository: a manifest's: the directory that holds plan.json.
+
+        Raises:
+            VerifyError: the directory is none of a manifest.
+            ConfigError: a kernel of the plan is none of CK's attention.
+        """
+        source = Repository(module, repository)
+        library = source.planned.library
+        entries = [
+            Entry(library, k.name, k.archs, KernelConfig.of(k.direction, k.role, k.fields))
+            for k in source.kernels
+            if not is_beside(k)
+        ]
+        return Registry(entries, {library: source})
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def merged(self, *others: Registry) -> Registry:
+        """Return a registry of all; what both have is there once.
+
+        Raises:
+            RegistryError: two have a kernel of the same library and name that is not the same.
+        """
+        found: dict[tuple[str, str], Entry] = {}
+        sources: dict[str, Repository] = {}
+        wrong = []
+        for registry in (self, *others):
+            sources = registry._sources | sources
+            for one in registry.entries:
+                same = found.setdefault((one.library, one.name), one)
+                if (same.archs, same.config) != (one.archs, one.config):
+                    place = f"{one.library} {one.name}"
+                    wrong.append(
+                        Finding(place, "another config, or other archs", "the same of all")
+                    )
+        if wrong:
+            raise RegistryError(wrong)
+        return Registry(found.values(), sources)
+
+    def where(self, **values: Any) -> list[Entry]:
+        """Return kernels by their configs: each field has the value given, or one of a tuple.
+
+        Raises:
+            RegistryError: a config has no such field.
+        """
+        unknown = sorted(set(values) - set(KernelConfig.__dataclass_fields__))
+        if unknown:
+            known = ", ".join(KernelConfig.__dataclass_fields__)
+            raise RegistryError([Finding(n, "no field of a config", known) for n in unknown])
+        allowed = {n: v if isinstance(v, tuple) else (v,) for n, v in values.items()}
+        return [
+            one
+            for one in self.entries
+            if all(getattr(one.config, name) in of for name, of in allowed.items())
+        ]
+
+    def named(self, name: str, library: str = "") -> Entry:
+        """Return the kernel of a name.
+
+        Raises:
+            RegistryError: there is none, or there are several.
+        """
+        found = [one for one in self.entries if one.name == name and library in ("", one.library)]
+        return _only(found, name)
+
+    def of_config(self, config: KernelConfig, library: str = "") -> Entry:
+        """Return the kernel of a config.
+
+        Raises:
+            RegistryError: there is none, or there are several.
+        """
+        keys = [library] if library else sorted({one.library for one in self.entries})
+        found = [self._by_config[key, config] for key in keys if (key, config) in self._by_config]
+        return _only(found, config.name)
+
+    def select(self, problem: Problem, arch: str, library: str = "") -> tuple[Entry, ...]:
+        """Return the kernels that a problem is launched with, () where the library has none.
+
+        They are read from the library's dispatch, condition by condition, as it is compiled.
+
+        Args:
+            arch: of the device.
+            library: file name, where several have the problem's direction.
+
+        Raises:
+            RegistryError: no dispatch is at hand, or it is not understood; or assembly kernels
+                may serve the problem, which AITER's own host code chooses.
+        """
+        rows = self._ask(problem, library, lambda of: [of.taken(problem, arch)])
+        return rows[0]
+
+    def query(self, problem: Problem, arch: str, library: str = "") -> list[tuple[Entry, ...]]:
+        """Return all that would serve a problem, in the order of the dispatch; see `select`."""
+        return self._ask(problem, library, lambda of: of.fitting(problem, arch))
+
+    def _ask(
+        self, problem: Problem, library: str, ask: Callable[[Dispatch], Iterable[Sequence[str]]]
+    ) -> list[tuple[Entry, ...]]:
+        place = str(problem)
+        if problem.assembly:
+            raise RegistryError(Finding(place, "assembly kernels may serve it", "assembly=False"))
+        having = [
+            name
+            for name, source in self._sources.items()
+            if library in ("", name) and source.of_direction(problem.direction)
+        ]
+        if len(having) != 1:
+            words = f"dispatches of {problem.direction}: {', '.join(having) or 'none'}"
+            fix = "name the library" if having else "make the registry with Registry.of"
+            raise RegistryError(Finding(place, words, "one", fix))
+        (name,) = having
+        key = name, problem.direction
+        try:
+            if key not in self._dispatches:
+                self._dispatches[key] = self._sources[name].dispatch(problem.direction)
+            rows = ask(self._dispatches[key])
+        except NotUnderstoodError as error:
+            words = f"its dispatch is not understood: {error}"
+            raise RegistryError(Finding(name, words, "one that qola can follow")) from None
+        return [tuple(self._by_name[name, kernel] for kernel in row) for row in rows]
+
+    def to_json(self) -> str:
+        """Return the kernels, one a line; dispatches are not part of it."""
+        lines = [
+            json.dumps({**vars(one), "config": one.config.values()}, sort_keys=True)
+            for one in self.entries
+        ]
+        return "[\n" + ",\n".join(lines) + "\n]\n"
+
+    @staticmethod
+    def from_json(text: str) -> Registry:
+        """Return the registry of a text of `to_json`; `select` and `query` need a dispatch.
+
+        Raises:
+            RegistryError: it is none.
+            ConfigError: a config in it is none.
+        """
+        try:
+            return Registry(
+                Entry(
+                    one["library"],
+                    one["name"],
+                    tuple(one["archs"]),
+                    KernelConfig.from_values(one["config"]),
+                )
+                for one in json.loads(text)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            found = f"{type(error).__name__}: {error}"
+            raise RegistryError(Finding("JSON", found, "what to_json writes")) from None
+
+
+def _only(found: Sequence[Entry], name: str) -> Entry:
+    if len(found) != 1:
+        words = f"in {', '.join(one.library for one in found)}" if found else "no such kernel"
+        raise RegistryError(Finding(name, words, "a kernel of one library"))
+    return found[0]

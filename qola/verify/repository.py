@@ -1,0 +1,71 @@
+"""A manifest's repository, as far as it says what a module's library launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from qola.errors import Finding, QolaError
+from qola.plan.model import Plan, PlannedKernel, PlannedModule
+from qola.verify.dispatch import Dispatch
+
+
+class VerifyError(QolaError):
+    """A library that cannot be verified at all."""
+
+    default_title = "the library cannot be verified"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A module in a manifest's repository.
+
+    Attributes:
+        repository: the directory with plan.json, the dispatch and the kernels' sources.
+    """
+
+    module: str
+    repository: Path
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What the library was built from."""
+        return Plan.from_json(self._text("plan.json"))
+
+    @cached_property
+    def planned(self) -> PlannedModule:
+        """The module in the plan."""
+        return self.plan.module(self.module)
+
+    @cached_property
+    def kernels(self) -> list[PlannedKernel]:
+        """Kernel instances of the library."""
+        return self.plan.kernels_of(self.planned)
+
+    def of_direction(self, direction: str) -> list[PlannedKernel]:
+        """Return kernel instances that the dispatch of a direction launches."""
+        return [k for k in self.kernels if k.direction == direction and not is_beside(k)]
+
+    def dispatch(self, direction: str) -> Dispatch:
+        """Return the dispatch of a direction, over all archs.
+
+        Raises:
+            NotUnderstoodError: it is of another form.
+        """
+        text = self._text(f"{self.module}/dispatch/fmha_{direction}_api.cpp")
+        sources = {k.name: self._text(k.source) for k in self.of_direction(direction)}
+        return Dispatch(text, sources)
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self.repository / name).read_text(encoding="utf-8")
+        except OSError as error:
+            words = error.strerror or str(error)
+            expected = "the repository of the manifest that the library was built from"
+            raise VerifyError(Finding(f"{self.repository}/{name}", words, expected)) from None
+
+
+def is_beside(kernel: PlannedKernel) -> bool:
+    """Whether an assembly kernel's host code launches it, and no dispatch of CK."""
+    return kernel.role.startswith("asm_")
