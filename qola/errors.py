@@ -90,7 +90,7 @@ class ExitCode(IntEnum):
     PREBUILT = 10, "a prebuilt bundle must not be used: wrong digest, signature or content"
     BROKEN = 11, "a check found something broken in the AITER tree"
     UNREACHABLE = 12, "a place of prebuilt bundles could not be asked, and no other has the bundle"
-    WRONG = 13, "an emulated kernel gives wrong results, or none could be tried"
+    WRONG = 13, "an emulated kernel gives wrong results, or none ran; other kernels are launched"
     INTERRUPTED = 130, "interrupted"
     PIPE = 141, "whoever read the output closed it"
     TERMINATED = 143, "terminated, or its terminal was closed"

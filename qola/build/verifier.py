@@ -1,11 +1,10 @@
-"""Has Bazel build libraries, and what runs them without a GPU: ``qola verify``."""
+"""Has Bazel build libraries, and what runs them without a GPU, as ``qola verify`` does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.forms import modules_with_kernels
@@ -14,14 +13,21 @@ from qola.build.setup import Chosen, Progress, set_up, workspace_locked
 from qola.files import write_if_changed
 
 
-def build_verifier(
-    chosen: Chosen, options: BuildOptions, environ: Mapping[str, str], progress: Progress
+def build_program(
+    name: str,
+    chosen: Chosen,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    progress: Progress,
 ) -> tuple[Path | None, str]:
-    """Build the libraries of a manifest, and a program that tries their kernels.
+    """Build the libraries of a manifest, and a program that runs their host code.
+
+    Args:
+        name: one of `workspace.PROGRAMS`.
 
     Returns:
-        The program, which takes the arguments of `qola.verify`; None, and the tools' words about
-        what failed, where it could not be built.
+        The program, which takes the arguments of that room; None, and the tools' words about what
+        failed, where it could not be built.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
@@ -32,12 +38,13 @@ def build_verifier(
     names = modules_with_kernels(chosen.modules, place)
     with workspace_locked(directory, progress):
         setup.write()
-        write_if_changed(directory / workspace.VERIFY_FILE, setup.made.verify_file(names))
+        text = setup.made.program_file(name, names)
+        write_if_changed(directory / name / "BUILD.bazel", text)
         progress(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
-        targets = [workspace.VERIFY]
-        events = build(setup.bazel, directory, targets, options, environ, note=progress)
-        (result,) = results_of(events, {"verify": workspace.VERIFY}).values()
-        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == "verify"]
+        target = f"//{name}:{name}"
+        events = build(setup.bazel, directory, [target], options, environ, note=progress)
+        (result,) = results_of(events, {name: target}).values()
+        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
         if result.success and programs:
             return programs[0], ""
         return None, describe_failure(result, events)

@@ -137,10 +137,11 @@ class Workspace:
         pack = starlark.rule("kernel_pack", name="pack", kernels=kernels or None, modules=labels)
         return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', pack]) + "\n"
 
-    def verify_file(self, modules: Sequence[str]) -> str:
-        """Return VERIFY_FILE: the program that tries the kernels of these modules."""
+    def program_file(self, name: str, modules: Sequence[str]) -> str:
+        """Return the BUILD file of a program that runs these modules' host code, see PROGRAMS."""
         labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
-        program = starlark.rule("emulation_program", name="verify", modules=labels)
+        tool = f"@qola//qola/{PROGRAMS[name]}:tool"
+        program = starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
         load = 'load("@qola//rules/private/package:numeric_test.bzl", "emulation_program")'
         return "\n\n".join([_HEADER, load, program]) + "\n"
 
@@ -165,10 +166,10 @@ PACK_FILE = "pack/BUILD.bazel"
 
 PACK = "//pack:pack"
 
-VERIFY_FILE = "verify/BUILD.bazel"
-"""Written once it is known which libraries there are."""
+PROGRAMS = {"verify": "verify", "dispatch": "fmha"}
+"""Programs that run libraries without a GPU, each in a package of its name: the room it is from.
 
-VERIFY = "//verify:verify"
+Their BUILD files are written once it is known which libraries there are."""
 
 WORKSPACES = "workspaces"
 """Directory below the cache that workspaces are in."""

@@ -30,7 +30,7 @@ MODULES = {
     "compat": ("compat",),
     "modules": ("modules",),
     "build": ("build", "checkout", "pack"),
-    "verify": ("verify",),
+    "verify": ("verify", "dispatch"),
     "report": ("report",),
     "prebuilt": ("fetch", "publish", "keygen"),
     "init": ("init",),

@@ -1,14 +1,15 @@
-"""``qola verify``: runs a manifest's kernels without a GPU, and holds them against float64."""
+"""``qola verify`` and ``dispatch``: run a manifest's libraries without a GPU."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qola.build.setup import choose_all
-from qola.build.verifier import build_verifier
+from qola.build.verifier import build_program
 from qola.cli.context import Surroundings
 from qola.cli.options import (
     BUILD,
@@ -27,7 +28,7 @@ _CODES = (
 
 
 def add_commands(commands: Any) -> None:
-    """Add verify to the parser's subcommands."""
+    """Add verify and dispatch to the parser's subcommands."""
     text = "build a manifest's libraries, emulate their kernels, and compare with float64"
     parser = add_command(
         commands,
@@ -70,29 +71,83 @@ def add_commands(commands: Any) -> None:
     )
     add_options(parser, *REQUEST[1:], *BUILD)
 
+    text = "build a manifest's libraries, and show which kernels problems are launched with"
+    parser = add_command(
+        commands,
+        "dispatch",
+        text,
+        _dispatch,
+        _CODES,
+        epilog="The libraries' host code runs up to the launch. It is an error where it launches "
+        "other kernels than their dispatch is read to launch, as `qola.fmha.Registry` does.",
+    )
+    add_options(parser, "manifest", required=True)
+    parser.add_argument(
+        "--problems",
+        required=True,
+        metavar="FILE",
+        help="a problem a line, as JSON; sweep: around what the kernels serve, and beside it",
+    )
+    parser.add_argument(
+        "--count",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="problems of a sweep for each library and arch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a sweep: the same problems for the same seed (default: %(default)s)",
+    )
+    parser.add_argument(
+        *("-o", "--output"), metavar="FILE.jsonl", help="also write there a line of JSON a problem"
+    )
+    add_options(parser, *REQUEST[1:], *BUILD)
+
 
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola verify``."""
+    words = [f"--samples={args.samples}", f"--seed={args.seed}"]
+    words += [f"--kernels={pattern}" for pattern in args.kernels]
+    words += [f"--processes={args.jobs}"] if args.jobs else []
+    places = {"json": args.output, "junit": args.junit, "html": args.html}
+    return _run("verify", words + _placed(around, places), args, around)
+
+
+def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola dispatch``."""
+    words = [f"--count={args.count}", f"--seed={args.seed}"]
+    words += ["--problems=sweep"] if args.problems == "sweep" else []
+    places = {"problems": args.problems} if not words[2:] else {}
+    return _run("dispatch", words + _placed(around, {**places, "json": args.output}), args, around)
+
+
+def _placed(around: Surroundings, places: Mapping[str, str | None]) -> list[str]:
+    """Return options with files, wherever the program runs."""
+    directory = around.directory.absolute()
+    return [f"--{name}={directory / place}" for name, place in places.items() if place]
+
+
+def _run(name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings) -> int:
+    """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
     chosen = choose_all(request_of_build(args, around), environ, console.progress)
     with console.working(plain=args.verbose) as progress:
-        program, error = build_verifier(chosen, build_options(args), environ, progress)
+        program, error = build_program(name, chosen, build_options(args), environ, progress)
     if program is None:
         console.line("FAILED: the libraries were not built")
         for line in error.splitlines():
             console.line(f"  {line}")
         return ExitCode.NOT_BUILT
-    words = [str(program), f"--samples={args.samples}", f"--seed={args.seed}"]
-    words += [f"--kernels={pattern}" for pattern in args.kernels]
-    words += [f"--processes={args.jobs}"] if args.jobs else []
-    places = {"json": args.output, "junit": args.junit, "html": args.html}
-    directory = around.directory.absolute()
-    words += [f"--{name}={directory / place}" for name, place in places.items() if place]
     quiet = subprocess.DEVNULL if args.quiet else None
     # Runfiles of a Bazel around this process are not the program's.
     inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
     console.out.flush()
+    command = [str(program), *words]
     variables = {"PATH": os.defpath, **inherited}
-    ran = subprocess.run(words, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
+    ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
     console.line(ran.stdout.decode(errors="replace").rstrip("\n"))
     return ran.returncode if ran.returncode >= 0 else ExitCode.ERROR

@@ -17,6 +17,9 @@ from qola.verify.problem import Problem
 
 Dim = tuple[int, int, int]
 
+REFUSED = "returned -1: no kernel"
+"""What is said of a call that no kernel serves, behind the name of the entry point."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -53,6 +56,11 @@ class Call:
     problem: Problem
     launches: tuple[Launch, ...]
     error: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the plan calls what is launched."""
+        return tuple(name for launch in self.launches for name in launch.names)
 
 
 @dataclass(frozen=True)

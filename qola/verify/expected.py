@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,17 +81,22 @@ def left_by_forward(problem: Problem, given: Tensors, arithmetic: Arithmetic) ->
     return [Forward(rounded(f.o, arithmetic.out), rounded(f.lse, FP32)) for f in found]
 
 
-def expected(problem: Problem, given: Tensors, arithmetic: Arithmetic) -> dict[str, Result]:
+def expected(
+    problem: Problem, given: Tensors, arithmetic: Arithmetic, left: Sequences[Forward] = ()
+) -> dict[str, Result]:
     """Return the results of a problem by name, in the layout of `Tensors`.
 
     o, lse of a forward; dq, dk, dv, dbias of a backward. lse is [batch, heads, rows] or, in group
     mode, [heads, rows]; dbias is [batch, heads, rows, columns] or [heads, rows, columns].
+
+    Args:
+        left: for a backward, what a forward left of each sequence; by default the reference's.
     """
     sequences = given.sequences(problem)
     if problem.direction != "bwd":
         parts = [_forward(problem, of, arithmetic) for of in sequences]
     else:
-        left = left_by_forward(problem, given, arithmetic)
+        left = left or left_by_forward(problem, given, arithmetic)
         parts = [
             _backward(problem, of, do, one, arithmetic)
             for of, do, one in zip(sequences, by_sequence(problem, given), left, strict=True)

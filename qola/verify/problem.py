@@ -176,12 +176,12 @@ class Problem:
 
     @staticmethod
     def from_json(text: str) -> Problem:
-        """Return the problem of a line of `to_json`."""
+        """Return the problem of a line of `to_json`; what is left out is as usual."""
         values = json.loads(text)
-        drop = values.pop("dropout")
+        drop = values.pop("dropout", None)
         values |= {key: tuple(values[key]) for key in ("rows", "columns")}
         return Problem(
-            **values | {"mask": Mask(**values["mask"])},
+            **values | {"mask": Mask(**values.get("mask", {}))},
             dropout=None if drop is None else Dropout(**drop),
         )
 

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from qola.emulate.code_object import CodeObject
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
 from qola.errors import Finding, QolaError
+from qola.reference.attention import Forward
 from qola.reference.formats import F64
 from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, left_by_forward
@@ -24,8 +26,9 @@ from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, arithmetic, tensors
 from qola.verify.values import address_names
 
-#: Columns that a kernel takes at once, at least: limits are wider for fewer.
-_TILE = 16
+TILE = 16
+"""Columns that a kernel takes at once, at least: limits are wider for fewer."""
+
 #: What HIP's allocations begin at a multiple of.
 _ALIGNED = 256
 
@@ -77,6 +80,22 @@ def outcomes(
     return found
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What launches did.
+
+    Attributes:
+        instructions: of waves.
+        findings: what was found meanwhile, such as an access out of range.
+        error: why a launch could not be run, and the rest was not; empty where all were.
+    """
+
+    results: Mapping[str, F64]
+    instructions: int
+    findings: tuple[str, ...]
+    error: str
+
+
 class Emulator:
     """A device, and the code objects that were loaded to it."""
 
@@ -87,28 +106,50 @@ class Emulator:
     def tried(self, call: Call, arch: str, codes: Mapping[str, bytes]) -> Trial:
         """Return what comes of a call."""
         problem = call.problem
-        names = tuple(name for launch in call.launches for name in launch.names)
         if call.error:
-            return Trial(problem, names, (), (), call.error)
+            return Trial(problem, call.names, (), (), call.error)
         given = tensors(problem, arch)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            wanted = expected(problem, given, arithmetic(problem, arch, _TILE))
-        of = buffers(problem, arch)
-        memory = _Memory(self._device, problem, of, _contents(problem, given, arch))
+            wanted = expected(problem, given, arithmetic(problem, arch, TILE))
+        ran = self.run(call, arch, codes, contents(problem, given, arch), tuple(wanted))
+        verdicts = () if ran.error else tuple(compare(ran.results, wanted, worst=True))
+        return Trial(problem, call.names, verdicts, ran.findings, ran.error)
+
+    def run(
+        self,
+        call: Call,
+        arch: str,
+        codes: Mapping[str, bytes],
+        values: Mapping[str, F64],
+        names: Sequence[str],
+    ) -> Ran:
+        """Run what a call launches, on memory of its own.
+
+        Args:
+            codes: code objects by their sha256.
+            values: what buffers are filled with, see `contents`.
+            names: results to read.
+        """
+        of = buffers(call.problem, arch)
+        memory = _Memory(self._device, call.problem, of, values)
         try:
-            error, findings = self._run(call.launches, codes, memory)
-            results = {name: memory.read(of[name]) for name in wanted}
+            error, instructions, findings = self._run(call.launches, codes, memory)
+            results = {name: memory.read(of[name]) for name in names}
             findings += memory.strayed(of)
         finally:
             memory.free()
-        verdicts = () if error else tuple(compare(results, wanted, worst=True))
-        return Trial(problem, names, verdicts, tuple(findings), error)
+        return Ran(results, instructions, tuple(findings), error)
 
     def _run(
         self, launches: Sequence[Launch], codes: Mapping[str, bytes], memory: _Memory
-    ) -> tuple[str, list[str]]:
-        """Run launches in their order; return why one could not be, and what was found."""
+    ) -> tuple[str, int, list[str]]:
+        """Run launches in their order.
+
+        Returns:
+            Why one could not be run, how many instructions of waves were, and what was found.
+        """
         found: list[str] = []
+        instructions = 0
         for launch in launches:
             if launch.code not in self._modules:
                 code = CodeObject.read(codes[launch.code])
@@ -121,9 +162,10 @@ class Emulator:
             try:
                 done = self._device.launch(self._modules[launch.code], launch.symbol, *words)
             except EmulationError as wrong:
-                return str(wrong.fault).replace(launch.symbol, named), found
+                return str(wrong.fault).replace(launch.symbol, named), instructions, found
+            instructions += done.instructions
             found += [str(fault).replace(launch.symbol, named) for fault in done.faults]
-        return "", found
+        return "", instructions, found
 
 
 _emulator: list[Emulator] = []
@@ -195,11 +237,17 @@ class _Memory:
             self._device.map.remove(address)
 
 
-def _contents(problem: Problem, given: Tensors, arch: str) -> dict[str, F64]:
-    """Return what buffers are filled with; a backward is given what a forward leaves."""
+def contents(
+    problem: Problem, given: Tensors, arch: str, left: Sequence[Forward] = ()
+) -> dict[str, F64]:
+    """Return what buffers are filled with.
+
+    Args:
+        left: for a backward, what a forward left of each sequence; by default the reference's.
+    """
     if problem.direction != "bwd":
         return filled(given)
-    left = left_by_forward(problem, given, arithmetic(problem, arch, _TILE))
+    left = left or left_by_forward(problem, given, arithmetic(problem, arch, TILE))
     joined = np.concatenate if problem.group else np.stack
     o: F64 = joined([one.o for one in left])
     lse: F64 = (

@@ -27,7 +27,7 @@ from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
-from qola.verify.case import Call, Case, Launch, settled
+from qola.verify.case import REFUSED, Call, Case, Launch, settled
 from qola.verify.dispatch import Dispatch
 from qola.verify.memory import buffers, starts
 from qola.verify.outcome import Outcome
@@ -117,6 +117,16 @@ def record(built: Built, wish: Wish) -> list[Case]:
         VerifyError: the process that called the library died.
     """
     return _recorded(built, wish, _all_drawn(built, wish))
+
+
+def called(built: Built, arch: str, problems: Sequence[Problem]) -> Case:
+    """Return what a library launches for problems of its entry points, and run none of it.
+
+    Raises:
+        VerifyError: the process that called the library died.
+    """
+    (case,) = _recorded(built, Wish(arch), [Drawn(built.module, tuple(problems))])
+    return case
 
 
 def record_settled(built: Built, wishes: Sequence[Wish]) -> list[Case]:
@@ -248,7 +258,8 @@ class _Host:
         error = ""
         try:
             status = self._call(entry, values | held)
-            error = f"{entry} returned {status:g}: no kernel" if status < 0 else ""
+            said = REFUSED if status == -1 else f"returned {status:g}"
+            error = f"{entry} {said}" if status < 0 else ""
             launches = tuple(self._launch(one, held) for one in self._hip.asked)
         except QolaError as wrong:
             launches, error = (), str(wrong)
@@ -307,7 +318,7 @@ class _Host:
 
     def launched(self, problem: Problem) -> tuple[str, ...]:
         """Return the names of what a problem would be launched with."""
-        return tuple(name for launch in self.call(problem).launches for name in launch.names)
+        return self.call(problem).names
 
 
 def _draw_assembly(host: _Host, hints: Mapping[str, Sequence[Hints]]) -> list[Drawn]:

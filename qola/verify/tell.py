@@ -15,8 +15,8 @@ from qola.verify.repository import VerifyError
 from qola.verify.run import Built, Wish
 
 
-def add_modules(parser: argparse.ArgumentParser) -> None:
-    """Add options for libraries, and for the problems of their kernels."""
+def add_libraries(parser: argparse.ArgumentParser) -> None:
+    """Add options for libraries, and for the archs to try them on."""
     parser.add_argument(
         "--module",
         action="append",
@@ -25,8 +25,13 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
         metavar=("NAME", "LIBRARY", "CALLER", "PLAN"),
     )
     parser.add_argument("--runtime", required=True, type=Path)
-    parser.add_argument("--kernels", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--arch", action="append", default=[])
+
+
+def add_modules(parser: argparse.ArgumentParser) -> None:
+    """Add options for libraries, and for the problems of their kernels."""
+    add_libraries(parser)
+    parser.add_argument("--kernels", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
 
@@ -39,20 +44,31 @@ def builds(args: argparse.Namespace) -> list[Built]:
     ]
 
 
+def archs_of(args: argparse.Namespace, built: Built) -> list[str]:
+    """Return the archs to try a library on.
+
+    Raises:
+        VerifyError: an arch is not emulated.
+    """
+    archs = list(args.arch or built.plan.archs)
+    for arch in archs:
+        if arch not in ARCHS.values():
+            known = f"one of {', '.join(sorted(ARCHS.values()))}"
+            raise VerifyError(Finding(arch, "an arch that is not emulated", known))
+    return archs
+
+
 def wishes(args: argparse.Namespace, built: Built, processes: int = 1) -> list[Wish]:
     """Return what to try of a library, for each arch.
 
     Raises:
         VerifyError: an arch is not emulated.
     """
-    found = []
-    for arch in args.arch or built.plan.archs:
-        if arch not in ARCHS.values():
-            known = f"one of {', '.join(sorted(ARCHS.values()))}"
-            raise VerifyError(Finding(arch, "an arch that is not emulated", known))
-        patterns = tuple(args.kernels)
-        found.append(Wish(arch, patterns, args.samples, args.seed, processes=processes))
-    return found
+    patterns = tuple(args.kernels)
+    return [
+        Wish(arch, patterns, args.samples, args.seed, processes=processes)
+        for arch in archs_of(args, built)
+    ]
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:

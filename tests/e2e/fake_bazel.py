@@ -1,8 +1,8 @@
 """Speaks for Bazel: builds what it is asked for, and writes down what that was.
 
-Beside it lie the bundles lazy/ and full/, pack.qpack, the program verify and plan.json. A target
-with a file of its name in fails/ fails with what this says, a pack of the kernel "broken" with
-fails/broken; a pack of the kernel "nobody" is never tried.
+Beside it lie the bundles lazy/ and full/, pack.qpack, the programs verify and dispatch, and
+plan.json. A target with a file of its name in fails/ fails with what this says, a pack of the
+kernel "broken" with fails/broken; a pack of the kernel "nobody" is never tried.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def result(target: str) -> str:
         return "lazy" if "_lazy" in Path("bundle/BUILD.bazel").read_text() else "full"
     if target == "//pack:pack":
         return "pack.qpack"
-    if target == "//verify:verify":
-        return "verify"
+    if target in ("//verify:verify", "//dispatch:dispatch"):
+        return target.rpartition(":")[2]
     library = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
     return f"{'lazy' if target.endswith('_lazy') else 'full'}/lib/{library}"
 

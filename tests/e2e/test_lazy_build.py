@@ -67,12 +67,13 @@ def qola(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Qola:
     """Return a function that runs qola in a directory with a manifest, and a Bazel that plays."""
     bazel = f"#!{sys.executable}\n{FAKE_BAZEL.read_text()}"
     files = {"bazel": bazel, "te.toml": MANIFEST, "plan.json": PLAN.to_json()}
-    files |= {"verify": "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"}
+    said = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 13\n"
+    files |= {"verify": said, "dispatch": said}
     files |= {"pack.qpack": "pack", "fails/broken": "broken.cpp:1:1: error: no such thing\n"}
     files |= {f"lazy/{name}": text for name, text in LAZY.items()}
     files |= {f"full/{name}": text for name, text in FULL.items()}
     write(tmp_path, files)
-    for program in ("bazel", "verify"):
+    for program in ("bazel", "verify", "dispatch"):
         (tmp_path / program).chmod(0o755)
     (tmp_path / "full/lib/deepgemm.so").chmod(0o555)
     monkeypatch.setenv("QOLA_BAZEL", str(tmp_path / "bazel"))
@@ -296,6 +297,23 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     (written,) = Path("cache/qola/workspaces").glob("te-*/verify/BUILD.bazel")
     assert ":libmha_fwd_emulated" in written.read_text()
     assert "deepgemm" not in written.read_text()
+
+
+def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: other problems than were named; a library that launches others with success."""
+    words = ("--problems", "mine.jsonl", "--count", "7", "-o", "x.jsonl")
+    assert qola("dispatch", "-q", "-m", "te.toml", *words) == 13
+    assert capsys.readouterr().out.splitlines() == [
+        "--count=7",
+        "--seed=0",
+        f"--problems={Path('mine.jsonl').absolute()}",
+        f"--json={Path('x.jsonl').absolute()}",
+    ]
+    assert qola("dispatch", "-q", "-m", "te.toml", "--problems", "sweep", "--seed", "3") == 13
+    assert capsys.readouterr().out.splitlines() == ["--count=1000", "--seed=3", "--problems=sweep"]
+    assert asked() == ["//dispatch:dispatch"] * 2
+    (written,) = Path("cache/qola/workspaces").glob("te-*/dispatch/BUILD.bazel")
+    assert "@qola//qola/fmha:tool" in written.read_text()
 
 
 def test_no_verification(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:

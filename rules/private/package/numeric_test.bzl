@@ -49,23 +49,23 @@ def _place(ctx, file):
     return '"$files/{}"'.format(path[3:] if path.startswith("../") else ctx.workspace_name + "/" + path)
 
 def _emulation_program_impl(ctx):
-    tool = ctx.attr._tool[DefaultInfo]
+    tool = ctx.attr.tool[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
     words = [_place(ctx, tool.files_to_run.executable), "--runtime", _place(ctx, runtime)]
     for target in ctx.attr.modules:
         info = target[EmulatedModuleInfo]
         files = (info.library, info.caller, info.plan)
         words += ["--module", info.module] + [_place(ctx, file) for file in files]
-    return _program(ctx, words, [runtime], [ctx.attr._tool] + ctx.attr.modules)
+    return _program(ctx, words, [runtime], [ctx.attr.tool] + ctx.attr.modules)
 
 emulation_program = rule(
     implementation = _emulation_program_impl,
     attrs = {
         "modules": attr.label_list(mandatory = True, providers = [EmulatedModuleInfo]),
+        "tool": attr.label(cfg = "target", executable = True, mandatory = True),
         "_runtime": attr.label(default = "//cc/fake_hip"),
-        "_tool": attr.label(cfg = "target", default = "//qola/verify:tool", executable = True),
     },
-    doc = "The program of `qola verify`, which is told by its arguments what to try.",
+    doc = "The program of `qola verify` or `qola dispatch`, which is told by its arguments what to try.",
     executable = True,
 )
 

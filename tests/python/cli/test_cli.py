@@ -344,7 +344,7 @@ WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init",
 WITHOUT_A_MANIFEST |= {"modules"}
 
 
-WITHOUT_JSON = {"completion", "help", "init", "keygen", "pack", "report", "verify"}
+WITHOUT_JSON = {"completion", "dispatch", "help", "init", "keygen", "pack", "report", "verify"}
 
 
 def test_an_option_means_the_same_everywhere() -> None:

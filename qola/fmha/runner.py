@@ -1,0 +1,218 @@
+"""Runs a library's kernels over arrays, on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.emulate.code_object import ARCHS
+from qola.emulate.launch import Options
+from qola.errors import ExitCode, Finding, QolaError
+from qola.fmha.problem import ArraysError, Problem, in_rows, tensors_of
+from qola.reference.attention import Forward
+from qola.reference.formats import F64, FP16, FP32, Format, rounded
+from qola.reference.limits import Arithmetic
+from qola.verify.expected import Verdict, by_sequence, compare, expected, left_by_forward
+from qola.verify.memory import buffers
+from qola.verify.replay import TILE, Emulator, contents
+from qola.verify.run import Built, called
+from qola.verify.tensors import Tensors, arithmetic, formats
+
+Array = NDArray[Any]
+
+#: What results that are laid out like Q, K, V and O are called.
+_IN_ROWS = frozenset({"o", "dq", "dk", "dv"})
+EMULATED = "emulated"
+"""The device that every machine has."""
+
+
+class RunError(QolaError):
+    """A device that is not there, or a problem that the library did not run."""
+
+    exit_code = ExitCode.WRONG
+    default_title = "the kernels did not run"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What kernels did.
+
+    Attributes:
+        launched: their names, in order.
+        instructions: of waves.
+        results: o and lse, or dq, dk, dv and dbias, of the shapes of `Problem.shapes`; dk and dv
+            have a head for each of Q. In float16 and float32 where the format is that, else the
+            same numbers in float32.
+        verdicts: of each result element by element, against limits that no rounding exceeds.
+        findings: accesses out of range, and what else kernels must not do.
+    """
+
+    problem: Problem
+    launched: tuple[str, ...]
+    instructions: int
+    results: Mapping[str, Array]
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all results are right, and nothing was found."""
+        return all(verdict.passed for verdict in self.verdicts) and not self.findings
+
+
+class Runner:
+    """A library on a device.
+
+    The library's own host code chooses kernels and arguments, in a process of its own; memory is
+    freed whatever happens. An emulated run has no time: instructions of waves are counted.
+    """
+
+    def __init__(
+        self, built: Built, arch: str, device: str = EMULATED, options: Options | None = None
+    ) -> None:
+        """Take a library that `qola verify` could try.
+
+        Args:
+            arch: gfx942 or gfx950.
+            device: "emulated"; there is no other, and kernels that run on it have not been run
+                on a GPU.
+            options: of the emulator.
+
+        Raises:
+            RunError: there is no such device, or the library has no code for the arch.
+        """
+        wrong = []
+        if device != EMULATED:
+            fix = f'Runner(..., device="{EMULATED}")'
+            wrong.append(Finding(f"device {device}", "no such device", EMULATED, fix))
+        if arch not in ARCHS.values() or arch not in built.plan.archs:
+            have = sorted(set(ARCHS.values()) & set(built.plan.archs))
+            words = f"no code for {arch} that is emulated"
+            wrong.append(Finding(str(built.library), words, ", ".join(have) or "another arch"))
+        if wrong:
+            raise RunError(wrong)
+        self._built = built
+        self._arch = arch
+        self._emulator = Emulator(options or Options())
+
+    def forward(
+        self,
+        of: Problem,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        bias: Array | None = None,
+        slopes: Array | None = None,
+    ) -> Run:
+        """Run the forward of a problem; what its data type lacks of the arrays is rounded.
+
+        Args:
+            of: of direction fwd or fwd_splitkv.
+            q, k, v, bias, slopes: see `tensors_of`.
+
+        Raises:
+            ArraysError: the arrays are not those of the problem.
+            RunError: the library has no kernel for it, or a kernel could not be run.
+        """
+        return self._run(of, self._rounded(of, tensors_of(of, q, k, v, None, bias, slopes)))
+
+    def backward(
+        self,
+        of: Problem,
+        q: Array,
+        k: Array,
+        v: Array,
+        do: Array,
+        *,
+        o: Array | None = None,
+        lse: Array | None = None,
+        bias: Array | None = None,
+        slopes: Array | None = None,
+    ) -> Run:
+        """Run the backward of a problem of direction bwd; see `forward`.
+
+        Args:
+            do: gradient of O.
+            o, lse: what a forward gave; by default what the reference gives, rounded.
+        """
+        given = self._rounded(of, tensors_of(of, q, k, v, do, bias, slopes))
+        return self._run(of, given, self._left(of, given, o, lse))
+
+    def _left(
+        self, of: Problem, given: Tensors, o: Array | None, lse: Array | None
+    ) -> list[Forward]:
+        """Return what the forward left of each sequence, as the kernel reads it."""
+        left = left_by_forward(of, given, self._arithmetic(of))
+        shapes = of.shapes()
+        wrong = [
+            Finding(name, f"shape {array.shape}", f"shape {shapes[name]}")
+            for name, array in (("o", o), ("lse", lse))
+            if array is not None and array.shape != shapes[name]
+        ]
+        if wrong:
+            raise ArraysError(wrong)
+        if o is not None:
+            values = rounded(in_rows(of, np.asarray(o).astype(np.float64)), self._formats(of)[1])
+            parts = by_sequence(of, replace(given, do=values))
+            left = [replace(one, o=its) for one, its in zip(left, parts, strict=True)]
+        if lse is not None:
+            values = rounded(np.asarray(lse).astype(np.float64), FP32)
+            parts = np.split(values, given.starts_q[1:-1], axis=1) if of.group else [*values]
+            left = [replace(one, lse=its) for one, its in zip(left, parts, strict=True)]
+        return left
+
+    def _formats(self, of: Problem) -> tuple[Format, Format]:
+        try:
+            return formats(of.dtype, self._arch)
+        except KeyError:
+            words = f"dtype {of.dtype}"
+            raise RunError(Finding(str(of), words, "a data type with a known format")) from None
+
+    def _arithmetic(self, of: Problem) -> Arithmetic:
+        return arithmetic(of, self._arch, TILE)
+
+    def _rounded(self, of: Problem, given: Tensors) -> Tensors:
+        """Return tensors with the numbers that a kernel can be handed."""
+        low, out = self._formats(of)
+        to = {"q": low, "k": low, "v": low, "do": out, "slopes": FP32}
+        to["bias"] = FP32 if low.bits == 8 else low
+        changed: dict[str, Any] = {
+            name: rounded(getattr(given, name), format_)
+            for name, format_ in to.items()
+            if getattr(given, name) is not None
+        }
+        return replace(given, **changed)
+
+    def _run(self, of: Problem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
+        case = called(self._built, self._arch, [of])
+        (call,) = case.calls
+        if call.error:
+            raise RunError(Finding(str(of), call.error, "a problem that the library serves"))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            wanted = expected(of, given, self._arithmetic(of), left)
+        values = contents(of, given, self._arch, left)
+        ran = self._emulator.run(call, self._arch, case.codes, values, tuple(wanted))
+        if ran.error:
+            raise RunError(Finding(str(of), ran.error, "a kernel that can be emulated"))
+        types = {name: buffer.format for name, buffer in buffers(of, self._arch).items()}
+        return Run(
+            problem=of,
+            launched=call.names,
+            instructions=ran.instructions,
+            results={
+                name: _shown(of, name, array, types[name]) for name, array in ran.results.items()
+            },
+            verdicts=tuple(compare(ran.results, wanted, worst=True)),
+            findings=ran.findings,
+        )
+
+
+def _shown(of: Problem, name: str, array: F64, of_type: Format) -> Array:
+    """Return a result as NumPy has its format, or in float32, which has all its numbers."""
+    laid = in_rows(of, array) if name in _IN_ROWS else array
+    return laid.astype(np.float16 if of_type is FP16 else np.float32)

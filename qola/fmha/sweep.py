@@ -1,0 +1,96 @@
+"""Problems for a library: those of a file, or around what its kernels serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qola.errors import Finding
+from qola.fmha.problem import ArraysError, Problem
+from qola.launch.problems import MAIN_ROLE
+from qola.plan.model import PlannedKernel
+from qola.reference.dropout import Dropout
+from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
+from qola.verify.sample import MAX_WORK, generator, propose
+
+#: Of the problems, those that are changed once more, to what perhaps no kernel serves.
+_CHANGED = 0.5
+_DTYPES = ("fp32", "fp16", "bf16", "fp8")
+_HDIMS = (8, 16, 32, 40, 64, 72, 96, 104, 128, 160, 192, 256, 264)
+_MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom_right", 0, 3))
+
+
+def read(text: str, name: str) -> list[Problem]:
+    """Return the problems of a file: each line as `Problem.to_json` writes it, or a part of that.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        ArraysError: with every line that is no problem.
+    """
+    found, wrong = [], []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Problem.from_json(line))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            words = f"{type(error).__name__}: {error}"
+            expected = "a line of JSON with the fields of a problem (docs/guide/python.md)"
+            wrong.append(Finding(f"{name}:{number}", words, expected))
+    if wrong:
+        raise ArraysError(wrong)
+    return found
+
+
+def sweep(
+    kernels: Sequence[PlannedKernel], count: int, seed: int = 0, max_work: int = MAX_WORK
+) -> Iterator[Problem]:
+    """Yield problems around what kernels serve, and in their neighbourhood; the same for a seed.
+
+    Every other one is a problem of a kernel with one property changed, which then another kernel
+    serves, or none.
+
+    Args:
+        kernels: of one arch.
+        count: how many problems.
+        max_work: of each, see `Problem.work`.
+    """
+    mains = [
+        k for k in kernels if k.role == MAIN_ROLE.get(k.direction) and not k.fields.get("pagedkv")
+    ]
+    made = attempt = 0
+    while mains and made < count:
+        attempt += 1
+        chosen = generator("sweep", seed, made, attempt)
+        kernel = mains[int(chosen.integers(len(mains)))]
+        edge = int(chosen.integers(1 << 30))
+        problem = propose(kernel.direction, kernel.fields, edge, chosen, max_work)
+        if problem is not None:
+            made += 1
+            yield _changed(problem, chosen) if chosen.random() < _CHANGED else problem
+
+
+def _changed(of: Problem, chosen: np.random.Generator) -> Problem:
+    """Return a problem with another value of one property."""
+    hdim = int(chosen.choice(_HDIMS))
+    backward = of.direction == "bwd"
+    changes: list[dict[str, Any]] = [
+        {"dtype": str(chosen.choice(_DTYPES))},
+        {"hdim_q": hdim},
+        {"hdim_v": hdim},
+        {"hdim_q": hdim, "hdim_v": hdim},
+        {"mask": _MASKS[int(chosen.integers(len(_MASKS)))]},
+        {"bias": str(chosen.choice(["no", "bias", "alibi"]))},
+        {"dropout": None if of.dropout else Dropout(0.25, 7, 11)},
+        {"deterministic": not of.deterministic} if backward else {"lse": not of.lse},
+        {"dbias": not of.dbias} if backward else {"soft_cap": 0.0 if of.soft_cap else 10.0},
+    ]
+    change = changes[int(chosen.integers(len(changes)))]
+    if of.direction == "fwd_splitkv" and "dropout" in change:
+        change = {}  # Its arguments have none.
+    return replace(of, **change)

@@ -1,0 +1,164 @@
+"""Kernels from Python: runs over arrays on the emulator, and what libraries launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qola.fmha import reference
+from qola.fmha.__main__ import main
+from qola.fmha.problem import ArraysError, Problem, problem
+from qola.fmha.runner import Run, RunError, Runner
+from qola.fmha.validator import Validator
+from qola.verify.run import Built
+
+ARCH = "gfx950"
+FORWARD = problem(
+    "fwd", "fp16", rows=70, columns=100, heads=4, heads_k=2, hdim=32, batch=2, lse=True
+)
+BACKWARD = replace(FORWARD, direction="bwd", rows=(32, 32), columns=(40, 40))
+
+
+def built(module: str) -> Built:
+    library, caller, runtime = (
+        Path(os.environ[f"QOLA_TEST_{name}"]).resolve()
+        for name in (f"CI_{module}", f"CI_{module}_CALLER", "FAKE_HIP")
+    )
+    # Not resolved: dispatch and sources are beside it among the runfiles.
+    plan = Path(os.environ[f"QOLA_TEST_CI_{module}_EMULATED"])
+    return Built(module, plan.parent, library, caller, runtime)
+
+
+def arrays(of: Problem, *names: str) -> list[Any]:
+    generator = np.random.default_rng(5)
+    shapes = of.shapes() | {"do": of.shapes()["o"]}
+    return [generator.normal(size=shapes[name]).astype(np.float16) for name in names]
+
+
+def words(run: Run) -> list[str]:
+    return [*map(str, run.verdicts), *run.findings]
+
+
+@pytest.mark.parametrize("order", ["bshd", "bhsd"])
+def test_a_forward(order: str) -> None:
+    """Prevents: arrays that reach kernels in another layout, and results that do not come back."""
+    of = replace(FORWARD, order=order)
+    q, k, v = arrays(of, "q", "k", "v")
+    run = Runner(built("libmha_fwd"), ARCH).forward(of, q, k, v)
+    assert run.passed, words(run)
+    assert run.launched[0].startswith("fmha_fwd_d32_fp16_batch")
+    assert run.instructions > 1000
+    shapes = {name: (one.shape, str(one.dtype)) for name, one in run.results.items()}
+    wanted_shapes = of.shapes()
+    assert shapes == {
+        "o": (wanted_shapes["o"], "float16"),
+        "lse": (wanted_shapes["lse"], "float32"),
+    }
+    wanted = reference.forward(of, q, k, v)
+    assert Validator.of("fp16").check(run.results["o"], wanted.o).passed
+    assert np.allclose(run.results["lse"], wanted.lse, atol=1e-5)
+
+
+def test_a_backward_of_a_forward() -> None:
+    """Prevents: gradients of another O and LSE than those that were given."""
+    q, k, v, do = arrays(BACKWARD, "q", "k", "v", "do")
+    runner = Runner(built("libmha_bwd"), ARCH)
+    run = runner.backward(BACKWARD, q, k, v, do)
+    assert run.passed, words(run)
+    assert len(run.launched) == 3
+    wanted = reference.backward(BACKWARD, q, k, v, do)
+    for name in ("dq", "dk", "dv"):
+        found = run.results[name]
+        assert found.shape == getattr(wanted, name).shape
+        assert np.abs(found - getattr(wanted, name)).max() < 0.02
+    left = reference.forward(BACKWARD, q, k, v)
+    again = runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse)
+    assert again.passed, words(again)
+    assert np.array_equal(again.results["dv"], run.results["dv"])
+    # Another LSE has other results, and these are right.
+    other = runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse + 0.5)
+    assert other.passed, words(other)
+    assert np.abs(other.results["dv"] - run.results["dv"]).max() > 0.05
+    with pytest.raises(ArraysError, match="lse"):
+        runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse[0])
+
+
+def test_what_does_not_run() -> None:
+    """Prevents: results of nothing, where there is no kernel, no device or no code."""
+    library = built("libmha_fwd")
+    of = replace(FORWARD, dtype="bf16")
+    with pytest.raises(RunError, match="returned -1: no kernel"):
+        Runner(library, ARCH).forward(of, *arrays(of, "q", "k", "v"))
+    with pytest.raises(RunError) as error:
+        Runner(library, "gfx1100", "hip")
+    assert [one.found for one in error.value.findings] == [
+        "no such device",
+        "no code for gfx1100 that is emulated",
+    ]
+
+
+def asked(*more: str, repository: Path | None = None) -> int:
+    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"]]
+    for module in ("libmha_fwd", "libmha_bwd"):
+        of = built(module)
+        place = repository or of.repository
+        argv += ["--module", module, str(of.library), str(of.caller), str(place / "plan.json")]
+    return main([*argv, *more])
+
+
+def test_libraries_launch_what_is_read(capfd: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a registry that selects other kernels than the compiled dispatch does."""
+    assert asked("--problems", "sweep", "--count", "500") == 0
+    (said,) = capfd.readouterr().out.splitlines()
+    total, differ, none = (int(word) for word in said.split() if word.isdigit())
+    assert (total, differ) == (2000, 0)
+    assert 200 < none < 1500
+
+
+def test_problems_of_a_file_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a problem whose kernel, grid or refusal is not told."""
+    file = tmp_path / "mine.jsonl"
+    problems = [FORWARD, replace(FORWARD, dtype="bf16"), BACKWARD]
+    file.write_text("\n".join(one.to_json() for one in problems))
+    output = tmp_path / "out.jsonl"
+    words = ("--problems", str(file), "--arch", ARCH, "--json", str(output))
+    assert asked(*words) == 0
+    first, second, third, last = capfd.readouterr().out.splitlines()
+    assert first.startswith(f"gfx950 {FORWARD} -> fmha_fwd_d32_fp16_batch_")
+    assert first.endswith(" 4x1x2")
+    assert second.endswith("-> none: mha_fwd returned -1: no kernel")
+    assert third.count(", fmha_bwd_") == 2
+    assert last == "3 problems: 0 differ, 1 have no kernel"
+    values = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [len(one["launched"]) for one in values] == [1, 0, 3]
+    assert all(one["selected"] == one["launched"] for one in values)
+    assert asked("--problems", str(tmp_path / "nowhere")) == 2
+
+
+def test_another_dispatch_than_the_library_s(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a mismatch between what is read and what is launched that nobody is told of."""
+    own = built("libmha_fwd").repository
+    for file in [*own.glob("libmha_*/**/*.cpp"), own / "plan.json"]:
+        place = tmp_path / file.relative_to(own)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    dispatch = tmp_path / "libmha_fwd/dispatch/fmha_fwd_api.cpp"
+    text = dispatch.read_text()
+    changed = text.replace("a.seqlen_k % 64 == 0", "a.seqlen_k % 64 != 0")
+    assert changed != text
+    dispatch.write_text(changed)
+    words = ("--problems", "sweep", "--count", "100", "--arch", ARCH)
+    assert asked(*words, repository=tmp_path) == 13
+    *lines, last = capfd.readouterr().out.splitlines()
+    assert lines
+    assert all("; selected " in line for line in lines)
+    assert last.startswith(f"200 problems: {len(lines)} differ")

@@ -1,0 +1,73 @@
+"""Problems of a file and of a sweep, and what is said of those that differ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from qola.fmha.agreement import Compared
+from qola.fmha.problem import ArraysError, problem
+from qola.fmha.sweep import read, sweep
+from qola.verify.case import REFUSED
+from tests.python.plans import kernel
+
+FORWARD = problem("fwd", "bf16", rows=100, columns=130, heads=4, heads_k=2, hdim=64, lse=True)
+FIELDS = {"dtype": "bf16", "hdim_q": 64, "hdim_v": 64, "mode": "batch", "mask": True, "lse": True}
+KERNELS = [
+    kernel("k", fields=FIELDS),
+    kernel("pages", fields={**FIELDS, "pagedkv": True}),
+    kernel("bwd", direction="bwd", role="dq_dk_dv", fields={**FIELDS, "mode": "group"}),
+    kernel("dot", direction="bwd", role="dot_do_o", fields={}),
+]
+
+
+def test_problems_of_a_file() -> None:
+    """Prevents: a line that says less than all, refused; or one that is none, passed over."""
+    short = {"direction": "fwd", "dtype": "bf16", "hdim_q": 64, "hdim_v": 64, "group": False}
+    short |= {"rows": [100], "columns": [130], "nhead_q": 4, "nhead_k": 2, "scale": 0.125}
+    text = f"{FORWARD.to_json()}\n\n{json.dumps(short | {'lse': True})}\n"
+    assert read(text, "mine") == [FORWARD, FORWARD]
+    wrong = ['{"dtype": "bf16"}', "[1]", "{", json.dumps(short | {"colour": 3})]
+    with pytest.raises(ArraysError) as error:
+        read("\n".join([FORWARD.to_json(), *wrong]), "mine")
+    assert [one.place for one in error.value.findings] == [f"mine:{n}" for n in (2, 3, 4, 5)]
+
+
+def test_a_sweep_is_the_same_for_a_seed() -> None:
+    """Prevents: a difference that is seen once and never again, and a sweep of one kernel."""
+    found = list(sweep(KERNELS, 200))
+    assert found == list(sweep(KERNELS, 200))
+    assert found != list(sweep(KERNELS, 200, seed=1))
+    assert len(set(found)) > 190
+    assert {one.direction for one in found} == {"fwd", "bwd"}
+    assert {one.group for one in found} == {False, True}
+    # And what the kernels do not serve.
+    assert {one.dtype for one in found} > {"bf16"}
+    assert list(sweep([], 5)) == []
+
+
+def test_what_is_said_of_a_problem() -> None:
+    """Prevents: a library that launches another kernel, or fails, and is said to agree."""
+    same = Compared(FORWARD, "gfx950", ("k",), ("k",), ((2, 4, 1),))
+    assert same.agrees
+    assert same.line() == f"{FORWARD} -> k 2x4x1"
+    none = Compared(FORWARD, "gfx950", (), (), (), f"mha_fwd {REFUSED}")
+    assert none.agrees
+    assert none.line().endswith("-> none: mha_fwd returned -1: no kernel")
+    differing = [
+        replace(same, launched=("l",)),
+        replace(same, launched=(), error=f"mha_fwd {REFUSED}"),
+        replace(none, error="mha_fwd returned -3"),
+        replace(none, selected=("k",)),
+    ]
+    assert not any(one.agrees for one in differing)
+    assert (
+        differing[1].line().endswith("launched none; selected k (mha_fwd returned -1: no kernel)")
+    )
+    values = json.loads(differing[0].to_json())
+    assert (values["agrees"], values["launched"], values["problem"]["dtype"]) == (
+        *(False, ["l"]),
+        "bf16",
+    )
