@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,11 +24,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare; return the exit code: that of a library that launches other kernels, or none."""
     parser = argparse.ArgumentParser(prog="qola.fmha", allow_abbrev=False)
     add_libraries(parser)
-    parser.add_argument("--problems", required=True)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--problems")
+    asked.add_argument("--places", action="store_true")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
+    if args.places:
+        print(json.dumps({one.module: _places(one) for one in builds(args)}))
+        return ExitCode.DONE
     try:
         found = [one for built in builds(args) for one in _of(built, args)]
         if not found:
@@ -45,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     none = sum(not one.launched for one in found)
     print(f"{len(found)} problems: {len(differing)} differ, {none} have no kernel")
     return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
+
+
+def _places(built: Built) -> dict[str, str]:
+    return {name: str(place) for name, place in vars(built).items() if name != "module"}
 
 
 def _of(built: Built, args: argparse.Namespace) -> Iterator[Compared]:

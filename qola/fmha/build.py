@@ -1,0 +1,71 @@
+"""Builds a manifest's libraries so that their kernels can be asked for and run from Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qola.build.bazel import BuildOptions
+from qola.build.setup import BuildRequest, choose_all
+from qola.build.verifier import build_program
+from qola.errors import ExitCode, Finding, QolaError
+from qola.verify.run import Built
+
+#: The program of `qola dispatch`, which knows where its libraries are.
+_PROGRAM = "dispatch"
+
+
+class NotBuiltError(QolaError):
+    """Libraries that do not build."""
+
+    exit_code = ExitCode.NOT_BUILT
+    default_title = "the libraries were not built"
+
+
+def build(
+    manifest_path: str | Path,
+    *,
+    archs: Sequence[str] | None = None,
+    aiter_root: str | Path | None = None,
+    groups: Sequence[str] | None = None,
+    jobs: int | None = None,
+    environ: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Built]:
+    """Build the attention libraries of a manifest, as `qola verify` does, with the same caches.
+
+    Args:
+        manifest_path: the manifest.
+        archs, aiter_root, groups, jobs, environ: see `qola.build_kernels`.
+        progress: called with a line when a long step begins; by default it goes to stderr.
+
+    Returns:
+        By module, libmha_fwd or libmha_bwd, what `Registry.of` and `Runner` take.
+
+    Raises:
+        NotBuiltError: a library does not build; it has the compiler's words.
+        QolaError: the manifest, the AITER tree, the plan or this machine is at fault.
+    """
+    environ = os.environ if environ is None else environ
+    say = progress or (lambda text: print(f"qola: {text}", file=sys.stderr))
+    request = BuildRequest(manifest_path, aiter_root=aiter_root, archs=archs, groups=groups)
+    chosen = choose_all(request, environ, say)
+    options = BuildOptions(jobs=jobs, quiet=True)
+    program, error = build_program(_PROGRAM, chosen, options, environ, say)
+    if program is None:
+        place = Path(manifest_path).as_posix()
+        raise NotBuiltError(Finding(place, error, "libraries that build"))
+    return built_by(program)
+
+
+def built_by(program: Path) -> dict[str, Built]:
+    """Return the libraries of a program that Bazel made, by module."""
+    said = subprocess.run([program, "--places"], check=True, stdout=subprocess.PIPE).stdout
+    return {
+        module: Built(module, **{name: Path(text) for name, text in places.items()})
+        for module, places in json.loads(said).items()
+    }

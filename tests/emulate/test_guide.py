@@ -1,0 +1,75 @@
+"""The guide for Python: its code runs, and gives what its comments say."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.fmha import build
+from qola.fmha.registry import Registry
+from qola.verify.run import Built
+
+#: What examples print, line by line.
+SAID = """\
+('fmha_fwd_d32_fp16_batch_b128x64x16x32x32x32_
+(2, 100, 4, 32) True
+lse: 800 elements, errors up to 0.
+o: 25600 elements, errors up to 0.
+(4, 100, 130)
+True
+3 True
+qr_async b128x64x16x32x32x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16
+2
+hdim hdim_v 20 (
+logits_bias logits with bias alibi (
+async_padding qr_async without dpad (
+"""
+
+
+def libraries() -> dict[str, Built]:
+    """What Bazel built, as its program tells it."""
+    return build.built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())
+
+
+def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a guide whose code does not run, or whose comments are not so."""
+    monkeypatch.setattr(build, "build", lambda _manifest: libraries())
+    text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "python.md", "exec"), names)
+    said = capsys.readouterr().out.splitlines()
+    for line, start in zip(said, SAID.splitlines(), strict=True):
+        assert line.startswith(start)
+    assert names["splits_of"]([1], nhead_q=32, units=304) == 17
+
+
+def test_the_program_tells_places() -> None:
+    """Prevents: libraries that are built and cannot be found from Python."""
+    found = libraries()
+    assert sorted(found) == ["libmha_bwd", "libmha_fwd"]
+    for module, built in found.items():
+        assert built.library.is_file()
+        assert len(Registry.of(module, built.repository)) == len(built.kernels)
+
+
+def test_libraries_that_do_not_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a compiler's words that are lost on the way to Python."""
+    manifest = tmp_path / "mine.toml"
+    manifest.write_text(
+        '[build]\narchitectures = ["gfx950"]\nmode = "cpp_itfs"\n'
+        '[[modules]]\nname = "libmha_fwd"\n',
+        "utf-8",
+    )
+    bazel = tmp_path / "bazel"
+    bazel.write_text("#!/bin/sh\necho 'x.cpp:1:1: error: no such thing' >&2\nexit 1\n", "utf-8")
+    bazel.chmod(0o755)
+    environ = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    steps: list[str] = []
+    with pytest.raises(Exception, match="no such thing"):
+        build.build(manifest, environ=environ, progress=steps.append)
+    assert steps
