@@ -20,8 +20,8 @@ from qola.files import sha256_of, write_if_changed, writing
 from qola.layout import RECORD, SBOM
 from qola.plan.model import Plan
 
-#: Of the C functions; the others need not include it.
-C_HEADER = "qola_c.h"
+#: Of the C functions, and words of C++ for them; the others need not include these.
+C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
 _CONFIGS = "aiter/configs/"
 _TOOLCHAIN_KEYS = ("rocm_version", "hip_version", "clang_version")
 _EPOCH = "1970-01-01T00:00:00Z"
@@ -248,7 +248,7 @@ def _headers(inputs: BundleInputs, entries: Mapping[str, str]) -> dict[str, str]
     """Return what include/ holds, as flatten; raise BundleError for an undeclared header, too."""
     flat = flatten(
         Path(),
-        [HeaderUser((entries[lib.path], C_HEADER), lib.include_dirs) for lib in inputs.libraries],
+        [HeaderUser((entries[lib.path], *C_HEADERS), lib.include_dirs) for lib in inputs.libraries],
     )
     # Without a sandbox the whole tree can be read; a bundle must not depend on that.
     declared = {posixpath.normpath(header) for header in inputs.headers}

@@ -111,7 +111,7 @@ def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
 
 def test_no_header_is_superfluous(tmp_path: Path) -> None:
     """Prevents: all of AITER or CK in include/, or headers of the dispatch sources."""
-    (tmp_path / "user.cpp").write_text('#include "qola_mha_fwd.h"\n#include "qola_c.h"\n')
+    (tmp_path / "user.cpp").write_text('#include "qola_mha_fwd.h"\n#include "qola_fmha.hpp"\n')
     include = BUNDLE / "include"
     rule = hipcc(*AS_HOST, f"-I{include}", "-M", "user.cpp", cwd=tmp_path)
     read = {os.path.realpath(word) for word in rule.replace("\\\n", " ").split()[1:]}

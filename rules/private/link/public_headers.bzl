@@ -18,5 +18,5 @@ def public_headers(name, config, headers, declarations = None):
         hdrs = [config] + ([declarations] if declarations else []),
         includes = ["include"],
         visibility = ["//visibility:public"],
-        deps = [headers, Label("//cc/api:headers")],
+        deps = [headers, Label("//cc/api:fmha")],
     )
