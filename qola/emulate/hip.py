@@ -133,18 +133,14 @@ class Hip:
         The function takes an entry point's name and values by name, addresses as int; it returns
         the entry point's status, and raises what went wrong in a kernel.
         """
-        function = self.load(library).qola_call
-        function.restype = ctypes.c_char_p
-        function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_float)]
+        function = by_name(self.load(library))
 
         def call(entry: str, values: Mapping[str, Any]) -> float:
-            status = ctypes.c_float()
-            text = " ".join(f"{name}={_text(value)}" for name, value in values.items())
-            wrong = function(entry.encode(), text.encode(), ctypes.byref(status)).decode()
-            self.raise_error()
-            if wrong:
-                raise QolaError(Finding(entry, wrong, "values that the entry point takes"))
-            return status.value
+            try:
+                return function(entry, values)
+            finally:
+                # What went wrong in a kernel is what the entry point failed by.
+                self.raise_error()
 
         return call
 
@@ -206,6 +202,27 @@ class Hip:
         sizes = (ctypes.c_size_t * count)()
         query(addresses, sizes, ctypes.c_size_t(count))
         return list(zip(addresses, sizes, strict=True))
+
+
+def by_name(library: ctypes.CDLL) -> Callable[[str, Mapping[str, Any]], float]:
+    """Return what calls the entry points of a library that the rule library_caller made.
+
+    The function takes an entry point's name and values by name, addresses as int; it returns the
+    entry point's status.
+    """
+    function = library.qola_call
+    function.restype = ctypes.c_char_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_float)]
+
+    def call(entry: str, values: Mapping[str, Any]) -> float:
+        status = ctypes.c_float()
+        text = " ".join(f"{name}={_text(value)}" for name, value in values.items())
+        wrong = function(entry.encode(), text.encode(), ctypes.byref(status)).decode()
+        if wrong:
+            raise QolaError(Finding(entry, wrong, "values that the entry point takes"))
+        return status.value
+
+    return call
 
 
 class Allocation:

@@ -1,4 +1,4 @@
-"""Runs a library's kernels over arrays, on the emulator."""
+"""Runs a library's kernels over arrays: on the emulator, or on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from qola.emulate.code_object import ARCHS
 from qola.emulate.launch import Options
-from qola.errors import ExitCode, Finding, QolaError
+from qola.errors import Finding
+from qola.fmha.done import Done, RunError
+from qola.fmha.gpu import Gpu
 from qola.fmha.problem import ArraysError, Problem, in_rows, tensors_of
 from qola.reference.attention import Forward
 from qola.reference.formats import F64, FP16, FP32, Format, rounded
@@ -26,15 +28,8 @@ Array = NDArray[Any]
 
 #: What results that are laid out like Q, K, V and O are called.
 _IN_ROWS = frozenset({"o", "dq", "dk", "dv"})
-EMULATED = "emulated"
-"""The device that every machine has."""
-
-
-class RunError(QolaError):
-    """A device that is not there, or a problem that the library did not run."""
-
-    exit_code = ExitCode.WRONG
-    default_title = "the kernels did not run"
+EMULATED, HIP = "emulated", "hip"
+"""Devices: the one that every machine has, and a GPU."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +37,58 @@ class Run:
     """What kernels did.
 
     Attributes:
-        launched: their names, in order.
-        instructions: of waves.
+        done: what they did, on whichever device.
         results: o and lse, or dq, dk, dv and dbias, of the shapes of `Problem.shapes`; dk and dv
             have a head for each of Q. In float16 and float32 where the format is that, else the
             same numbers in float32.
         verdicts: of each result element by element, against limits that no rounding exceeds.
-        findings: accesses out of range, and what else kernels must not do.
     """
 
     problem: Problem
-    launched: tuple[str, ...]
-    instructions: int
+    done: Done
     results: Mapping[str, Array]
     verdicts: tuple[Verdict, ...]
-    findings: tuple[str, ...]
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """The kernels, in order."""
+        return self.done.launched
 
     @property
     def passed(self) -> bool:
         """Whether all results are right, and nothing was found."""
-        return all(verdict.passed for verdict in self.verdicts) and not self.findings
+        return all(verdict.passed for verdict in self.verdicts) and not self.done.findings
+
+    @property
+    def tflops(self) -> float | None:
+        """Multiplications and additions of keys that are seen, in 10^12 a second of a GPU."""
+        seconds = self.done.seconds
+        return self.problem.operations(seen=True) / seconds / 1e12 if seconds else None
+
+
+class _Emulated:
+    """The emulator; the library's host code runs in a process of its own."""
+
+    def __init__(self, built: Built, arch: str, options: Options | None) -> None:
+        if arch not in ARCHS.values():
+            known = ", ".join(sorted(ARCHS.values()))
+            raise RunError(Finding(f"arch {arch}", "none that is emulated", f"one of {known}"))
+        self._built, self._arch = built, arch
+        self._emulator = Emulator(options or Options())
+
+    def run(self, of: Problem, values: Mapping[str, F64], names: Sequence[str]) -> Done:
+        case = called(self._built, self._arch, [of])
+        (call,) = case.calls
+        if call.error:
+            raise RunError(Finding(str(of), call.error, "a problem that the library serves"))
+        ran = self._emulator.run(call, self._arch, case.codes, values, names)
+        if ran.error:
+            raise RunError(Finding(str(of), ran.error, "a kernel that can be emulated"))
+        return Done(ran.results, call.names, ran.findings, ran.instructions)
 
 
 class Runner:
-    """A library on a device.
-
-    The library's own host code chooses kernels and arguments, in a process of its own; memory is
-    freed whatever happens. An emulated run has no time: instructions of waves are counted.
-    """
+    """A library on a device; its own host code chooses kernels and arguments."""
 
     def __init__(
         self, built: Built, arch: str, device: str = EMULATED, options: Options | None = None
@@ -77,27 +96,21 @@ class Runner:
         """Take a library that `qola verify` could try.
 
         Args:
-            arch: gfx942 or gfx950.
-            device: "emulated"; there is no other, and kernels that run on it have not been run
-                on a GPU.
+            arch: of the device; gfx942 or gfx950 of the emulated one.
+            device: "emulated", where instructions are counted and there is no time; or "hip", a
+                GPU of this process, on which nothing of this was ever run.
             options: of the emulator.
 
         Raises:
             RunError: there is no such device, or the library has no code for the arch.
         """
-        wrong = []
-        if device != EMULATED:
-            fix = f'Runner(..., device="{EMULATED}")'
-            wrong.append(Finding(f"device {device}", "no such device", EMULATED, fix))
-        if arch not in ARCHS.values() or arch not in built.plan.archs:
-            have = sorted(set(ARCHS.values()) & set(built.plan.archs))
-            words = f"no code for {arch} that is emulated"
-            wrong.append(Finding(str(built.library), words, ", ".join(have) or "another arch"))
-        if wrong:
-            raise RunError(wrong)
-        self._built = built
+        if device not in (EMULATED, HIP):
+            raise RunError(Finding("device", repr(device), f"{EMULATED} or {HIP}"))
+        if arch not in built.plan.archs:
+            have = ", ".join(built.plan.archs)
+            raise RunError(Finding(str(built.library), f"no code for {arch}", f"one of {have}"))
         self._arch = arch
-        self._emulator = Emulator(options or Options())
+        self._device = Gpu(built, arch) if device == HIP else _Emulated(built, arch, options)
 
     def forward(
         self,
@@ -189,26 +202,17 @@ class Runner:
         return replace(given, **changed)
 
     def _run(self, of: Problem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
-        case = called(self._built, self._arch, [of])
-        (call,) = case.calls
-        if call.error:
-            raise RunError(Finding(str(of), call.error, "a problem that the library serves"))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(of, given, self._arithmetic(of), left)
-        values = contents(of, given, self._arch, left)
-        ran = self._emulator.run(call, self._arch, case.codes, values, tuple(wanted))
-        if ran.error:
-            raise RunError(Finding(str(of), ran.error, "a kernel that can be emulated"))
+        done = self._device.run(of, contents(of, given, self._arch, left), tuple(wanted))
         types = {name: buffer.format for name, buffer in buffers(of, self._arch).items()}
         return Run(
             problem=of,
-            launched=call.names,
-            instructions=ran.instructions,
+            done=done,
             results={
-                name: _shown(of, name, array, types[name]) for name, array in ran.results.items()
+                name: _shown(of, name, array, types[name]) for name, array in done.results.items()
             },
-            verdicts=tuple(compare(ran.results, wanted, worst=True)),
-            findings=ran.findings,
+            verdicts=tuple(compare(done.results, wanted, worst=True)),
         )
 
 

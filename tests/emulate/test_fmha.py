@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 
 from qola.fmha import reference
 from qola.fmha.__main__ import main
+from qola.fmha.done import RunError
 from qola.fmha.problem import ArraysError, Problem, problem
-from qola.fmha.runner import Run, RunError, Runner
+from qola.fmha.runner import Run, Runner
 from qola.fmha.validator import Validator
+from qola.launch.fake_hip import FakeHip, read_log
 from qola.verify.run import Built
 
 ARCH = "gfx950"
@@ -43,7 +46,7 @@ def arrays(of: Problem, *names: str) -> list[Any]:
 
 
 def words(run: Run) -> list[str]:
-    return [*map(str, run.verdicts), *run.findings]
+    return [*map(str, run.verdicts), *run.done.findings]
 
 
 @pytest.mark.parametrize("order", ["bshd", "bhsd"])
@@ -54,7 +57,8 @@ def test_a_forward(order: str) -> None:
     run = Runner(built("libmha_fwd"), ARCH).forward(of, q, k, v)
     assert run.passed, words(run)
     assert run.launched[0].startswith("fmha_fwd_d32_fp16_batch")
-    assert run.instructions > 1000
+    assert (run.done.instructions or 0) > 1000
+    assert run.tflops is None
     shapes = {name: (one.shape, str(one.dtype)) for name, one in run.results.items()}
     wanted_shapes = of.shapes()
     assert shapes == {
@@ -96,12 +100,71 @@ def test_what_does_not_run() -> None:
     of = replace(FORWARD, dtype="bf16")
     with pytest.raises(RunError, match="returned -1: no kernel"):
         Runner(library, ARCH).forward(of, *arrays(of, "q", "k", "v"))
-    with pytest.raises(RunError) as error:
-        Runner(library, "gfx1100", "hip")
-    assert [one.found for one in error.value.findings] == [
-        "no such device",
-        "no code for gfx1100 that is emulated",
-    ]
+    for device, arch, said in (
+        ("cuda", ARCH, "emulated or hip"),
+        ("emulated", "gfx1100", "no code for gfx1100"),
+    ):
+        with pytest.raises(RunError, match=said):
+            Runner(library, arch, device)
+
+
+#: In a process with the fake runtime in place of HIP's.
+_ON_A_GPU = """
+import ctypes, json, sys
+from qola.fmha.done import RunError
+from qola.fmha.runner import Runner
+from qola.launch.fake_hip import RUNTIME
+from tests.emulate.test_fmha import ARCH, FORWARD, arrays, built
+try:
+    run = Runner(built("libmha_fwd"), ARCH, "hip").forward(FORWARD, *arrays(FORWARD, "q", "k", "v"))
+    said = [run.launched, run.passed, run.done.seconds, bool(run.tflops)]
+except RunError as error:
+    said = [str(error)]
+query = ctypes.CDLL(RUNTIME).fake_hip_allocations
+query.restype = ctypes.c_size_t
+print(json.dumps([*said, query(None, None, ctypes.c_size_t(0))]))
+"""
+
+
+def on_a_gpu(log: Path, **env: str) -> list[Any]:
+    hip = FakeHip(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve(), ARCH)
+    known = {name: os.environ[name] for name in os.environ if name.startswith("QOLA_TEST_")}
+    path = os.pathsep.join(sys.path)
+    result = hip.run([sys.executable, "-c", _ON_A_GPU], log, PYTHONPATH=path, **known, **env)
+    assert result.returncode == 0, result.stderr
+    said: list[Any] = json.loads(result.stdout.splitlines()[-1])
+    return said
+
+
+def test_a_gpu_up_to_the_launch(tmp_path: Path) -> None:
+    """Prevents: another kernel or another memory on a GPU than on the emulator."""
+    names, passed, seconds, timed, left = on_a_gpu(tmp_path / "log")
+    (launch,) = read_log(tmp_path / "log")
+    assert launch.grid == (4, 1, 2)
+    (name,) = names
+    assert name.startswith("fmha_fwd_d32_fp16_batch")
+    # The runtime runs nothing: O is what memory held, which is no number.
+    assert passed is False
+    assert seconds >= 0
+    assert timed == (seconds > 0)
+    assert left == 0
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        ("hipGetDeviceCount=100", "error 100"),
+        ("hipMalloc=2*3", "hipMalloc"),
+        ("hipMemcpy=1", "hipMemcpy"),
+        ("hipEventSynchronize=719", "error 719 of HIP"),
+        ("hipGetDevice=101", "returned -3"),
+    ],
+)
+def test_memory_is_freed_whatever_fails(tmp_path: Path, failing: str, said: str) -> None:
+    """Prevents: a notebook that fills a GPU by its errors, and errors without a word."""
+    error, left = on_a_gpu(tmp_path / "log", FAKE_HIP_FAIL=failing)
+    assert said in error
+    assert left == 0
 
 
 def asked(*more: str, repository: Path | None = None) -> int:

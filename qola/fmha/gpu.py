@@ -1,0 +1,141 @@
+"""Runs a library's entry points on a GPU, through the machine's HIP runtime.
+
+Not proven: tests have a HIP runtime of their own, which runs no kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from numpy.typing import NDArray
+
+from qola.aiter.attention import ENTRIES
+from qola.emulate.hip import by_name
+from qola.errors import Finding
+from qola.fmha.done import Done, RunError
+from qola.fmha.problem import Problem
+from qola.fmha.registry import Registry
+from qola.launch.fake_hip import RUNTIME
+from qola.reference.formats import F64
+from qola.verify.memory import buffers, starts
+from qola.verify.run import Built
+from qola.verify.values import address_names, entry_values
+
+#: hipMemcpyKind.
+_TO_DEVICE, _TO_HOST = 1, 2
+
+
+class Gpu:
+    """The current device of the machine's HIP runtime, with a library loaded."""
+
+    def __init__(self, built: Built, arch: str) -> None:
+        """Load the runtime and the library.
+
+        Args:
+            arch: of the device.
+
+        Raises:
+            RunError: there is no runtime, or no device.
+        """
+        self._built, self._arch = built, arch
+        self._parameters = {e.name: e.required[2:] for e in built.planned.entries}
+        try:
+            self._hip = ctypes.CDLL(RUNTIME, mode=ctypes.RTLD_GLOBAL)
+            count = ctypes.c_int()
+            status = self._hip.hipGetDeviceCount(ctypes.byref(count))
+            said = "" if count.value and not status else f"no device of HIP's: error {status}"
+        except OSError as error:
+            said = f"no HIP runtime: {error}"
+        if said:
+            fix = 'Runner(..., device="emulated")'
+            raise RunError(Finding("device hip", said, "ROCm 7, and a GPU that it supports", fix))
+        ctypes.CDLL(str(built.library.resolve()), mode=ctypes.RTLD_GLOBAL)
+        self._call = by_name(ctypes.CDLL(str(built.caller.resolve()), mode=ctypes.RTLD_GLOBAL))
+        self._registry = Registry.of(built.module, built.repository)
+
+    def run(self, of: Problem, values: Mapping[str, F64], names: Sequence[str]) -> Done:
+        """Run a problem; memory of the device is freed on every way out.
+
+        Args:
+            values: what buffers are filled with.
+            names: results to read.
+
+        Raises:
+            RunError: a call of HIP failed, or no kernel serves the problem.
+        """
+        entry = ENTRIES[of.direction]
+        buffered = buffers(of, self._arch)
+        raw = {name: buffer.written(values.get(name)) for name, buffer in buffered.items()}
+        with ExitStack() as stack:
+            held = {
+                address_names(name): stack.enter_context(self._memory(array))
+                for name, array in raw.items()
+            }
+            held |= {
+                f"{name}_ptr": stack.enter_context(self._memory(array))
+                for name, array in starts(of).items()
+            }
+            begin, end = (stack.enter_context(self._event()) for _ in range(2))
+            given = entry_values(of, self._arch, self._parameters[entry]) | held
+            self._check("hipEventRecord", begin, None)
+            status = self._call(entry, given)
+            if status < 0:
+                found = f"{entry} returned {status:g}"
+                raise RunError(Finding(str(of), found, "a problem that the library serves"))
+            self._check("hipEventRecord", end, None)
+            self._check("hipEventSynchronize", end)
+            milliseconds = ctypes.c_float()
+            self._check("hipEventElapsedTime", ctypes.byref(milliseconds), begin, end)
+            for name, array in raw.items():
+                place = ctypes.c_void_p(held[address_names(name)])
+                self._check("hipMemcpy", _at(array), place, _size(array), _TO_HOST)
+        outputs = {name: buffer for name, buffer in buffered.items() if buffer.filled != "values"}
+        findings = tuple(
+            f"{name} was written to between its rows"
+            for name, buffer in outputs.items()
+            if not buffer.is_clean(raw[name])
+        )
+        selected = () if of.assembly else self._registry.select(of, self._arch)
+        return Done(
+            {name: buffered[name].read(raw[name]) for name in names},
+            tuple(one.name for one in selected),
+            findings,
+            seconds=milliseconds.value / 1e3,
+        )
+
+    def _check(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._hip, function)(*arguments)
+        if status:
+            raise RunError(Finding(function, f"error {status} of HIP", "success"))
+
+    @contextmanager
+    def _memory(self, array: NDArray[Any]) -> Iterator[int]:
+        """Have memory of the device with what an array holds."""
+        pointer = ctypes.c_void_p()
+        size = ctypes.c_size_t(max(1, array.nbytes))
+        self._check("hipMalloc", ctypes.byref(pointer), size)
+        try:
+            self._check("hipMemcpy", pointer, _at(array), _size(array), _TO_DEVICE)
+            yield int(pointer.value or 0)
+        finally:
+            self._hip.hipFree(pointer)
+
+    @contextmanager
+    def _event(self) -> Iterator[ctypes.c_void_p]:
+        event = ctypes.c_void_p()
+        self._check("hipEventCreate", ctypes.byref(event))
+        try:
+            yield event
+        finally:
+            self._hip.hipEventDestroy(event)
+
+
+def _at(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _size(array: NDArray[Any]) -> ctypes.c_size_t:
+    return ctypes.c_size_t(array.nbytes)
