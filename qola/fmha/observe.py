@@ -1,6 +1,6 @@
-"""Writes archs.json: ``python -m qola.fmha.observe TREE FILE`` runs the generators of a tree.
+"""What the generators of a tree emit, observed in this process, where CK's code runs.
 
-It takes ten seconds; CK's code runs in this process.
+``python -m qola.fmha.observe TREE FILE`` writes archs.json in ten seconds.
 """
 
 from __future__ import annotations
@@ -8,16 +8,21 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qola.aiter.tree import read_tree
 from qola.codegen.ck.link import traits_of
-from qola.codegen.ck.output import record
+from qola.codegen.ck.observe import Recording
+from qola.codegen.ck.output import archs_of, record, tags_of
+from qola.codegen.ck.rows import Dispatch, read_base
 from qola.codegen.ck.vocabulary import fields_of
 from qola.errors import CodegenError, Finding
 from qola.fmha.archs import Archs
 from qola.fmha.config import KernelConfig
+from qola.fmha.registry import Entry, Registry
+from qola.manifest.receipts import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
 _RECEIPTS = {
@@ -36,7 +41,40 @@ _CAPACITY = re.compile(
 )
 
 
-def archs_of(tree: Path) -> Archs:
+def emitted(
+    tree: Path,
+    direction: str,
+    archs: Sequence[str] = ("gfx942", "gfx950"),
+    receipt: int = PROFILES["aiter_cpp"],
+) -> Registry:
+    """Return the kernels that a receipt has for a direction, of no library yet.
+
+    Args:
+        tree: of AITER.
+        direction: fwd, fwd_splitkv, batch_prefill, bwd, fwd_appendkv or pagedkv_prefill.
+
+    Raises:
+        QolaError: it is no tree.
+        NotUnderstoodError: its CK cannot be followed.
+    """
+    script = tree / read_tree(tree).fmha_dir / "generate.py"
+    seen = _recorded(script, direction, receipt, archs)
+    base = read_base(direction, seen, Dispatch(seen))
+    found = {kernel.name: kernel for row in base.rows for kernel in row.kernels}
+    found |= {kernel.name: kernel for kernel in base.loose}
+    tags = tags_of(archs, base.rows, found.values())
+    return Registry(
+        Entry(
+            library="",
+            name=kernel.name,
+            archs=tuple(archs_of(kernel, tags)),
+            config=KernelConfig.of(direction, kernel.role, kernel.fields),
+        )
+        for kernel in found.values()
+    )
+
+
+def tables_of(tree: Path) -> Archs:
     """Return what the CK of an AITER tree has for each arch.
 
     Raises:
@@ -55,10 +93,15 @@ def archs_of(tree: Path) -> Archs:
     return Archs.observed(configs, lds)
 
 
-def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfig]:
-    with tempfile.TemporaryDirectory() as scratch:
+def _recorded(script: Path, direction: str, receipt: int, archs: Sequence[str]) -> Recording:
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CK's
         request = {"script": str(script), "scratch": scratch, "direction": direction}
-        seen = record(request, receipt, _TARGETS)
+        return record(request, receipt, archs)
+
+
+def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfig]:
+    seen = _recorded(script, direction, receipt, _TARGETS)
     roles: dict[type, str] = {}
     for file, item in seen.kernels.items():
         if type(item) not in roles:
@@ -71,4 +114,4 @@ def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfi
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(archs_of(Path(sys.argv[1])).to_json(), encoding="utf-8")
+    Path(sys.argv[2]).write_text(tables_of(Path(sys.argv[1])).to_json(), encoding="utf-8")

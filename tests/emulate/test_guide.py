@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import qola
 from qola.fmha import build
 from qola.fmha.registry import Registry
+from qola.manifest.load import load
 from qola.verify.run import Built
 
 #: What examples print, line by line.
@@ -24,6 +26,7 @@ True
 3 True
 qr_async b128x64x16x32x32x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16
 2
+1080 48
 hdim hdim_v 20 (
 logits_bias logits with bias alibi (
 async_padding qr_async without dpad (
@@ -35,17 +38,24 @@ def libraries() -> dict[str, Built]:
     return build.built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())
 
 
-def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Prevents: a guide whose code does not run, or whose comments are not so."""
-    monkeypatch.setattr(build, "build", lambda _manifest: libraries())
+    built, tree = libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
+    monkeypatch.setattr(build, "build", lambda _manifest: built)
+    monkeypatch.setattr(qola, "checkout_aiter", lambda: str(tree if tree.is_dir() else tree.parent))
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
     names: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         exec(compile(block, "python.md", "exec"), names)
     said = capsys.readouterr().out.splitlines()
     for line, start in zip(said, SAID.splitlines(), strict=True):
         assert line.startswith(start)
     assert names["splits_of"]([1], nhead_q=32, units=304) == 17
+    assert load(tmp_path / "mine.toml", display="mine.toml").modules[0].name == "libmha_fwd"
 
 
 def test_the_program_tells_places() -> None:

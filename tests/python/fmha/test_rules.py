@@ -10,7 +10,7 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.fmha.archs import FILE, Archs, pinned
 from qola.fmha.config import KernelConfig
-from qola.fmha.observe import archs_of
+from qola.fmha.observe import tables_of
 from qola.fmha.rules import RULES, InvalidError, Rule, check, validate
 from qola.fmha.tile import Tile
 from tests.python.fmha.observed import quiet
@@ -113,7 +113,7 @@ BREAKING = {
 def test_the_tables_are_what_ck_has(aiter_tree: Path) -> None:
     """Prevents: a table that is edited by hand, or is of another CK than the pinned one."""
     with quiet():
-        found = archs_of(aiter_tree).to_json()
+        found = tables_of(aiter_tree).to_json()
     assert found == FILE.read_text("utf-8"), "python -m qola.fmha.observe TREE FILE writes it"
     assert Archs.from_json(found).to_json() == found
 
