@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qola.cli.command_line import build_parser
 from qola.manifest import json_schema
-from tools.docs import api, cli, exit_codes, manifest_tables
+from tools.docs import api, cli, exit_codes, kernel_rules, manifest_tables
 from tools.docs.stardoc_output import read_module
 
 
@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "api.md": api.render(*(read_module(p.read_bytes()) for p in (args.defs, args.extensions))),
         "cli.md": cli.render(build_parser()),
         "exit-codes.md": exit_codes.update((reference / "exit-codes.md").read_text("utf-8")),
+        "kernel-rules.md": kernel_rules.render(),
         "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
         "manifest.schema.json": json_schema.to_json(),
     }

@@ -14,6 +14,7 @@ from qola.fmha.observe import tables_of
 from qola.fmha.rules import RULES, InvalidError, Rule, check, validate
 from qola.fmha.tile import Tile
 from tests.python.fmha.observed import quiet
+from tools.docs import kernel_rules
 
 FORWARD = KernelConfig(
     family="fwd",
@@ -141,6 +142,12 @@ def test_sources_of_rules(aiter_tree: Path, rule: Rule) -> None:
     file, words = rule.source
     ck = aiter_tree / read_tree(aiter_tree).fmha_dir
     assert words in (ck.parents[2] / file).read_text("utf-8")
+
+
+def test_the_page(repo_root: Path) -> None:
+    """Prevents: a page about rules and archs that is not what is validated."""
+    page = (repo_root / "docs/reference/kernel-rules.md").read_text("utf-8")
+    assert kernel_rules.render() == page, "./bazelw run //tools/docs:update"
 
 
 def test_all_broken_rules_at_once() -> None:

@@ -1,0 +1,44 @@
+"""docs/reference/kernel-rules.md: the rules of kernel configs, and what there is for each arch."""
+
+from __future__ import annotations
+
+from qola.fmha.archs import pinned
+from qola.fmha.rules import RULES
+
+_HEAD = """\
+# Rules of kernels
+
+What a [KernelConfig](../guide/python.md#configs-and-rules) has to keep to, in the order in which
+`validate` tells what is broken. A source is a file of Composable Kernel, and words in it. This page
+is written by `./bazelw run //tools/docs:update`.
+
+| Rule | Because | Source |
+| --- | --- | --- |
+"""
+_ARCHS = """
+## What there is
+
+By family and by Composable Kernel's name for archs: data types, and head dimensions of Q for any of
+them. The pinned Composable Kernel's tiles are in [archs.json](../../qola/fmha/archs.json).
+
+| Family | Archs | Data types | Head dimensions | Pipelines |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    rules = [
+        f"| `{rule.name}`{'' if rule.severity == 'error' else ' (a warning)'} | {rule.reason} | "
+        f"{rule.source[0].rpartition('/')[2]}: `{rule.source[1]}` |"
+        for rule in RULES.values()
+    ]
+    archs = pinned()
+    offers = []
+    for family, arch in dict.fromkeys((offer.family, offer.arch) for offer in archs.offers):
+        of = archs.of(family, arch)
+        hdims = sorted({size for offer in of for size in offer.hdims})
+        pipelines = sorted({name for offer in of for name in offer.pipelines})
+        words = (", ".join(map(str, all_)) for all_ in ([o.dtype for o in of], hdims, pipelines))
+        offers.append(f"| {family} | {arch or 'any'} | {' | '.join(words)} |")
+    return _HEAD + "\n".join(rules) + "\n" + _ARCHS + "\n".join(offers) + "\n"
