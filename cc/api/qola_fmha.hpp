@@ -308,6 +308,77 @@ private:
     Entry entry_;
 };
 
+// Which kernels a program wants; what is left out is any. A constexpr list of these beside the code that needs them
+// becomes the manifest that builds them.
+enum class Has
+{
+    any,
+    yes,
+    no
+};
+
+struct Wanted
+{
+    const char* dtype   = ""; // bf16, fp16, ...
+    int hdim_q          = 0;
+    int hdim_v          = 0; // 0: as hdim_q
+    const char* mode    = ""; // batch or group
+    Has mask            = Has::any;
+    Has bias            = Has::any;
+    Has alibi           = Has::any;
+    Has dropout         = Has::any;
+    Has lse             = Has::any; // forward
+    Has dbias           = Has::any; // backward
+    Has deterministic   = Has::any; // backward
+    const char* receipt = "";       // CK's set to choose from, by name; the library's otherwise
+};
+
+// The text of a manifest for qola: for libmha_fwd and libmha_bwd, each left out where its list is empty.
+inline std::string manifest(const char* name_space,
+                            const std::vector<const char*>& archs,
+                            const std::vector<Wanted>& forward,
+                            const std::vector<Wanted>& backward = {})
+{
+    const auto quoted = [](const std::string& word) { return '"' + word + '"'; };
+    std::string text  = "[qola]\nnamespace = " + quoted(name_space) + "\n[build]\narchitectures = [";
+    for(const char* arch : archs)
+        text += (arch == archs.front() ? "" : ", ") + quoted(arch);
+    text += "]\nmode = \"cpp_itfs\"\n";
+    for(const bool is_backward : {false, true})
+    {
+        const std::vector<Wanted>& list = is_backward ? backward : forward;
+        const std::string direction     = is_backward ? "bwd" : "fwd";
+        if(list.empty())
+            continue;
+        text += "[[modules]]\nname = " + quoted("libmha_" + direction) + "\n";
+        for(const Wanted& wanted : list)
+        {
+            const auto word = [&](const char* key, const std::string& value) {
+                text += value.empty() ? "" : std::string(key) + " = " + quoted(value) + "\n";
+            };
+            const auto flag = [&](const char* key, Has value) {
+                if(value != Has::any)
+                    text += std::string(key) + " = " + (value == Has::yes ? "true" : "false") + "\n";
+            };
+            text += "[[mha_" + direction + "_variants]]\n";
+            word("dtype", wanted.dtype);
+            if(wanted.hdim_q != 0)
+                text += "hdim = [[" + std::to_string(wanted.hdim_q) + ", " +
+                        std::to_string(wanted.hdim_v != 0 ? wanted.hdim_v : wanted.hdim_q) + "]]\n";
+            word("mode", wanted.mode);
+            flag("has_mask", wanted.mask);
+            flag("has_bias", wanted.bias);
+            flag("has_alibi", wanted.alibi);
+            flag("has_dropout", wanted.dropout);
+            flag(is_backward ? "has_dbias" : "has_lse", is_backward ? wanted.dbias : wanted.lse);
+            if(is_backward)
+                flag("deterministic", wanted.deterministic);
+            word("receipt", wanted.receipt);
+        }
+    }
+    return text;
+}
+
 } // namespace
 
 #endif // QOLA_FMHA_HPP
