@@ -5,7 +5,7 @@ What an instruction asks for is looked at once; the function only reads, compute
 
 from __future__ import annotations
 
-from qola.emulate import compare, convert, packed, scalar, vector
+from qola.emulate import compare, convert, float8, packed, scalar, vector
 from qola.emulate.bind_packed import bind_packed
 from qola.emulate.bind_scalar import bind_scalar
 from qola.emulate.bind_vector import bind_vector
@@ -15,7 +15,7 @@ from qola.emulate.table import PACKED, SCALAR, VECTOR
 from qola.emulate.waves import Step
 
 # Importing them fills the table.
-_MODULES = (compare, convert, packed, scalar, vector)
+_MODULES = (compare, convert, float8, packed, scalar, vector)
 
 
 def bind_table(one: Instruction, literals: Literals) -> Step | None:

@@ -33,7 +33,7 @@ from qola.emulate.table import TYPES, Operation
 from qola.emulate.waves import EXEC, VCC, Step, Waves
 
 #: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
-_KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16"}
+_KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16", "V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"}
 #: Integer operations that can saturate, as NumPy's cannot: what clamp means for each.
 _SATURATED: dict[str, tuple[ArrayFunction, int, int]] = {
     "V_ADD_U32": (np.add, 0, 2**32 - 1),
@@ -141,6 +141,8 @@ def _plain(
         return literals.number(one.literal & 0xFFFFFFFF), "f32"
     if kind == "vcc":
         return lambda w: w.lanes(VCC)
+    if kind == "fnuz":
+        return lambda w: np.array(int(w.machine.fnuz))
     if kind == "table":
         bits = one["omod"] << 6 | one["abs"] << 3 | one["neg"]
         return lambda w: np.array(bits)

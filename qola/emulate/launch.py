@@ -173,6 +173,7 @@ class _Launch:
             group_waves=waves,
             entry=self.module.base + self.kernel.entry,
             checked=options.checked,
+            fnuz=self.program.arch == "gfx942",
         )
         starts = range(0, groups, at_once)
         count = max(1, min(options.processes, len(starts)))

@@ -28,6 +28,7 @@ class Machine:
         first_group: number in the grid of the workgroup in the first row.
         group_waves: waves of a workgroup.
         entry: address of the first instruction.
+        fnuz: whether floats of 8 bits are gfx942's, which are others than gfx950's.
     """
 
     kernel: str
@@ -40,6 +41,7 @@ class Machine:
     entry: int = 0
     first_group: int = 0
     checked: bool = False
+    fnuz: bool = False
     #: Held while memory is read, changed and written by an atomic operation.
     lock: AbstractContextManager[Any] = field(
         default_factory=lambda: multiprocessing.get_context("fork").Lock()

@@ -16,22 +16,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qola.emulate.arrays import F16, F32, U32, Array
+from qola.emulate.arrays import F16, F32, U8, U32, Array
 from qola.emulate.decode import Instruction
+from qola.emulate.float8 import FORMATS
 from qola.emulate.operands import Literals, UnsupportedError, number_of
 from qola.emulate.waves import AGPRS, SGPRS, VGPRS, Step, Waves
 
-_NAME = re.compile(r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64)$")
+_NAME = re.compile(
+    r"V_MFMA_(F32|F64)_(\d+)X(\d+)X(\d+)(_\d+B)?_(F16|BF16|F32|F64|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
+)
 _UPPER = U32(0xFFFF0000)
 
-#: (registers, waves, lanes) as u32 to (waves, rows, K) as f32.
-Unpack = Callable[[Array], Array]
+#: (registers, waves, lanes) as u32 to (waves, rows, K) as f32, of gfx942's floats of 8 bits or not.
+Unpack = Callable[[Array, bool], Array]
 
 
 def _unpack_f16(rows: int) -> Unpack:
     groups = 64 // rows
 
-    def unpack(raw: Array) -> Array:
+    def unpack(raw: Array, fnuz: bool) -> Array:
         registers, waves, _ = raw.shape
         values = raw.view(F16).reshape(registers, waves, groups, rows, 2)
         ordered = values.transpose(1, 3, 2, 0, 4).astype(F32)
@@ -43,7 +46,7 @@ def _unpack_f16(rows: int) -> Unpack:
 def _unpack_bf16(rows: int) -> Unpack:
     groups = 64 // rows
 
-    def unpack(raw: Array) -> Array:
+    def unpack(raw: Array, fnuz: bool) -> Array:
         registers, waves, _ = raw.shape
         values = np.empty((waves, rows, groups, registers, 2), U32)
         ordered = raw.reshape(registers, waves, groups, rows).transpose(1, 3, 2, 0)
@@ -57,7 +60,7 @@ def _unpack_bf16(rows: int) -> Unpack:
 def _unpack_f32(rows: int) -> Unpack:
     groups = 64 // rows
 
-    def unpack(raw: Array) -> Array:
+    def unpack(raw: Array, fnuz: bool) -> Array:
         registers, waves, _ = raw.shape
         values = raw.view(F32).reshape(registers, waves, groups, rows)
         return values.transpose(1, 3, 2, 0).reshape(waves, rows, groups * registers)
@@ -65,8 +68,28 @@ def _unpack_f32(rows: int) -> Unpack:
     return unpack
 
 
-_UNPACK = {"F16": _unpack_f16, "BF16": _unpack_bf16, "F32": _unpack_f32}
-_ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1}
+def _unpack_8(name: str) -> Callable[[int], Unpack]:
+    def of_rows(rows: int) -> Unpack:
+        groups = 64 // rows
+
+        def unpack(raw: Array, fnuz: bool) -> Array:
+            registers, waves, _ = raw.shape
+            codes = raw.view(U8).reshape(registers, waves, groups, rows, 4)
+            ordered = codes.transpose(1, 3, 2, 0, 4).reshape(waves, rows, groups * registers * 4)
+            return FORMATS[name][fnuz].decoded(ordered)
+
+        return unpack
+
+    return of_rows
+
+
+_UNPACK = {
+    "F16": _unpack_f16,
+    "BF16": _unpack_bf16,
+    "F32": _unpack_f32,
+    **{name: _unpack_8(name) for name in FORMATS},
+}
+_ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4}
 
 
 def supported(name: str) -> bool:
@@ -83,9 +106,10 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     if one["cbsz"] or one["abid"] or one["blgp"]:
         raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
     rows, depth, kind = int(found[2]), int(found[4]), found[6]
+    other = (found[7] or kind).strip("_")
     groups = 64 // rows
     registers = depth // groups // _ELEMENTS[kind]
-    unpack = _UNPACK[kind](rows)
+    unpack_a, unpack_b = _UNPACK[kind](rows), _UNPACK[other](rows)
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
     b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)
     d = one["vdst"] + (AGPRS - VGPRS) * one["acc_cd"]
@@ -99,8 +123,8 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
         raise UnsupportedError("a matrix that is not in vector registers")
 
     def run(w: Waves) -> None:
-        left = unpack(w.words(a, registers))
-        right = unpack(w.words(b, registers))
+        left = unpack_a(w.words(a, registers), w.machine.fnuz)
+        right = unpack_b(w.words(b, registers), w.machine.fnuz)
         product = np.matmul(left, right.transpose(0, 2, 1))
         # Rows: which four registers, which lanes, which register of the four.
         ordered = product.reshape(w.count, blocks, groups, 4, rows).transpose(1, 3, 0, 2, 4)

@@ -6,7 +6,8 @@ Beside the types of values there are
 - ``mask``: a bit a lane, as booleans; VCC where the encoding names no register,
 - ``scc``: the scalar condition code, as booleans,
 - ``dst``: what the destination holds, in the type of the result,
-- ``lit``: the literal behind the instruction (V_FMAMK and the like).
+- ``lit``: the literal behind the instruction (V_FMAMK and the like),
+- ``fnuz``: whether floats of 8 bits are gfx942's.
 """
 
 from __future__ import annotations

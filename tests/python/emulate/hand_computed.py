@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable
@@ -14,11 +15,13 @@ from qola.emulate.arrays import U8, U32, U64, Array
 from qola.emulate.buffers import BUFFERS
 from qola.emulate.control import BRANCHES, ENDS, NOTHING
 from qola.emulate.decode import pseudocode
+from qola.emulate.float8 import FORMATS
 from qola.emulate.lds import LDS
 from qola.emulate.matrix import supported
 from qola.emulate.memory import AddressMap
-from qola.emulate.operands import Literals
+from qola.emulate.operands import SDWA, Literals
 from qola.emulate.scalar_memory import SCALAR_MEMORY
+from qola.reference.formats import BF8, BF8_FNUZ, FP8, FP8_FNUZ, Format, decoded, encoded
 from tests.python.emulate.machines import instruction, random_bits, run, waves
 
 Case = Callable[[str], None]
@@ -399,30 +402,47 @@ def _swizzle(name: str) -> None:
 
 @case([name for name in pseudocode() if supported(name)])
 def _matrix(name: str) -> None:
-    size, depth, kind = re.match(r"V_MFMA_F32_(\d+)X\d+X(\d+)_(\w+)", name).groups()  # type: ignore[union-attr]
-    rows, k = int(size), int(depth)
+    words = re.match(r"V_MFMA_F32_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
+    assert words
+    rows, k = int(words[1]), int(words[2])
+    kinds = words[3], words[4] or words[3]
+    for fnuz in {False, kinds[0] in FORMATS}:
+        _multiplied(name, rows, k, kinds, fnuz)
+
+
+def _packed(values: Array, kind: str, fnuz: bool) -> Array:
+    """Values of a lane as its registers hold them."""
+    if kind == "F16":
+        return values.astype(np.float16).view(U32)
+    if kind == "BF16":
+        raw = values.view(U32) >> U32(16)
+        return raw[0::2] | raw[1::2] << U32(16)
+    if kind in FORMATS:
+        return encoded(values, eight_bits(kind, fnuz)).view(U32)
+    return values.view(U32)
+
+
+def _multiplied(name: str, rows: int, k: int, kinds: tuple[str, str], fnuz: bool) -> None:
     generator = rng()
     groups = 64 // rows
     part = k // groups
     a, b = (generator.integers(-8, 9, (rows, k)).astype(np.float32) / 4 for _ in range(2))
     registers = np.zeros((40, 1, 64), U32)
-    for base, matrix in ((0, a), (8, b)):
+    for base, matrix, kind in ((0, a, kinds[0]), (8, b, kinds[1])):
+        if kind == "BF8":
+            # Two bits behind the point: 7 is none of its numbers.
+            matrix[np.abs(matrix) * 4 == 7] = 0.5
         for lane in range(64):
             own = matrix[lane % rows, lane // rows * part :][:part]
-            if kind == "F16":
-                words = own.astype(np.float16).view(U32)
-            elif kind == "BF16":
-                raw = own.view(U32) >> U32(16)
-                words = raw[0::2] | raw[1::2] << U32(16)
-            else:
-                words = own.view(U32)
+            words = _packed(own, kind, fnuz)
             registers[base : base + len(words), 0, lane] = words
     count = rows * rows // 64
     c = generator.integers(-8, 9, (count, 64)).astype(np.float32)
     registers[16 : 16 + count, 0] = c.view(U32)
     fields = {"src0": 256, "src1": 264, "src2": 272, "vdst": 272}
     # EXEC counts for nothing.
-    w = run(instruction(name, "VOP3P_MFMA", fields), registers=registers, active=1)
+    one = instruction(name, "VOP3P_MFMA", fields)
+    w = run(one, registers=registers, active=1, fnuz=fnuz)
     product = a @ b.T
     for register in range(count):
         for lane in range(64):
@@ -430,6 +450,64 @@ def _matrix(name: str) -> None:
             row = register // 4 * 4 * groups + lane // rows * 4 + register % 4
             found = w.v[16 + register, 0, lane].view(np.float32)
             assert found == product[row, lane % rows] + c[register, lane], (register, lane)
+
+
+# ---------------------------------------------------------------------------------------------
+# Floats of 8 bits, held against the reference's
+
+
+def eight_bits(name: str, fnuz: bool) -> Format:
+    return {"FP8": (FP8, FP8_FNUZ), "BF8": (BF8, BF8_FNUZ)}[name][fnuz]
+
+
+@case(["V_CVT_F32_FP8", "V_CVT_F32_BF8", "V_CVT_PK_F32_FP8", "V_CVT_PK_F32_BF8"])
+def _from_eight_bits(name: str) -> None:
+    codes = np.arange(256, dtype=np.uint8).reshape(64, 4)
+    for fnuz, select in itertools.product((False, True), range(4)):
+        wanted = decoded(codes, eight_bits(name[-3:], fnuz)).astype(np.float32)
+        pair = "PK" in name
+        fields = {"src0": SDWA, "vsrc0": 256, "vdst": 258, "dst_sel": 6}
+        # Bytes are 0 to 3, words 4 and 5.
+        fields["src0_sel"] = 4 + select % 2 if pair else select
+        one = instruction(name, "VOP1_SDWA", fields)
+        w = run(one, registers=codes.view(U32).T[:, None], fnuz=fnuz)
+        found = w.v[2:4, 0].view(np.float32)
+        first = select % 2 * 2 if pair else select
+        np.testing.assert_array_equal(found[0], wanted[:, first])
+        if pair:
+            np.testing.assert_array_equal(found[1], wanted[:, first + 1])
+
+
+@case(["V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"])
+def _to_eight_bits(name: str) -> None:
+    for fnuz, high in itertools.product((False, True), repeat=2):
+        to = eight_bits(name[9:12], fnuz)
+        every = decoded(np.arange(128), to)
+        finite = every[np.isfinite(every)]
+        # Each number, what is halfway to the next, and what is just beside that.
+        half = (finite[:-1] + finite[1:]) / 2
+        values = np.concatenate([finite, half, half * (1 + 2.0**-20), half * (1 - 2.0**-20)])
+        values = np.resize(np.concatenate([values, -values]), (9, 2, 64)).astype(np.float32)
+        fields = {"src0": 256, "src1": 257, "vdst": 258, "opsel": high << 3}
+        for low, other in values:
+            registers = np.stack([low.view(U32), other.view(U32), LANES * 0 + 0x12345678])
+            one = instruction(name, "VOP3", fields)
+            w = run(one, registers=registers.astype(U32)[:, None], fnuz=fnuz)
+            pair = encoded(low, to).astype(U32) | encoded(other, to).astype(U32) << U32(8)
+            whole = pair << U32(16) | U32(0x5678) if high else pair | U32(0x12340000)
+            assert (w.v[2, 0] == whole).all()
+        odd = f32(to.largest * 1.5, -to.largest * 1.5, np.inf, np.nan)
+        fields["src1"] = 256
+        w = run(instruction(name, "VOP3", fields | {"opsel": 0}), registers=_row(odd), fnuz=fnuz)
+        found = decoded(w.v[2, 0, :4] & U32(0xFF), to)
+        ends = [np.inf, -np.inf, np.inf, np.nan] if to.infinity else [np.nan] * 4
+        np.testing.assert_array_equal(found, ends)
+
+
+def _row(values: Array) -> Array:
+    row = np.zeros((1, 1, 64), U32)
+    row[0, 0, : len(values)] = values
+    return row
 
 
 # ---------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ def waves(
     count: int = 1,
     checked: bool = False,
     scc: bool = False,
+    fnuz: bool = False,
 ) -> Waves:
     """A workgroup of waves; registers are (register, wave, lane), zeros where not given."""
     v = np.zeros((VGPR_COUNT, count, LANES), U32)
@@ -52,7 +53,9 @@ def waves(
         s[:, : scalars.shape[-1]] = scalars
     s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32
     machine = Machine(
-        "test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count, checked=checked
+        *("test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count),
+        checked=checked,
+        fnuz=fnuz,
     )
     layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else ())
     zeros = np.zeros(count, np.int64)
