@@ -48,7 +48,11 @@ class Values
         }
     }
 
-    bool has(const char* name) const { return given.contains(name); }
+    template <class... Names>
+    bool has(Names... names) const
+    {
+        return (given.contains(names) && ...);
+    }
 
     /// The first name that nothing asked for; empty where all were.
     std::string left() const

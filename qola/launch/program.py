@@ -77,7 +77,7 @@ float call_{name}(qola_caller::Values& values, qola_launch::Memory& memory)
 {{
     decltype(qola_launch::arguments_of(&QOLA_NS({name}))) args{{}};
     qola_caller::fill(args, values, memory);
-    return QOLA_NS({name})({arguments});
+{returns}
 }}"""
 
 
@@ -95,11 +95,20 @@ def caller(module: PlannedModule) -> str:
 
 
 def _call_by_name(entry: EntryPoint) -> str:
-    more = [f'qola_caller::Parameter(values, "{name}")' for name in entry.required[2:]]
-    indent = " " * len(f"    return QOLA_NS({entry.name})(")
-    stream = "ck_tile::stream_config{nullptr}"
-    arguments = f",\n{indent}".join(["args", stream, *more])
-    return _CALLER_CALL.format(name=entry.name, arguments=arguments)
+    # A parameter with a default is passed where it and those before it are given.
+    returns = []
+    for count in range(len(entry.optional), -1, -1):
+        given = [f'"{name}"' for name in entry.optional[:count]]
+        names = [*(f'"{name}"' for name in entry.required[2:]), *given]
+        call = f"    return QOLA_NS({entry.name})("
+        if given:
+            returns.append(f"    if(values.has({', '.join(given)}))")
+            call = f"    {call}"
+        more = [f"qola_caller::Parameter(values, {name})" for name in names]
+        stream = "ck_tile::stream_config{nullptr}"
+        arguments = f",\n{' ' * len(call)}".join(["args", stream, *more])
+        returns.append(f"{call}{arguments});")
+    return _CALLER_CALL.format(name=entry.name, returns="\n".join(returns))
 
 
 def _call(entry: EntryPoint) -> str:

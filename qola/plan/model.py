@@ -98,11 +98,17 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A function that leaves a library."""
+    """A function that leaves a library.
+
+    Attributes:
+        required: names of its parameters that have no default.
+        optional: names of those that follow, which have one.
+    """
 
     name: str
     parameters: int
     required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,10 @@ def module_entry(
     texts = wrappers(f"{header}.h", functions, throws=throws, c_functions=for_c)
     asked = _asked(tree, module.config, headers)
     return ModuleEntry(
-        tuple(EntryPoint(f.name, len(f.parameters), f.required) for f in functions),
+        tuple(
+            EntryPoint(f.name, len(f.parameters), f.required, f.arguments[len(f.required) :])
+            for f in functions
+        ),
         _write(output, header, f"{name}/entry/{header}.cpp", texts.source),
         _write(output, f"qola_{header}.h", f"include/qola_{header}.h", texts.header),
         macros.flags,

@@ -9,7 +9,7 @@ import pytest
 from qola.codegen.types import CodeObject
 from qola.launch.fake_hip import FakeHip
 from qola.launch.problems import Problem, problems
-from qola.launch.program import program
+from qola.launch.program import caller, program
 from qola.launch.proof import Answer, Proof, prove
 from qola.plan.model import EntryPoint
 from tests.python.plans import kernel, module, plan
@@ -50,6 +50,20 @@ def test_program_passes_what_has_no_default() -> None:
     assert '#include "qola_mha_fwd.h"' in text
     assert "values.q_dtype_str);" in text
     assert "workspace" not in text
+
+
+def test_caller_passes_what_has_a_default_where_it_is_given() -> None:
+    """Prevents: a choice of AITER's that no caller by name can make, such as how v3 rounds."""
+    entry = EntryPoint("mha_fwd", 5, ("args", "s", "q_dtype_str"), ("how", "check"))
+    text = " ".join(caller(module(entries=(entry,))).split())
+    given = [f'qola_caller::Parameter(values, "{n}")' for n in ("q_dtype_str", "how", "check")]
+    for count in (2, 1, 0):
+        names = ", ".join(('"how"', '"check"')[:count])
+        condition = f"if(values.has({names})) " if count else ""
+        call = ", ".join(["args", "ck_tile::stream_config{nullptr}", *given[: 1 + count]])
+        whole = f"{condition}return QOLA_NS(mha_fwd)({call});"
+        assert whole in text
+        text = text.partition(whole)[2]
 
 
 @pytest.mark.parametrize(
