@@ -46,6 +46,11 @@ def is_assembly_alone(module: str) -> bool:
     return module.startswith("module_fmha_v3_")
 
 
+def is_attention(module: str) -> bool:
+    """Whether a module is a library of attention, or a torch module of it."""
+    return module in ATTENTION or module in TORCH_ATTENTION
+
+
 def attention_of(module: str) -> AttentionModule:
     """Return what belongs to an attention module, or to the library of a torch module."""
     return ATTENTION[TORCH_ATTENTION.get(module, module)]

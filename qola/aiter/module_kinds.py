@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
+from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.errors import Finding
 
 Kind = Literal["attention", "torch_free", "needs_torch"]
 
@@ -20,6 +19,8 @@ SOURCE_SUFFIXES = (".cu", ".cpp", ".cc")
 
 _TORCH = re.compile(r"(torch|ATen|c10)/")
 _PYTHON = re.compile(r"pybind11/|Python\.h$")
+#: ROCm's libraries beside HIP.
+_ROCM = re.compile(r"(hip(?:blas(?:lt)?|cub|rand|solver)|roc(?:blas|prim|rand|solver))/")
 
 # What decides the kind is sources and where their headers are. The other keys may ask PyTorch
 # itself (module_moe_ck2stages) or for tables that AITER merges when it runs
@@ -49,11 +50,13 @@ class ModuleKind:
             ``needs_torch``: it does not.
         torch: the first include of PyTorch's headers, for ``needs_torch``.
         python: the first include of Python's or pybind11's headers, for ``torch_free``.
+        rocm: ROCm's libraries beside HIP that it includes headers of, sorted; not for attention.
     """
 
     kind: Kind
     torch: Include | None = None
     python: Include | None = None
+    rocm: tuple[str, ...] = ()
 
 
 def classify(
@@ -78,13 +81,16 @@ def classify(
     if name in ATTENTION:
         return ModuleKind("attention")
     config = deciding_config(tree, name, overrides)
-    python = None
-    for found in _includes(tree, config, frozenset(drop_srcs)):
-        if _TORCH.match(found.name) and not config.torch_exclude:
-            return ModuleKind("needs_torch", torch=found)
-        if python is None and _PYTHON.match(found.name):
-            python = found
-    return ModuleKind("torch_free", python=python)
+    includes_of = list(_includes(tree, config, frozenset(drop_srcs)))
+    rocm = tuple(sorted({m[1] for found in includes_of if (m := _ROCM.match(found.name))}))
+    torch = None if config.torch_exclude else _first(_TORCH, includes_of)
+    if torch is not None:
+        return ModuleKind("needs_torch", torch=torch, rocm=rocm)
+    return ModuleKind("torch_free", python=_first(_PYTHON, includes_of), rocm=rocm)
+
+
+def _first(pattern: re.Pattern[str], includes_of: Iterable[Include]) -> Include | None:
+    return next((found for found in includes_of if pattern.match(found.name)), None)
 
 
 def deciding_config(
@@ -127,20 +133,3 @@ def _includes(tree: AiterTree, config: ModuleConfig, dropped: frozenset[str]) ->
 
 def _read(tree: AiterTree, path: str) -> list[tuple[str, bool]]:
     return includes(tree.text(path))
-
-
-def torch_finding(place: str, name: str, kind: ModuleKind) -> Finding:
-    """Return what to tell somebody whose manifest asks for a module that needs PyTorch.
-
-    Args:
-        kind: of kind ``needs_torch``.
-    """
-    assert kind.torch is not None
-    return Finding(
-        place,
-        f"{name}, which needs PyTorch: {kind.torch.file} has #include <{kind.torch.name}>",
-        f"attention ({', '.join((*ATTENTION, *TORCH_ATTENTION))}), or a module that AITER builds "
-        "without PyTorch",
-        f"build {name} with AITER itself and remove it from the manifest; its tuning data is in "
-        "the bundle's configs/ all the same",
-    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.includes import includes
 from qola.aiter.missing_headers import Includer
 from qola.aiter.tree import ModuleConfig
@@ -96,7 +96,7 @@ class Assembly:
         )
 
     def add_torch(self, module: GeneratedModule) -> None:
-        """Add a torch module: kernel instances as of the library, and AITER's own entry point.
+        """Add a torch module: AITER's own sources, and of attention the library's kernel instances.
 
         Raises:
             PlanError: it includes a header that is nowhere.
@@ -126,6 +126,7 @@ class Assembly:
                 asm_tables=asm_tables(module),
                 entry_sources=lazy.entry_sources,
                 directions=module.kernels.directions,
+                generated=generated_files(module),
             )
         )
 
@@ -266,6 +267,15 @@ def planned_sources(module: GeneratedModule) -> tuple[PlannedSource, ...]:
 
 def asm_tables(module: GeneratedModule) -> tuple[PlannedFile, ...]:
     """Return the tables of assembly kernels that a module's sources include."""
+    return _tables(module) if is_attention(module.config.name) else ()
+
+
+def generated_files(module: GeneratedModule) -> tuple[PlannedFile, ...]:
+    """Return what the sources of a torch module beside attention include of generated files."""
+    return () if is_attention(module.config.name) else _tables(module)
+
+
+def _tables(module: GeneratedModule) -> tuple[PlannedFile, ...]:
     return tuple(
         PlannedFile(table.name, f"{module.spec.name}/{table.file}", table.sha256)
         for table in module.kernels.tables

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import attention_of
+from qola.aiter.attention import attention_of, is_attention
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
@@ -64,12 +64,13 @@ def entry_macros(tree: AiterTree, module: GeneratedModule, archs: Sequence[str])
     known = defined_by(module.config.flags_hip)
     flags: list[str] = []
     warnings: list[Finding] = []
-    main = attention_of(module.config.name).direction
+    attention = is_attention(module.config.name)
+    main = attention_of(module.config.name).direction if attention else ""
     asked = _asked(tree, module.config, module.spec)
     asked = {name: place for name, place in asked.items() if name not in known}
     elsewhere = _defined_elsewhere(tree, module.config, module.spec) if asked else frozenset()
     for name, place in asked.items():
-        meaning = _MEANING.get(name)
+        meaning = _MEANING.get(name) if attention else None
         if meaning is not None and meaning(main, module.kernels):
             flags.append(f"-D{name}=1")
             known[name] = "1"

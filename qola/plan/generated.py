@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,24 +79,36 @@ def generate_module(
             [replace(f, place=_place(resolved, module, f.place)) for f in error.findings],
             error.title,
         ) from None
-    own = _own_sources(request.tree, module, folder)
-    names = [source.name for source in own]
-    twice = {source.name for source in kernels.sources}.intersection(names)
-    if twice or len(set(names)) < len(names):
+    own = copied_sources(request.tree, module, folder, attention_of(module.config.name).direction)
+    # Of those that generators write, there is one for each set of archs.
+    check_names(spec.name, (*own, *{s.name: s for s in kernels.sources}.values()))
+    if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
+        header = domain_header(module.config.name, selection.variants)
+        folder.write(f"include/{ASM_DOMAIN}", header)
+    kernels = replace(kernels, sources=kernels.sources + own)
+    return GeneratedModule(spec, module.config, module.variants, module.torch, kernels=kernels)
+
+
+def check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
+    """Refuse two sources of one name.
+
+    Raises:
+        PlanError: naming them.
+    """
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        places.setdefault(Path(source.name).stem, []).append(source.file)
+    twice = [name for name, files in places.items() if len(files) > 1]
+    if twice:
         raise PlanError(
             Finding(
-                f"{spec.name}.srcs",
-                f"{', '.join(sorted(twice or set(names)))}: two sources of one name",
+                f"{module}.srcs",
+                f"{', '.join(sorted(twice))}: two sources of one name",
                 "sources whose names, without suffix, differ from each other and from those "
                 "that generators write",
                 "drop_srcs leaves one out",
             )
         )
-    if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
-        header = domain_header(module.config.name, selection.variants)
-        folder.write(f"include/{ASM_DOMAIN}", header)
-    kernels = replace(kernels, sources=kernels.sources + own)
-    return GeneratedModule(spec, module.config, module.variants, kernels=kernels)
 
 
 def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
@@ -111,8 +124,13 @@ def _needs_ck(text: str, main: str) -> bool:
     return re.search(rf"^\s*(?:float\s+)?(?:{'|'.join(names)})\(", text, re.MULTILINE) is not None
 
 
-def _own_sources(tree: AiterTree, module: Module, folder: Folder) -> tuple[GeneratedSource, ...]:
+def copied_sources(
+    tree: AiterTree, module: Module, folder: Folder, direction: str
+) -> tuple[GeneratedSource, ...]:
     """Copy the sources AITER's entry names, since cc_library takes no .cu file.
+
+    Args:
+        direction: of the module's assembly kernels, "" for none.
 
     Raises:
         PlanError: a source outside of the tree.
@@ -124,7 +142,6 @@ def _own_sources(tree: AiterTree, module: Module, folder: Folder) -> tuple[Gener
             raise PlanError(
                 Finding(f"{spec.name}.srcs", src, "a source within the AITER tree", f"remove {src}")
             )
-    direction = attention_of(module.config.name).direction
     sources = []
     for file in module_kinds.sources(tree, module.config, spec.drop_srcs):
         name = f"{Path(file).stem}.cpp"

@@ -178,10 +178,11 @@ class KernelFlags:
 
 @dataclass(frozen=True)
 class TorchModule:
-    """A module that Python imports beside PyTorch, with kernel instances.
+    """A module that Python imports beside PyTorch; those of attention have kernel instances.
 
     Attributes:
         entry: AITER's entry for it, and `name` but for what a variant became.
+        generated: what its sources include of generated files; by path below their folder.
         host_only: names of its sources without device code.
         init: names of those that define the module's function for Python.
     """
@@ -202,6 +203,7 @@ class TorchModule:
     asm_tables: tuple[PlannedFile, ...]
     entry_sources: tuple[PlannedFile, ...]
     directions: tuple[Direction, ...]
+    generated: tuple[PlannedFile, ...]
 
 
 @dataclass(frozen=True)
@@ -353,7 +355,8 @@ def check_plan(plan: Plan) -> None:
         files += (torch.name, torch.entry, torch.library)
         names += [torch.symbol]
         texts += torch.copts
-        files += [item.file for item in (*torch.asm_tables, *torch.entry_sources)]
+        plain = (*torch.asm_tables, *torch.entry_sources, *torch.generated)
+        files += [item.file for item in plain]
         files += [item.file for item in torch.sources]
         files += [item.file for item in torch.code_objects]
         if not all(0 <= index < len(plan.kernels) for index in torch.kernels):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
-from qola.aiter.module_kinds import ModuleKind, classify
+from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
+from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sources
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
 from qola.folder import Folder
 from qola.manifest.fields import TESTED_ARCHS
 from qola.manifest.load import loads
-from qola.plan.python_module import plan_python_module
+from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
+#: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
+_CODE_OBJECT = re.compile(r"\bAiterAsmKernel\b")
 _TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
 
 
@@ -26,7 +30,8 @@ class ModuleReport:
 
     Attributes:
         kind: C++ library, torch module or without torch.
-        needs: torch, hipify, generators and tuning tables, as far as it needs any.
+        needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables and files
+            when it runs, as far as it needs any.
         built: a plan can be made for it.
         why: why not; "" where it can.
     """
@@ -40,7 +45,9 @@ class ModuleReport:
 
 def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
     """Return a report of each module, in the order of the configuration."""
-    return tuple(_report(tree, name) for name in tree.module_names())
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        # Generators run in processes of their own.
+        return tuple(pool.map(lambda name: _report(tree, name), tree.module_names()))
 
 
 def _report(tree: AiterTree, name: str) -> ModuleReport:
@@ -49,24 +56,19 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
     except AiterError as error:
         needs = tuple(_needs(tree, name, None))
         return ModuleReport(name, "unknown", needs, built=False, why=_line(error))
-    needs = tuple(_needs(tree, name, found))
+    needs = (*_needs(tree, name, found), *_files(tree, name))
     if name in ATTENTION:
         return ModuleReport(name, "C++ library", needs, built=True, why="")
-    if found.torch is not None:
-        why = ""
-        if name not in TORCH_ATTENTION:
-            why = f"PyTorch without attention ({found.torch.file} includes {found.torch.name})"
-        return ModuleReport(name, "torch module", needs, built=not why, why=why)
-    why = _refusal(tree, name)
-    return ModuleReport(name, "without torch", needs, built=not why, why=why)
+    kind = "without torch" if found.torch is None else "torch module"
+    why = "" if name in TORCH_ATTENTION else _refusal(tree, name)
+    return ModuleReport(name, kind, needs, built=not why, why=why)
 
 
 def _refusal(tree: AiterTree, name: str) -> str:
-    """Return why a module that needs no PyTorch cannot be planned, "" where it can."""
+    """Return why a module beside attention cannot be planned, "" where it can."""
     text = f'[build]\narchitectures = ["{TESTED_ARCHS[0]}"]\n[[modules]]\nname = "{name}"\n'
     try:
-        resolved = resolve(Request(name, loads(text, file=name), tree))
-        plan_python_module(resolved, resolved.modules[0], Folder())
+        build_plan(resolve(Request(name, loads(text, file=name), tree)), Folder())
     except QolaError as error:
         # The manifest is made up: a place in it tells nobody anything.
         return _line(error).removeprefix(f"{name}:4 [[modules]].name: ")
@@ -83,9 +85,19 @@ def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str
         yield "torch"
     if tree.entry_text(name, "hipify") == "True":
         yield "hipify"
+    if found is not None and found.rocm:
+        yield f"of ROCm: {', '.join(found.rocm)}"
     command = tree.entry_text(name, "blob_gen_cmd")
     scripts = dict.fromkeys(script.rsplit("/", 1)[-1] for script in _SCRIPT.findall(command))
     if scripts:
         yield f"generators: {', '.join(scripts)}"
     if tables := dict.fromkeys(_TABLE.findall(command)):
         yield f"tuning tables: {', '.join(tables)}"
+
+
+def _files(tree: AiterTree, name: str) -> Iterator[str]:
+    """Yield what a module looks for when it runs."""
+    if not is_attention(name):
+        own = sources(tree, deciding_config(tree, name), ())
+        if any(_CODE_OBJECT.search(tree.text(file)) for file in own):
+            yield "when it runs: code objects in $AITER_ASM_DIR"

@@ -12,6 +12,7 @@ from qola.errors import PlanError
 from qola.folder import Folder
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
+from qola.plan.further import generate_further
 from qola.plan.generated import generate_module
 from qola.plan.inputs import input_files
 from qola.plan.model import Plan, PlannedAiter
@@ -40,12 +41,16 @@ def build_plan(
     progress(f"{request.name}: generating kernel instances for {', '.join(resolved.archs)}")
     with ThreadPoolExecutor(max_workers=2) as pool:
         # Each module's generators run in processes of their own.
+        further = pool.map(
+            lambda module: generate_further(resolved, module, output), resolved.further
+        )
         generated = list(
             pool.map(
                 lambda module: generate_module(resolved, module, output),
                 (*resolved.attention, *resolved.torch),
             )
         )
+        others = list(further)
     made = Assembly(resolved, output)
     told = [finding for module in generated for finding in judged(tree, module)]
     if dead := [finding for finding in told if finding.severity == "error"]:
@@ -55,14 +60,16 @@ def build_plan(
             made.add(module)
         else:
             made.add_torch(module)
+    for module in others:
+        made.add_torch(module)
     check_agreement(made.entries)
     python_modules = tuple(
         plan_python_module(resolved, module, output)
         for module in resolved.modules
-        if module not in (*resolved.attention, *resolved.torch)
+        if module not in (*resolved.attention, *resolved.torch, *resolved.further)
     )
     ordered = tuple(made.header_sets[name] for name in sorted(made.header_sets))
-    sources = [file for module in generated for file in module.tree_files]
+    sources = [file for module in (*generated, *others) for file in module.tree_files]
     sources += [file for python in python_modules for file in python.inputs]
     return Plan(
         name=request.name,

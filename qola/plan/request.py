@@ -13,6 +13,7 @@ from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
+from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
@@ -75,11 +76,13 @@ class Module:
     Attributes:
         config: its entry of optCompilerConfig.json, as the manifest changes it.
         variants: those that select its kernel instances; () for all of its receipt.
+        torch: it is compiled with PyTorch's headers.
     """
 
     spec: ModuleSpec
     config: ModuleConfig
     variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
+    torch: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,14 @@ class ResolvedRequest:
 
     @property
     def torch(self) -> tuple[Module, ...]:
-        """The torch modules, which have kernel instances too."""
+        """The torch modules of attention, which have kernel instances too."""
         return tuple(module for module in self.modules if module.config.name in TORCH_ATTENTION)
+
+    @property
+    def further(self) -> tuple[Module, ...]:
+        """The torch modules beside attention."""
+        known = TORCH_ATTENTION
+        return tuple(m for m in self.modules if m.torch and m.config.name not in known)
 
     def place(self, spec: ModuleSpec, key: str) -> str:
         """Return where the manifest has a key of a module."""
@@ -124,10 +133,16 @@ def resolve(request: Request) -> ResolvedRequest:
     manifest = request.manifest
     specs = {spec.name: spec for spec in manifest.modules}
     config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
-    warnings = _check(request, config_of)
+    kind_of = cache(lambda name: _kind(request.tree, specs[name]))
+    warnings = _check(request, config_of, kind_of)
     chosen = archs.resolve(request.archs, manifest, request.default_archs, request.native)
     modules = tuple(
-        Module(spec, config_of(spec.name), variants_of(manifest, spec.name))
+        Module(
+            spec,
+            config_of(spec.name),
+            variants_of(manifest, spec.name),
+            kind_of(spec.name).kind == "needs_torch",
+        )
         for spec in manifest.modules
     )
     modules += _expanded(request)
@@ -155,7 +170,8 @@ def _expanded(request: Request) -> tuple[Module, ...]:
     others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
     variants = torch_variants.expand(manifest.fwd_variants)
     return tuple(
-        Module(replace(spec, drop_directions=others), config, variants[spec.name]) for spec in specs
+        Module(replace(spec, drop_directions=others), config, variants[spec.name], torch=True)
+        for spec in specs
     )
 
 
@@ -182,11 +198,22 @@ def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _check(request: Request, config_of: Callable[[str], ModuleConfig]) -> list[Finding]:
+def _kind(tree: AiterTree, spec: ModuleSpec) -> ModuleKind:
+    return module_kinds.classify(
+        tree, spec.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
+    )
+
+
+def _check(
+    request: Request,
+    config_of: Callable[[str], ModuleConfig],
+    kind_of: Callable[[str], ModuleKind],
+) -> list[Finding]:
     """Compare the manifest with tree and toolchain; return warnings.
 
     Args:
         config_of: evaluates a module's entry; called only where the comparison needs it.
+        kind_of: says what kind of module an entry is.
     """
     tree, manifest = request.tree, request.manifest
     overrides = {spec.name: spec.overrides for spec in manifest.modules}
@@ -210,7 +237,7 @@ def _check(request: Request, config_of: Callable[[str], ModuleConfig]) -> list[F
     )
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings)
-    if unplannable := list(_unplannable(request)):
+    if unplannable := list(_unplannable(request, kind_of)):
         raise PlanError(unplannable)
     unserved = [*_unpatched(request), *_unserved(request, config_of), *unknown_keys_of(tree)]
     if any(finding.severity == "error" for finding in unserved):
@@ -247,19 +274,14 @@ def _unpatched(request: Request) -> Iterator[Finding]:
     )
 
 
-def _unplannable(request: Request) -> Iterator[Finding]:
+def _unplannable(request: Request, kind_of: Callable[[str], ModuleKind]) -> Iterator[Finding]:
     """Find modules beside ATTENTION that cannot be built, and say why."""
     manifest, known = request.manifest, request.tree.module_names()
     for spec in manifest.modules:
         if spec.name in ATTENTION or spec.name not in known:
             continue
-        place = manifest.place("modules", spec.index, "name")
-        kind = module_kinds.classify(
-            request.tree, spec.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs
-        )
-        if kind.kind == "needs_torch" and spec.name not in TORCH_ATTENTION:
-            yield module_kinds.torch_finding(place, spec.name, kind)
-        elif manifest.module_mode(spec, request.mode) != "pybind":
+        kind_of(spec.name)  # raises where it cannot be told
+        if manifest.module_mode(spec, request.mode) != "pybind":
             yield Finding(
                 manifest.place("modules", spec.index, "mode"),
                 f"{spec.name} in mode cpp_itfs",

@@ -1,4 +1,4 @@
-"""Attention modules that Python imports beside PyTorch: AITER's sources, the libraries' kernels.
+"""Modules that Python imports beside PyTorch: AITER's sources, and for attention kernel instances.
 
 A torch module is AITER's own: its sources are compiled with PyTorch's headers and make one symbol,
 PyInit_<name>. Kernel instances are those of the library of its direction, wherever its flags mean
@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from qola.aiter.attention import is_attention
 from qola.aiter.includes import includes
 from qola.aiter.missing_headers import Includer, missing_headers
 from qola.aiter.preprocess import defined_by, without_comments
@@ -53,12 +55,13 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
     """Return what a torch module has beside kernel instances.
 
     Raises:
-        PlanError: there is no kernel, a source includes a header that is nowhere, or none makes a
-            module of Python's.
+        PlanError: attention without a kernel; a source includes a header that is nowhere, or none
+            makes a module of Python's.
         AiterError: the tree has none of its headers.
     """
     tree, name = resolved.request.tree, module.spec.name
-    if not module.kernels.kernels and not module.kernels.code_objects:
+    attention = is_attention(module.config.name)
+    if attention and not module.kernels.kernels and not module.kernels.code_objects:
         raise PlanError(
             Finding(
                 resolved.place(module.spec, "drop_directions"),
@@ -69,11 +72,15 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
         )
     folder = output.below(name)
     texts = {source.file: folder.text(source.file) for source in module.kernels.sources}
+    # A batch only includes what is beside it.
+    read = {s.file: texts[s.file] for s in module.kernels.sources if s.role != "batch"}
+    if not attention:
+        read |= {table.file: folder.text(table.file) for table in module.kernels.tables}
     macros = entry_macros(tree, module, resolved.archs)
     headers = header_set(
-        tree, module.config, name, {n for text in texts.values() for n, _ in includes(text)}
+        tree, module.config, name, {n for text in read.values() for n, _ in includes(text)}
     )
-    includers = [Includer(f"{name}/{file}", text) for file, text in texts.items()]
+    includers = [Includer(f"{name}/{file}", text) for file, text in read.items()]
     missing = missing_headers(
         tree.root,
         headers.include_dirs,
@@ -84,16 +91,18 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
     if missing:
         raise PlanError(nowhere(name, found.place, found.name) for found in missing)
     library = library_file(resolved.request.manifest.namespace, module.config.md_name or name)
-    host_only = {
-        source.name.removesuffix(".cpp")
-        for source in module.kernels.sources
-        if source.role in ("dispatch", "asm") or not _DEVICE.search(texts[source.file])
-    }
     init = [
-        source.name.removesuffix(".cpp")
+        Path(source.name).stem
         for source in module.kernels.sources
         if "TORCH_EXTENSION_NAME" in texts[source.file]
     ]
+    host_only = {
+        Path(source.name).stem
+        for source in module.kernels.sources
+        if source.role in ("dispatch", "asm") or not _DEVICE.search(texts[source.file])
+        # Others may have kernels by what they include.
+        if attention or Path(source.name).stem in init
+    }
     if not init:
         raise PlanError(
             Finding(

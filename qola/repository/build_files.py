@@ -189,6 +189,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
                 "copts": _list(module.copts, 4),
                 "export_list": _string(f"{name}.exports"),
                 "file": _string(module.library),
+                **_generated(module),
                 "headers": _string(f":{name}.headers"),
                 "host_only": _inline(module.host_only),
                 "init": _inline(module.init),
@@ -199,6 +200,12 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             },
         ),
     ]
+
+
+def _generated(module: TorchModule) -> dict[str, str]:
+    if not module.generated:
+        return {}
+    return {"generated": _list((found.file for found in module.generated), 4)}
 
 
 def _asm_tables(module: PlannedModule | TorchModule) -> dict[str, str]:

@@ -24,7 +24,8 @@ def torch_module(
         copts = [],
         host_only = [],
         code_objects = {},
-        asm_tables = []):
+        asm_tables = [],
+        generated = []):
     """Declares a torch module.
 
     Expands to a hip_source per source, one of qola's own that compares PyTorch's
@@ -49,6 +50,7 @@ def torch_module(
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
       asm_tables: headers that AITER's own sources select assembly kernels by.
+      generated: generated files that sources include, in <name>/generated.
     """
     stem = file.removesuffix(".so")
     own_deps = [headers] + select({
@@ -56,6 +58,13 @@ def torch_module(
         _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
     })
+    if generated:
+        cc_library(
+            name = name + ".generated",
+            includes = [name + "/generated"],
+            textual_hdrs = generated,
+        )
+        own_deps = own_deps + [name + ".generated"]
     with_asm = bool(code_objects or asm_tables)
     if with_asm:
         cc_library(
@@ -85,6 +94,7 @@ def torch_module(
                 archs = on,
                 copts = own_copts + (init_copts if source in init else []) + (HOST_ONLY if source in host_only else []),
                 fixed_archs = True,
+                visibility = ["//visibility:public"],
                 deps = own_deps,
             )
         if with_asm:

@@ -1,8 +1,8 @@
-"""A stand-in for pandas and NumPy: as much of them as AITER's `hsa/codegen.py` uses.
+"""A stand-in for pandas and NumPy: as much of them as AITER's generators use.
 
-The script reads small CSV tables, puts those of one name together and prints their rows. For that
-it needs tables of text and numbers, and not 60 MB of packages in the environment of repository
-rules. Values are what pandas would give the script: a column of whole numbers holds `int`, one with
+They read small CSV tables, put those of one name together and print their rows. For that
+they need tables of text and numbers, and not 60 MB of packages in the environment of repository
+rules. Values are what pandas would give a script: a column of whole numbers holds `int`, one with
 a gap or a fraction holds `float`, any other holds `str`. Whatever else is asked of it raises
 AttributeError or `FrameError`, so that a later script fails and says so, and prints no other table.
 
@@ -17,6 +17,7 @@ import math
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +47,17 @@ class Columns(list[str]):
         return list(self)
 
 
+@dataclass(frozen=True)
+class Located:
+    """What `Frame.loc` gives: values by row and column."""
+
+    data: Mapping[str, Sequence[Value]]
+
+    def __getitem__(self, place: tuple[int, str]) -> Value:
+        row, column = place
+        return self.data[column][row]
+
+
 class Frame:
     """A table: columns of one length."""
 
@@ -62,6 +74,19 @@ class Frame:
     def iloc(self) -> Sequence[Mapping[str, Value]]:
         """Its rows, each a mapping by column."""
         return [dict(zip(self._data, row, strict=True)) for row in self._rows()]
+
+    @property
+    def loc(self) -> Located:
+        """Its values by row and column."""
+        return Located(self._data)
+
+    @property
+    def values(self) -> Sequence[Sequence[Value]]:
+        """Its rows; in a table of numbers alone they have one type, as in an array."""
+        numbers = _widened([value for values in self._data.values() for value in values])
+        every = iter(numbers)
+        columns = [[next(every) for _ in values] for values in self._data.values()]
+        return list(zip(*columns, strict=True))
 
     def __setitem__(self, name: str, value: Value) -> None:
         """Give a column one value in all rows."""

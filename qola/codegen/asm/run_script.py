@@ -10,6 +10,9 @@ answers -1 ("not served") without a launch.
 
 `hsa/codegen.py` takes them from AITER_GPU_ARCHS, reads its tables with pandas, for which
 `qola.codegen.asm.frames` stands in, and lists them with `glob`, here in a fixed order.
+
+Generators of GEMMs ask PyTorch whether there is a GPU, and leave out what was tuned for others.
+A plan must not depend on the machine that makes it: here there is none.
 """
 
 from __future__ import annotations
@@ -31,8 +34,22 @@ from qola.codegen.reads import Reads
 def chip_info(archs: Sequence[str]) -> ModuleType:
     """Return the module that generators import as `chip_info`, for these architectures."""
     module = ModuleType("chip_info")
-    vars(module)["get_gfx_list"] = lambda: list(archs)
+    vars(module).update(get_gfx_list=lambda: list(archs), get_gfx=lambda: _only(archs))
     return module
+
+
+def _only(archs: Sequence[str]) -> str:
+    if len(archs) != 1:
+        sys.exit(f"get_gfx() of {', '.join(archs) or 'no arch'}: what it writes is for one arch")
+    return archs[0]
+
+
+def torch_without_gpu() -> dict[str, ModuleType]:
+    """Return the modules that generators import as `torch`, by name: asked for a GPU, none."""
+    torch, cuda = ModuleType("torch"), ModuleType("torch.cuda")
+    vars(cuda)["is_available"] = lambda: False
+    vars(torch)["cuda"] = cuda
+    return {"torch": torch, "torch.cuda": cuda}
 
 
 def sort_globs() -> None:
@@ -51,6 +68,7 @@ def main(argv: list[str]) -> None:
     seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[2]
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
+    sys.modules.update(torch_without_gpu())
     os.environ["AITER_GPU_ARCHS"] = ";".join(archs)
     ignore_bytecode()
     frames.install()

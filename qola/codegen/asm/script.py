@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree, GeneratorCall
@@ -13,13 +14,26 @@ from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
 
-_SUFFIXES = (".cpp", ".hpp", ".h")
+_SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a generator script wrote.
+
+    Attributes:
+        files: contents by path below its output folder, sorted.
+        reads: what it read beside its own folder.
+    """
+
+    files: Mapping[str, bytes]
+    reads: tuple[str, ...]
 
 
 def run_script(
     tree: AiterTree, script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> dict[str, bytes]:
-    """Run one generator script and return the sources it writes.
+    """Run one generator script and return the sources it writes, all in one folder.
 
     Args:
         tree: the AITER tree that it is of, which is told what it reads.
@@ -32,6 +46,19 @@ def run_script(
     Raises:
         CodegenError: the script fails, writes nothing, or writes what is no C++ source or stands
             outside the folder it was given.
+    """
+    written = run_deep_script(tree, script, args, place, archs)
+    if deeper := [name for name in written.files if "/" in name]:
+        raise _unexpected(place, deeper)
+    return dict(written.files)
+
+
+def run_deep_script(
+    tree: AiterTree, script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
+) -> Written:
+    """Run one generator script and return the sources it writes, below its folder, too.
+
+    Args and errors are those of `run_script`.
     """
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -46,17 +73,21 @@ def run_script(
         tree.note_reads(told)
         seen.unlink(missing_ok=True)
         files = sorted(path for path in root.rglob("*") if path.is_file())
-        unexpected = [p for p in files if p.parent != folder or p.suffix not in _SUFFIXES]
+        unexpected = [p for p in files if folder not in p.parents or p.suffix not in _SUFFIXES]
         if unexpected or not files:
-            names = ", ".join(p.relative_to(root).as_posix() for p in unexpected)
-            raise CodegenError(
-                Finding(
-                    place=place,
-                    found=f"unexpected files: {names}" if names else "no file",
-                    expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
-                )
-            )
-        return {path.name: path.read_bytes() for path in files}
+            raise _unexpected(place, [p.relative_to(root).as_posix() for p in unexpected])
+        contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+        return Written(contents, tuple(told))
+
+
+def _unexpected(place: str, names: Sequence[str]) -> CodegenError:
+    return CodegenError(
+        Finding(
+            place=place,
+            found=f"unexpected files: {', '.join(names)}" if names else "no file",
+            expected=f"files ending in {', '.join(_SUFFIXES)} in its output folder",
+        )
+    )
 
 
 def write_source(

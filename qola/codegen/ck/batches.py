@@ -19,6 +19,7 @@ _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
 _PIECE = re.compile(r"[{};]|[^{};]+")
 _UNNAMED = re.compile(r"\s*namespace\s*")
 _SPECIALISATION = re.compile(r"template\s*<\s*>")
+_INSTANTIATION = re.compile(r"template\s+[^<\s]")
 _ALIAS = re.compile(r"using\s+(\w+)\s*=")
 _RECORD = re.compile(r"(?:struct|class)\s+(\w+)")
 _FUNCTION = re.compile(
@@ -53,8 +54,8 @@ def included(sources: Iterable[str]) -> list[str]:
 def local_names(source: str) -> tuple[str, ...] | None:
     """Return what a kernel instance's source declares that another may declare too, sorted.
 
-    That is all at namespace scope, except specialisations of what a header declares: these differ
-    in their arguments.
+    That is all at namespace scope, except specialisations and instantiations of what a header
+    declares: these differ in their arguments.
 
     Returns:
         The names; None where the source has a form that is not among those which CK's generators
@@ -122,7 +123,7 @@ def _declared(head: str) -> str | None:
     Args:
         head: its text, of a body the opening brace alone.
     """
-    if not head or _SPECIALISATION.match(head):
+    if not head or _SPECIALISATION.match(head) or _INSTANTIATION.match(head):
         return ""
     head = _untemplated(head)
     if alias := _ALIAS.match(head):

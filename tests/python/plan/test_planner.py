@@ -399,11 +399,9 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "module_norm",
         {},
         PlanError,
-        "m.toml:6 [[modules]].name",
-        "module_norm, which needs PyTorch: "
-        "aiter_meta/csrc/py_itfs_ck/norm_kernels.cu has #include <torch/all.h>",
-        "build module_norm with AITER itself and remove it from the manifest; its tuning data is "
-        "in the bundle's configs/ all the same",
+        "m.toml:6 [[modules]].mode",
+        "module_norm in mode cpp_itfs",
+        'write mode = "pybind" in the [[modules]] table of module_norm',
     ),
     (
         "receipt = 700",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import ManifestError, PlanError
+from qola.errors import ManifestError
 from qola.folder import Folder
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
@@ -104,11 +104,13 @@ def test_modules_of_another_aiter_are_named(tree: AiterTree, tmp_path: Path) -> 
     ]
 
 
-def test_python_modules_on_pytorch_are_named(tree: AiterTree, tmp_path: Path) -> None:
-    """Prevents: a manifest of modules that need PyTorch answered with anything but that."""
-    with pytest.raises(PlanError) as caught:
-        plan_of("te", manifest_of("te_f4gemm"), tree, tmp_path)
-    assert ["needs PyTorch" in finding.found for finding in caught.value.findings] == [True, True]
+def test_gemms_for_python_plan(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a manifest of modules beside attention, which ROCm/QoLA builds, refused."""
+    plan = plan_of("te", manifest_of("te_f4gemm"), tree, tmp_path)
+    assert [module.library for module in plan.torch_modules] == [
+        "te_module_gemm_a4w4_asm.so",
+        "te_module_gemm_a4w4_blockscale.so",
+    ]
 
 
 def test_an_arch_without_kernels_is_named(tree: AiterTree, tmp_path: Path) -> None:

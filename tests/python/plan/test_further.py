@@ -1,0 +1,114 @@
+"""Torch modules beside attention: AITER's sources, and what its generators make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import QolaError
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
+from qola.repository.build_files import manifest_build_file
+
+Planning = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture
+def plan(tree: AiterTree, tmp_path: Path) -> Planning:
+    """Return a function that plans a module, whose files go to the test's directory."""
+
+    def run(name: str, archs: str = '"gfx942"', more: str = "") -> Plan:
+        text = f'[qola]\nnamespace = "ns"\n[build]\narchitectures = [{archs}]\n{more}\n'
+        manifest = loads(f'{text}[[modules]]\nname = "{name}"\n', file="m.toml")
+        return build_plan(resolve(Request("m", manifest, tree)), Folder(tmp_path))
+
+    return run
+
+
+def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a module of plain sources that is refused, or whose file Python does not find."""
+    found = plan("module_activation")
+    (module,) = found.torch_modules
+    assert (module.library, module.symbol) == (
+        "ns_module_activation.so",
+        "PyInit_ns_module_activation",
+    )
+    assert module.copts == ("-ffast-math", "-DCK_TILE_USE_BUFFER_ADDRESSING_BUILTIN=0")
+    assert [source.name for source in module.sources] == [
+        "activation_pybind",
+        "activation_kernels",
+    ]
+    assert (module.init, module.host_only) == (("activation_pybind",), ("activation_pybind",))
+    assert module.kernels == module.generated == module.code_objects == ()
+    assert all((tmp_path / source.file).is_file() for source in module.sources)
+    assert Plan.from_json(found.to_json()) == found
+
+
+def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a generator's source that nothing compiles, or that two compiles have."""
+    (module,) = plan("module_norm").torch_modules
+    batches = [source for source in module.sources if source.role == "batch"]
+    texts = [(tmp_path / source.file).read_text("utf-8") for source in batches]
+    members = [name for text in texts for name in re.findall(r'"\.\./([^"]+\.cpp)"', text)]
+    known = {found.name for found in module.generated}
+    assert len(members) == len(set(members)) == 392
+    assert {*members} == known - {"layernorm2d_fwd_api_common.hpp"}
+    assert len(batches) == -(-392 // 16)
+    assert [source.name for source in module.sources if source.role != "batch"] == [
+        "norm_kernels",
+        "norm_pybind",
+        "asm_layernorm",
+        "layernorm2d_fwd_api",
+    ]
+
+
+def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
+    """Prevents: `batch = 1` without effect on what generators of other modules write."""
+    (module,) = plan("module_norm", more="batch = 1").torch_modules
+    assert not [source for source in module.sources if source.role == "batch"]
+    assert len(module.sources) == 392 + 4
+
+
+def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a GEMM for none of the problems that AITER was tuned for."""
+    (module,) = plan("module_gemm_a8w8").torch_modules
+    table = (tmp_path / "module_gemm_a8w8/generated/gemm_a8w8_lookup.h").read_text("utf-8")
+    assert table.count("a8w8_rowwise_") > 100
+    assert any(found.name.startswith("impl/a8w8_rowwise_") for found in module.generated)
+
+
+def test_what_decides_a_module_is_watched(plan: Planning) -> None:
+    """Prevents: a changed generator or tuning table by which nothing is planned anew."""
+    inputs = plan("module_gemm_a8w8").inputs
+    assert "aiter/configs/a8w8_tuned_gemm.csv" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gen_instances.py" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8_common.py" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8.cu" in inputs
+
+
+def test_files_of_one_arch_are_not_those_of_another(plan: Planning) -> None:
+    """Prevents: a module for two archs with the tables of one of them."""
+    (module,) = plan("module_gemm_a8w8_asm").torch_modules
+    assert [found.name for found in module.generated] == ["asm_i8gemm_configs.hpp"]
+    with pytest.raises(QolaError, match=r"asm_i8gemm_configs\.hpp is another for each of gfx942"):
+        plan("module_gemm_a8w8_asm", archs='"gfx942", "gfx950"')
+
+
+def test_a_build_file_has_what_is_generated(plan: Planning) -> None:
+    """Prevents: generated headers that no compile may read."""
+    text = manifest_build_file(plan("module_norm"), source="m.toml", aiter="aiter")
+    assert '"module_norm/generated/layernorm2d_fwd_api_common.hpp",' in text
+    assert 'host_only = ["norm_pybind"],' in text
+    assert "kernels = {\n    }," in text
