@@ -49,7 +49,7 @@ def run_script(
     """
     written = run_deep_script(tree, script, args, place, archs)
     if deeper := [name for name in written.files if "/" in name]:
-        raise _unexpected(place, deeper)
+        raise _unexpected(place, [f"out/{name}" for name in deeper])
     return dict(written.files)
 
 
