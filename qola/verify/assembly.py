@@ -8,7 +8,7 @@ that it takes few calls; a wrong hint leaves a kernel without problems, and that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -18,10 +18,10 @@ import numpy as np
 from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify.problem import Problem
-from qola.verify.sample import Drawn, generator, propose
+from qola.verify.sample import Drawn, Launched, propose, search
 
-#: Calls for each problem that is drawn.
-_ATTEMPTS = 400
+#: Calls of the entry point for each problem that is drawn.
+_CALLS = 400
 #: Rows of Q and columns of K that such kernels take at once.
 _TILES = ("b64x64", "b128x128", "b128x192", "b256x64")
 _HDIMS = ((64, 64), (128, 128), (192, 192), (192, 128))
@@ -89,7 +89,7 @@ def draw_assembly(
     name: str,
     direction: str,
     hints: Sequence[Hints],
-    launched: Callable[[Problem], Sequence[str]],
+    launched: Launched,
     samples: int,
     seed: int,
     max_work: int,
@@ -102,29 +102,16 @@ def draw_assembly(
         hints: of which one is taken for each call.
         launched: calls the entry point, and returns what it would launch.
     """
-    found: dict[Problem, None] = {}
-    for number in range(samples):
-        for attempt in range(_ATTEMPTS if hints else 0):
-            chosen = generator(name, seed, number, attempt)
-            one = hints[int(chosen.integers(len(hints)))]
-            edge = number if attempt == 0 else int(chosen.integers(1 << 30))
-            problem = _proposed(direction, one, edge, chosen, max_work)
-            if problem is None or problem in found:
-                continue
-            if name in launched(problem):
-                found[problem] = None
-                break
-    missing = ""
-    if len(found) < samples:
-        missing = (
-            f"{samples - len(found)} of {samples} problems not found among {_ATTEMPTS} calls of "
-            "the entry point each"
-        )
-    return Drawn(name, tuple(found), missing)
+
+    def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
+        one = hints[int(chosen.integers(len(hints)))]
+        return _proposed(direction, one, edge, chosen, max_work)
+
+    return search(name, proposed, launched, samples, seed, _CALLS if hints else 0)
 
 
 def _proposed(
-    direction: str, hints: Hints, edge: int, chosen: np.random.Generator, max_work: int
+    direction: str, hints: Hints, edge: int | None, chosen: np.random.Generator, max_work: int
 ) -> Problem | None:
     def one(of: Sequence[_T]) -> _T:
         return of[int(chosen.integers(len(of)))]

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qola.reference.formats import F64, FP32, Format, decoded, encoded
+from qola.verify import pages
 from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, formats
 
 #: Columns of K whose shares of dQ are summed up apart, at least.
 _LEAST_SPLIT = 16
-#: What lies between the rows of an input. A number: asynchronous kernels of CK load K beyond a
-#: head dimension that they pad, and multiply it by zeros of Q, which makes NaN of NaN.
+#: What lies between the rows of an input, and in rows of pages that no sequence has. A number:
+#: asynchronous kernels of CK load K beyond a head dimension that they pad, and multiply it by zeros
+#: of Q, which makes NaN of NaN.
 _BESIDE = 208.0
 
 
@@ -93,7 +95,9 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
         shape: tuple[int, ...] = (sum(lengths), count, hdim)
         row = count * hdim + problem.more_stride
         strides: tuple[int, ...] = (row, hdim, 1)
-        if not problem.group:
+        if of_k and problem.page:
+            shape = (pages.count(problem) * problem.page, count, hdim)
+        elif not problem.group:
             shape = (problem.batch, lengths[0], count, hdim)
             strides = (lengths[0] * row, row, hdim, 1)
             if problem.order == "bhsd":
@@ -150,12 +154,14 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
     return {buffer.name: buffer for buffer in found}
 
 
-def starts(problem: Problem) -> dict[str, NDArray[np.int32]]:
-    """Return where sequences begin, by the names of arguments; nothing outside of group mode."""
-    lengths = {"seqstart_q": problem.rows, "seqstart_k": problem.columns}
-    return {
-        name: np.cumsum([0, *of]).astype(np.int32) for name, of in lengths.items() if problem.group
-    }
+def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
+    """Return where sequences begin, and which pages they have, by the names of arguments."""
+    found = pages.tables(problem)
+    if problem.group:
+        found["seqstart_q_ptr"] = np.cumsum([0, *problem.rows]).astype(np.int32)
+        if "kv_indptr" not in found:
+            found["seqstart_k_ptr"] = np.cumsum([0, *problem.columns]).astype(np.int32)
+    return found
 
 
 def _of_rows(problem: Problem) -> tuple[int, ...]:
@@ -185,9 +191,12 @@ def stride_arguments(problem: Problem, of: Mapping[str, Buffer]) -> dict[str, in
         strides = buffer.strides
         if name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
             row, head = strides[-3], strides[-2]
-            if not problem.group and problem.order == "bhsd":
+            paged = problem.page > 0 and name in ("k", "v")
+            if not paged and not problem.group and problem.order == "bhsd":
                 row, head = strides[1], strides[2]
             add(name, row, head, strides[0])
+            if paged:
+                found[f"batch_stride_{name}"] = problem.page * row
         elif name == "lse":
             for each in ("lse", "lsed"):
                 add(each, 1, strides[-2], strides[0])
@@ -212,7 +221,9 @@ def stride_arguments(problem: Problem, of: Mapping[str, Buffer]) -> dict[str, in
     return found
 
 
-def filled(given: Tensors, o: F64 | None = None, lse: F64 | None = None) -> dict[str, F64]:
+def filled(
+    problem: Problem, given: Tensors, o: F64 | None = None, lse: F64 | None = None
+) -> dict[str, F64]:
     """Return the values that buffers are filled with, by their names.
 
     Args:
@@ -220,4 +231,6 @@ def filled(given: Tensors, o: F64 | None = None, lse: F64 | None = None) -> dict
     """
     values = {name: getattr(given, name) for name in ("q", "k", "v", "do", "bias", "slopes")}
     values |= {"o": o, "lse": lse}
+    if problem.page:
+        values |= {name: pages.laid_out(problem, values[name], _BESIDE) for name in ("k", "v")}
     return {name: value for name, value in values.items() if value is not None}

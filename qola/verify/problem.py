@@ -17,10 +17,10 @@ BIASES = {"no": 0, "bias": 1, "alibi": 2}
 
 @dataclass(frozen=True)
 class Problem:
-    """A call of mha_fwd, mha_fwd_splitkv or mha_bwd.
+    """A call of mha_fwd, mha_fwd_splitkv, mha_batch_prefill or mha_bwd.
 
     Attributes:
-        direction: fwd, fwd_splitkv or bwd.
+        direction: fwd, fwd_splitkv, batch_prefill or bwd.
         dtype: CK's word for it: bf16, fp16, fp32, fp8, fp8bf16, ...
         group: sequences lie one behind the other; else all have the same lengths.
         rows, columns: length of Q, and of K and V, of each sequence.
@@ -28,11 +28,13 @@ class Problem:
         bias_heads: heads of the elementwise bias, 1 or nhead_q.
         batched_slopes: each sequence has slopes of its own.
         min_rows: sequences with at most so many rows are skipped; 0 for none.
+        page: rows of K and V in a page, of which each sequence has a list; 0 where they are not
+            in pages.
         assembly: whether AITER's assembly (v3) kernels may serve it.
         conversion: AITER's number for how they round to bf16: 0 to nearest even, 1 to nearest and
             away from zero, 2 toward zero.
         dq_in_float: whether they add up shares of dQ in float32, or in 16 bits.
-        units: compute units of the device, by which AITER chooses among them; 0 for the largest.
+        units: compute units of the device, by which kernels are chosen, too; 0 for the largest.
         order: of what is next to each other in memory: bshd or bhsd.
         more_stride: elements between a row and the next that belong to neither.
         magnitude: standard deviation of Q, K, V and dO.
@@ -60,6 +62,7 @@ class Problem:
     deterministic: bool = False
     min_rows: int = 0
     splits: int = 1
+    page: int = 0
     assembly: bool = False
     conversion: int = 1
     dq_in_float: bool = True
@@ -164,7 +167,7 @@ class Problem:
             "max_seqlen_q": max(self.rows),
             "max_seqlen_k": max(self.columns),
             "num_splits": self.splits,
-            "block_table_ptr": None,
+            "block_table_ptr": self.page or None,
             "cu_seqlen_q_ptr": None,
             "cu_seqlen_k_ptr": None,
             "seqlen_k_ptr": None,
@@ -200,12 +203,14 @@ class Problem:
             words.append(f"dropout {self.dropout.probability:g}")
         if self.soft_cap:
             words.append(f"cap {self.soft_cap:g}")
+        if self.page:
+            words.append(f"pages of {self.page}")
         if self.min_rows:
             words.append(f"skips {self.min_rows} rows")
         if self.assembly:
             words.append("assembly")
             words += [("rtne", "rtna", "rtz")[self.conversion]] if self.dtype == "bf16" else []
             words += ["dq in 16 bits"] if not self.dq_in_float else []
-            words += [f"{self.units} compute units"] if self.units else []
+        words += [f"{self.units} compute units"] if self.units else []
         words += [w for w in ("lse", "dbias", "deterministic") if getattr(self, w)]
         return " ".join(words)

@@ -20,7 +20,7 @@ from qola.reference.attention import Forward
 from qola.reference.formats import F64
 from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, left_by_forward
-from qola.verify.memory import Buffer, buffers, filled, starts
+from qola.verify.memory import Buffer, buffers, filled, tables
 from qola.verify.outcome import Outcome, Trial
 from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, arithmetic, tensors
@@ -199,8 +199,8 @@ class _Memory:
         self.addresses: dict[str, int] = {}
         for name, buffer in of.items():
             self._allocate(name, address_names(name), buffer.written(contents.get(name)))
-        for name, array in starts(problem).items():
-            self._allocate(name, f"{name}_ptr", array)
+        for name, array in tables(problem).items():
+            self._allocate(name, name, array)
 
     def _allocate(self, name: str, argument: str, array: Any) -> None:
         # An empty tensor has an address, too.
@@ -246,7 +246,7 @@ def contents(
         left: for a backward, what a forward left of each sequence; by default the reference's.
     """
     if problem.direction != "bwd":
-        return filled(given)
+        return filled(problem, given)
     left = left or left_by_forward(problem, given, arithmetic(problem, arch, TILE))
     joined = np.concatenate if problem.group else np.stack
     o: F64 = joined([one.o for one in left])
@@ -255,4 +255,4 @@ def contents(
         if problem.group
         else np.stack([one.lse for one in left])
     )
-    return filled(given, o, lse)
+    return filled(problem, given, o, lse)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,25 +25,26 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.emulate.launch import Options
 from qola.errors import Finding, QolaError
+from qola.plan.model import PlannedKernel
 from qola.report.assemble import make_report
 from qola.report.device_code import read_library
 from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
 from qola.verify.case import REFUSED, Call, Case, Launch, settled
-from qola.verify.dispatch import Dispatch
-from qola.verify.memory import buffers, starts
+from qola.verify.memory import buffers, tables
 from qola.verify.outcome import Outcome
 from qola.verify.problem import Problem
 from qola.verify.replay import outcomes
 from qola.verify.repository import Repository, VerifyError, is_beside
-from qola.verify.sample import MAX_WORK, Drawn, draw
+from qola.verify.sample import MAX_WORK, Drawn, draw, draw_called
 from qola.verify.values import address_names, entry_values
 
 _Of = TypeVar("_Of")
 _Done = TypeVar("_Done")
 #: Times that a library is called to tell what is another each time: a byte may be the same twice.
 _MORE_CALLS = 3
-#: Directions that there are problems for.
-_DIRECTIONS = ("bwd", "fwd", "fwd_splitkv")
+#: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a
+#: problem keeps the device busy, the answer is another than on a whole one.
+_DIVIDED = 20
 
 
 @dataclass(frozen=True)
@@ -186,35 +188,39 @@ def _in_process(
         return thread.submit(lambda: work(_Host(built, wish, units), of)).result()
 
 
-def _drawn(built: Built, wish: Wish) -> Iterator[Drawn]:
-    """Yield the kernels that are asked for, with problems or with why there are none."""
+def _drawn(built: Built, wish: Wish) -> list[Drawn]:
+    """Return the kernels that are asked for, with problems or with why there are none."""
+    found: list[Drawn] = []
     for direction in dict.fromkeys(kernel.direction for kernel in built.kernels):
         kernels = [k for k in built.of_direction(direction) if wish.arch in k.archs]
         asked = [k for k in kernels if wish.takes(k.name)]
+        if not asked:
+            continue
+        if direction not in ENTRIES:
+            found += [Drawn(k.name, (), f"no problems are drawn for {direction}") for k in asked]
+            continue
         how = wish.arch, wish.samples, wish.seed, wish.max_work
-        dispatch, missing = _dispatch_or_why(built, direction) if asked else (None, "")
-        for kernel in asked:
-            found = Drawn(kernel.name, (), missing)
-            if dispatch is not None:
-                try:
-                    found = draw(kernel, kernels, dispatch, *how)
-                except NotUnderstoodError as error:
-                    found = Drawn(kernel.name, (), _not_understood(error))
-            yield found
+        try:
+            dispatch = built.dispatch(direction)
+            found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
+        except NotUnderstoodError:
+            found += _drawn_by_calls(built, wish, kernels, asked)
+    return found
 
 
-def _dispatch_or_why(built: Built, direction: str) -> tuple[Dispatch | None, str]:
-    """Return the dispatch that problems are drawn by, or why there is none."""
-    if direction not in _DIRECTIONS:
-        return None, f"no problems are drawn for {direction}"
-    try:
-        return built.dispatch(direction), ""
-    except NotUnderstoodError as error:
-        return None, _not_understood(error)
-
-
-def _not_understood(error: NotUnderstoodError) -> str:
-    return f"the dispatch is not understood: {error}"
+def _drawn_by_calls(
+    built: Built, wish: Wish, kernels: Sequence[PlannedKernel], asked: Sequence[PlannedKernel]
+) -> list[Drawn]:
+    """Return the same where the dispatch is not understood: by what the library does."""
+    found: list[Drawn] = []
+    for units in (0, _DIVIDED):
+        work = partial(_draw_called, kernels=kernels)
+        drawn = _on_device(built, wish, units, work, asked)
+        asked = [k for k, one in zip(asked, drawn, strict=True) if not one.problems]
+        found += [one for one in drawn if one.problems or units]
+        if not asked:
+            break
+    return found
 
 
 def _drawn_assembly(built: Built, wish: Wish) -> list[Drawn]:
@@ -241,13 +247,14 @@ class _Host:
 
     def __init__(self, built: Built, wish: Wish, units: int) -> None:
         self.wish = wish
+        self.units = units
         self._hip = Hip(built.runtime, wish.arch, units=units, runs=False)
         self._hip.load(built.library)
         self._call = self._hip.caller(built.caller)
         self._symbols = built.symbols(wish.arch)
         self._code_objects = built.code_objects(wish.arch)
         self.direction = ATTENTION[built.module].direction
-        self._parameters = {e.name: e.required[2:] for e in built.planned.entries}
+        self._parameters = {e.name: (*e.required[2:], *e.optional) for e in built.planned.entries}
 
     def call(self, problem: Problem) -> Call:
         """Return what the entry point launches for a problem."""
@@ -274,7 +281,7 @@ class _Host:
             address_names(name): -(-buffer.elements * buffer.format.bits // 8)
             for name, buffer in buffers(problem, self.wish.arch).items()
         }
-        sizes |= {f"{name}_ptr": array.nbytes for name, array in starts(problem).items()}
+        sizes |= {name: array.nbytes for name, array in tables(problem).items()}
         return {
             n: self._hip.allocate(np.zeros(max(1, size), np.uint8)) for n, size in sizes.items()
         }
@@ -327,6 +334,14 @@ def _draw_assembly(host: _Host, hints: Mapping[str, Sequence[Hints]]) -> list[Dr
     return [
         draw_assembly(name, host.direction, of, host.launched, *how) for name, of in hints.items()
     ]
+
+
+def _draw_called(
+    host: _Host, asked: Sequence[PlannedKernel], kernels: Sequence[PlannedKernel]
+) -> list[Drawn]:
+    wish = host.wish
+    how = wish.samples, wish.seed, wish.max_work
+    return [draw_called(one, kernels, host.launched, *how, units=host.units) for one in asked]
 
 
 def _record(host: _Host, drawn: Sequence[Drawn]) -> list[Case]:

@@ -1,10 +1,10 @@
-"""Draws problems that a dispatch sends to a kernel instance, the edges of its tiles first."""
+"""Draws problems that a library sends to a kernel instance, the edges of its tiles first."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,15 +16,22 @@ from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify.dispatch import Dispatch, rows_of
 from qola.verify.problem import Problem
 
-#: Problems that are thought of for each one that is drawn.
+#: Problems that are thought of for each one that is drawn; each of the latter calls the library.
 _ATTEMPTS = 600
+_CALLS = 100
 #: Of a problem, unless the caller says otherwise: two heads of 256 x 256.
 MAX_WORK = 1 << 17
 _HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
 _DROPS = (0.1, 0.25, 0.5, 0.8)
 _CAPS = (2.0, 10.0, 50.0)
+#: Rows of a page: the fewest that AITER's own callers of split-KV allow; batch prefill knows 1.
+_PAGE = 128
 
 Fields = Mapping[str, FieldValue]
+#: An attempt to think of a problem: what decides, and which edge is to be tried, None for any.
+Proposal = Callable[[np.random.Generator, int | None], Problem | None]
+#: Names of what a problem is launched with.
+Launched = Callable[[Problem], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -63,35 +70,85 @@ def draw(
         samples: how many problems.
         max_work: of each, see `Problem.work`.
     """
-    main = MAIN_ROLE[kernel.direction]
-    fields = {one.name: one.fields for one in kernels if one.role == main}
+    fields = _of_mains(kernels, kernel.direction)
     rows = rows_of(dispatch, kernel.name)
     beside = sorted({name for row in rows for name in row if name in fields})
     if not beside:
         return Drawn(kernel.name, (), "no row of the dispatch launches it")
+    if all(fields[name].get("squant") for name in beside):
+        return Drawn(kernel.name, (), "AITER's entry points do not ask for static quantization")
     if front := dispatch.hidden_by(kernel.name):
         others = [name for name in front if name in fields]
         missing = f"unreachable: all that it could take goes to {', '.join(others[:4])}"
         missing += f" or another of {len(others)}" if len(others) > 4 else ""
         return Drawn(kernel.name, (), missing)
-    if kernel.fields.get("pagedkv"):
-        return Drawn(kernel.name, (), "K and V in pages: problems have none")
+    proposal = _proposal(kernel.direction, [fields[name] for name in beside], max_work)
+    taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
+    return search(kernel.name, proposal, taken, samples, seed, _ATTEMPTS)
+
+
+def draw_called(
+    kernel: PlannedKernel,
+    kernels: Sequence[PlannedKernel],
+    launched: Launched,
+    samples: int,
+    seed: int,
+    max_work: int,
+    units: int = 0,
+) -> Drawn:
+    """Return the same without a dispatch that is understood.
+
+    Args:
+        launched: calls the entry point, and returns what it would launch.
+        units: compute units of the device, 0 for the arch's largest.
+    """
+    fields = _of_mains(kernels, kernel.direction)
+    own = fields.get(kernel.name)
+    proposal = _proposal(kernel.direction, [own] if own else [*fields.values()], max_work, units)
+    return search(kernel.name, proposal, launched, samples, seed, _CALLS)
+
+
+def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fields]:
+    main = MAIN_ROLE[direction]
+    return {one.name: one.fields for one in kernels if one.role == main}
+
+
+def _proposal(direction: str, shapes: Sequence[Fields], max_work: int, units: int = 0) -> Proposal:
+    def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
+        shape = shapes[int(chosen.integers(len(shapes)))]
+        problem = propose(direction, shape, edge, chosen, max_work)
+        return None if problem is None else replace(problem, units=units)
+
+    return proposed
+
+
+def search(
+    name: str,
+    proposal: Proposal,
+    launched: Launched,
+    samples: int,
+    seed: int,
+    attempts: int,
+) -> Drawn:
+    """Return problems that a kernel is launched for, the same for a seed.
+
+    Args:
+        attempts: for each of them.
+    """
     found: dict[Problem, None] = {}
     for number in range(samples):
-        for attempt in range(_ATTEMPTS):
-            chosen = generator(kernel.name, seed, number, attempt)
-            shape = fields[str(chosen.choice(beside))]
-            edge = number if attempt == 0 else int(chosen.integers(1 << 30))
-            problem = propose(kernel.direction, shape, edge, chosen, max_work)
+        for attempt in range(attempts):
+            chosen = generator(name, seed, number, attempt)
+            problem = proposal(chosen, number if attempt == 0 else None)
             if problem is None or problem in found:
                 continue
-            if kernel.name in dispatch.taken(problem, device):
+            if name in launched(problem):
                 found[problem] = None
                 break
     missing = ""
     if len(found) < samples:
-        missing = f"{samples - len(found)} of {samples} problems not found among {_ATTEMPTS} each"
-    return Drawn(kernel.name, tuple(found), missing)
+        missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
+    return Drawn(name, tuple(found), missing)
 
 
 def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Generator:
@@ -131,12 +188,13 @@ def _head_dims(bucket: int) -> tuple[int, ...]:
 
 
 def propose(
-    direction: str, fields: Fields, edge: int, chosen: np.random.Generator, max_work: int
+    direction: str, fields: Fields, edge: int | None, chosen: np.random.Generator, max_work: int
 ) -> Problem | None:
     """Return a problem around what a kernel's fields say, None where it would be too large.
 
     Args:
-        edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
+        edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own; None for
+            any.
         chosen: decides what else there is to decide.
     """
 
@@ -146,6 +204,8 @@ def propose(
     def chance(share: float) -> bool:
         return bool(chosen.random() < share)
 
+    if edge is None:
+        edge = int(chosen.integers(1 << 30))
     rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
     all_rows, all_columns = _lengths(rows_at_once), _lengths(columns_at_once)
@@ -204,6 +264,7 @@ def propose(
         deterministic=bool(fields.get("deterministic")),
         min_rows=skip,
         splits=one((2, 3, 5)) if direction == "fwd_splitkv" else 1,
+        page=1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0,
         order="bhsd" if chance(0.3) and not group else "bshd",
         more_stride=one((0, 0, 8, 64)),
         magnitude=(1.0, 1.0, 0.25, 3.0)[int(chosen.integers(4))],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from qola.verify import pages
 from qola.verify.memory import Buffer, buffers, stride_arguments
 from qola.verify.problem import BIASES, MASKS, Problem
 
@@ -63,7 +64,12 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
         values |= {"scale_s": problem.scale, "scale_p": 1.0, "scale_o": 1.0}
         values |= {"logits_soft_cap": problem.soft_cap, "has_lse": problem.lse}
         if not split:
-            values |= {"min_seqlen_q": problem.min_rows, "s_randval": False}
+            values["s_randval"] = False
+        if problem.direction == "fwd":
+            values["min_seqlen_q"] = problem.min_rows
+        if problem.assembly:
+            values["how_v3_bf16_cvt"] = problem.conversion
+        values |= pages.sizes(problem)
     values |= {name if name in parameters else _NEWER[name]: v for name, v in words.items()}
     return values | _strides(problem, buffers(problem, arch))
 

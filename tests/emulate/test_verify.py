@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from qola.codegen.ck.link import NotUnderstoodError
 from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
 from qola.emulate.launch import Device, Module, Result
@@ -20,6 +21,7 @@ from qola.emulate.offload import code_objects
 from qola.errors import QolaError
 from qola.verify import cached
 from qola.verify.__main__ import main
+from qola.verify.dispatch import Dispatch
 from qola.verify.outcome import Outcome, lines, to_json
 from qola.verify.run import Built, Wish, verify
 from qola.verify.sample import Drawn, draw
@@ -45,9 +47,11 @@ def built(module: str, manifest: str = "CI") -> Built:
     return Built(module, plan.parent, library, caller, runtime)
 
 
-def tried(pattern: str, samples: int = 1, module: str = "libmha_fwd") -> Outcome:
+def tried(
+    pattern: str, samples: int = 1, module: str = "libmha_fwd", manifest: str = "CI"
+) -> Outcome:
     wish = Wish(ARCH, (pattern,), samples, max_work=1 << 15)
-    (outcome,) = verify(built(module), wish)
+    (outcome,) = verify(built(module, manifest), wish)
     return outcome
 
 
@@ -208,12 +212,9 @@ def test_assembly_kernels_agree(arch: str, module: str, pattern: str) -> None:
     """Prevents: hand-written kernels that nobody compares, and one taken for another."""
     wish = Wish(arch, (pattern,), 1, max_work=1 << 15, processes=2)
     outcomes = verify(built(module, "ASM"), wish)
-    passed = [one for one in outcomes if one.state == "passed"]
-    assert passed, lines(outcomes)
-    # A caller by name cannot ask a forward for another rounding than AITER's own.
-    others = [one for one in outcomes if one.state != "passed"]
-    assert all(one.state == "untried" and "_rt" in one.kernel for one in others), lines(others)
-    for one in passed:
+    assert outcomes
+    assert all(one.state == "passed" for one in outcomes), lines(outcomes)
+    for one in outcomes:
         assert all(one.kernel in trial.launched for trial in one.trials)
 
 
@@ -252,6 +253,30 @@ def test_gradients_agree_and_a_wrong_scale_is_seen(monkeypatch: pytest.MonkeyPat
     assert {verdict.name for verdict in right.trials[0].verdicts} == {"dq", "dk", "dv"}
     edit_values(monkeypatch, {"scale": lambda scale: scale * 1.05})
     assert tried(pattern, module="libmha_bwd").state == "failed"
+
+
+def test_pages_agree_and_those_of_another_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: pages in an order in which a kernel that looks at no table is right, too."""
+    pattern = "fmha_fwd_splitkv_d32_*_pssk_nlogits_*_pagedkv_*"
+    right = tried(pattern, manifest="SPLITKV")
+    assert right.state == "passed", lines([right])
+    assert right.trials[0].problem.page
+    assert {"lse", "o"} >= {verdict.name for verdict in right.trials[0].verdicts} >= {"o"}
+    edit_values(monkeypatch, {"batch_stride_block_table": lambda _: 0})
+    wrong = tried(pattern, manifest="SPLITKV")
+    assert any("elements are beyond" in fault for fault in wrong.faults()), wrong.faults()
+
+
+def test_without_a_dispatch_the_library_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: kernels of a Composable Kernel that asks something new, untried."""
+
+    def dispatch(*_: object) -> Dispatch:
+        raise NotUnderstoodError("a.something_new")
+
+    monkeypatch.setattr(Built, "dispatch", dispatch)
+    outcome = tried(WHOLE)
+    assert outcome.state == "passed", lines([outcome])
+    assert outcome.kernel in outcome.trials[0].launched
 
 
 @pytest.mark.parametrize(

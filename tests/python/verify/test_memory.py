@@ -28,7 +28,7 @@ def test_elements_are_where_the_strides_say(problem: Problem) -> None:
     given = tensors(problem, "gfx950")
     found = buffers(problem, "gfx950")
     strides = stride_arguments(problem, found)
-    values = filled(given)
+    values = filled(problem, given)
     for name in ("q", "k", "v"):
         buffer = found[name]
         raw = buffer.written(values[name])

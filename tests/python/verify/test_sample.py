@@ -13,8 +13,9 @@ from qola.codegen.types import FieldValue
 from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
 from qola.verify.problem import Problem
-from qola.verify.sample import MAX_WORK, Fields, coverage, draw, propose, tile_of
+from qola.verify.sample import MAX_WORK, Fields, coverage, draw, draw_called, propose, tile_of
 from tests.consumer import predict
+from tests.python import plans
 from tests.python.verify.consumers import consumer_problem
 from tests.python.verify.libraries import Library, libraries
 
@@ -160,3 +161,36 @@ def test_what_is_too_large_is_not_proposed() -> None:
     assert problem is not None
     assert (problem.rows, problem.columns, problem.nhead_q) == ((128,), (128,), 1)
     assert "128x128" in str(replace(problem, group=True))
+
+
+def test_without_a_dispatch_the_library_is_asked() -> None:
+    """Prevents: batch prefill untried, whose dispatch asks how many compute units there are."""
+    shape: Fields = {"dtype": "fp16", "hdim_q": 64, "hdim_v": 64, "mode": "group"}
+    of = {"direction": "batch_prefill", "role": "batch_prefill", "fields": shape}
+    kernels = [plans.kernel("large", **of), plans.kernel("small", **of)]
+    asked: list[Problem] = []
+
+    def launched(problem: Problem) -> list[str]:
+        asked.append(problem)
+        return ["large" if sum(problem.rows) > 100 else "small"]
+
+    drawn = draw_called(kernels[0], kernels, launched, 3, 0, MAX_WORK, units=20)
+    assert not drawn.missing
+    assert drawn.units == 20
+    assert all(sum(problem.rows) > 100 for problem in drawn.problems)
+    assert all(problem.page == 1 for problem in asked)
+    none = draw_called(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
+    assert none.missing == "2 of 2 problems not found among 100 each"
+
+
+def test_kernels_for_pages_get_them() -> None:
+    """Prevents: split-KV by a table of pages untried."""
+    fields: Fields = {"dtype": "fp16", "hdim_q": 32, "hdim_v": 32, "mode": "group"}
+    pages = {}
+    for paged in (False, True):
+        shape = {**fields, "pagedkv": paged}
+        problem = propose("fwd_splitkv", shape, 0, np.random.default_rng(1), MAX_WORK)
+        assert problem is not None
+        assert bool(problem.arguments()["block_table_ptr"]) == paged
+        pages[paged] = problem.page
+    assert pages == {False: 0, True: 128}

@@ -1,0 +1,81 @@
+"""K and V in pages: where they lie, and the tables that say so."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.formats import F64
+from qola.verify.problem import Problem
+
+#: Pages that no sequence has, among the others.
+_SPARE = 3
+#: Entries behind the last one of a list of pages: batch prefill reads further than a sequence goes,
+#: and AITER's own tests give it so many zeros.
+_BEHIND = 128
+
+
+def count(problem: Problem) -> int:
+    """Return how many pages there are."""
+    return sum(_counts(problem)) + _SPARE
+
+
+def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
+    """Return which pages sequences have, by the names of arguments; nothing without pages."""
+    if not problem.page:
+        return {}
+    lists = _lists(problem)
+    if problem.direction == "batch_prefill":
+        starts = np.cumsum([0, *map(len, lists)]).astype(np.int32)
+        indices = np.concatenate([*lists, np.zeros(_BEHIND, np.int32)])
+        return {"kv_indptr": starts, "kv_page_indices": indices}
+    # What a kernel must not look at is a page that is not there.
+    table = np.full((problem.batch, _longest(problem)), count(problem), np.int32)
+    for row, own in zip(table, lists, strict=True):
+        row[: len(own)] = own
+    return {"block_table_ptr": table.ravel()}
+
+
+def sizes(problem: Problem) -> dict[str, int]:
+    """Return the other arguments that tell of pages."""
+    if not problem.page:
+        return {}
+    if problem.direction == "batch_prefill":
+        return {"num_total_pages": count(problem)}
+    return {"page_block_size": problem.page, "batch_stride_block_table": _longest(problem)}
+
+
+def laid_out(problem: Problem, tensor: F64, others: float) -> F64:
+    """Return K or V as it lies in pages, [rows of all pages, heads, hdim].
+
+    Args:
+        others: what is in rows that no sequence has.
+    """
+    heads = tensor.shape[-2:]
+    found = np.full((count(problem) * problem.page, *heads), others)
+    found[_rows(problem)] = tensor.reshape(-1, *heads)
+    return found
+
+
+def _counts(problem: Problem) -> list[int]:
+    return [-(-columns // problem.page) for columns in problem.columns]
+
+
+def _longest(problem: Problem) -> int:
+    return max(1, *_counts(problem))
+
+
+def _lists(problem: Problem) -> list[NDArray[np.int32]]:
+    """Return the pages of each sequence in its order: those of one lie anywhere."""
+    order = np.random.default_rng([problem.data_seed, 1]).permutation(count(problem))
+    return np.split(order.astype(np.int32), np.cumsum(_counts(problem)))[:-1]
+
+
+def _rows(problem: Problem) -> NDArray[np.int64]:
+    """Return the rows of all pages that positions of K are in, sequence by sequence."""
+    within = np.arange(problem.page)
+    found = [
+        (own.astype(np.int64)[:, None] * problem.page + within).ravel()[:columns]
+        for own, columns in zip(_lists(problem), problem.columns, strict=True)
+    ]
+    return np.concatenate(found)
