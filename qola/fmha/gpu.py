@@ -20,7 +20,7 @@ from qola.fmha.problem import Problem
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import RUNTIME
 from qola.reference.formats import F64
-from qola.verify.memory import buffers, starts
+from qola.verify.memory import buffers, tables
 from qola.verify.run import Built
 from qola.verify.values import address_names, entry_values
 
@@ -75,8 +75,8 @@ class Gpu:
                 for name, array in raw.items()
             }
             held |= {
-                f"{name}_ptr": stack.enter_context(self._memory(array))
-                for name, array in starts(of).items()
+                name: stack.enter_context(self._memory(array))
+                for name, array in tables(of).items()
             }
             begin, end = (stack.enter_context(self._event()) for _ in range(2))
             given = entry_values(of, self._arch, self._parameters[entry]) | held

@@ -1,14 +1,12 @@
 """What host code would launch for a problem, apart from it: all that trying a kernel takes.
 
-A case holds the code objects and the launches, with names in place of addresses, so that it is the
+A case holds the kernels' code and the launches, with names in place of addresses, so that it is the
 same as long as these are: a cache of outcomes asks no more.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -28,7 +26,7 @@ class Launch:
     Attributes:
         names: what the plan calls it: of equal code objects, all.
         symbol: of the kernel in its code object.
-        code: sha256 of the code object.
+        code: sha256 of its code object; in a case, of the kernel by itself (qola.emulate.single).
         lds: bytes beside those of the kernel itself.
         arguments: as they lie in memory, with 0 for addresses.
         addresses: place in the arguments, the entry point's argument that is meant, and the
@@ -69,17 +67,17 @@ class Case:
 
     Attributes:
         missing: why there are fewer calls than asked for, or none.
-        codes: code objects by their sha256.
+        codes: texts of kernels by themselves, by their sha256.
     """
 
     kernel: str
     arch: str
     calls: tuple[Call, ...]
     missing: str = ""
-    codes: Mapping[str, bytes] = field(default_factory=dict)
+    codes: Mapping[str, str] = field(default_factory=dict)
 
-    def of_call(self, call: Call) -> dict[str, bytes]:
-        """Return the code objects that a call launches."""
+    def of_call(self, call: Call) -> dict[str, str]:
+        """Return the kernels that a call launches."""
         return {launch.code: self.codes[launch.code] for launch in call.launches}
 
 
@@ -125,11 +123,8 @@ def _values(case: Case) -> dict[str, Any]:
         }
         for call in case.calls
     ]
-    codes = {
-        key: base64.b64encode(zlib.compress(code)).decode() for key, code in case.codes.items()
-    }
     of = {"kernel": case.kernel, "arch": case.arch, "missing": case.missing}
-    return {**of, "calls": calls, "codes": codes}
+    return {**of, "calls": calls, "codes": dict(case.codes)}
 
 
 def from_json(text: str) -> list[Case]:
@@ -140,7 +135,7 @@ def from_json(text: str) -> list[Case]:
             arch=values["arch"],
             calls=tuple(map(_call, values["calls"])),
             missing=values["missing"],
-            codes={k: zlib.decompress(base64.b64decode(v)) for k, v in values["codes"].items()},
+            codes=values["codes"],
         )
         for values in json.loads(text)
     ]

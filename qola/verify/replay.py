@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qola.emulate.code_object import CodeObject
+from qola.emulate import single
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
 from qola.errors import Finding, QolaError
@@ -97,13 +97,13 @@ class Ran:
 
 
 class Emulator:
-    """A device, and the code objects that were loaded to it."""
+    """A device, and the kernels that were loaded to it."""
 
     def __init__(self, options: Options) -> None:
         self._device = Device(options)
         self._modules: dict[str, Module] = {}
 
-    def tried(self, call: Call, arch: str, codes: Mapping[str, bytes]) -> Trial:
+    def tried(self, call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
         """Return what comes of a call."""
         problem = call.problem
         if call.error:
@@ -119,14 +119,14 @@ class Emulator:
         self,
         call: Call,
         arch: str,
-        codes: Mapping[str, bytes],
+        codes: Mapping[str, str],
         values: Mapping[str, F64],
         names: Sequence[str],
     ) -> Ran:
         """Run what a call launches, on memory of its own.
 
         Args:
-            codes: code objects by their sha256.
+            codes: kernels by the digest of their code.
             values: what buffers are filled with, see `contents`.
             names: results to read.
         """
@@ -141,7 +141,7 @@ class Emulator:
         return Ran(results, instructions, tuple(findings), error)
 
     def _run(
-        self, launches: Sequence[Launch], codes: Mapping[str, bytes], memory: _Memory
+        self, launches: Sequence[Launch], codes: Mapping[str, str], memory: _Memory
     ) -> tuple[str, int, list[str]]:
         """Run launches in their order.
 
@@ -152,7 +152,7 @@ class Emulator:
         instructions = 0
         for launch in launches:
             if launch.code not in self._modules:
-                code = CodeObject.read(codes[launch.code])
+                code = single.from_json(codes[launch.code])
                 self._modules[launch.code] = Module(self._device, code)
             arguments = bytearray(launch.arguments)
             for place, name, further in launch.addresses:
@@ -175,7 +175,7 @@ def _begin(options: Options) -> None:
     _emulator.append(Emulator(options))
 
 
-def _tried(call: Call, arch: str, codes: Mapping[str, bytes]) -> Trial:
+def _tried(call: Call, arch: str, codes: Mapping[str, str]) -> Trial:
     return _emulator[0].tried(call, arch, codes)
 
 

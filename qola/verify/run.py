@@ -6,13 +6,14 @@ has one device.
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ import numpy as np
 
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.codegen.ck.link import NotUnderstoodError
+from qola.emulate import single
+from qola.emulate.code_object import CodeObject
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.emulate.launch import Options
 from qola.errors import Finding, QolaError
@@ -243,7 +246,11 @@ def _units(hints: Sequence[Hints]) -> int:
 
 
 class _Host:
-    """A device that runs nothing, with the library loaded: what it asks for is looked at."""
+    """A device that runs nothing, with the library loaded: what it asks for is looked at.
+
+    Attributes:
+        codes: texts of kernels by themselves, by their sha256.
+    """
 
     def __init__(self, built: Built, wish: Wish, units: int) -> None:
         self.wish = wish
@@ -251,6 +258,8 @@ class _Host:
         self._hip = Hip(built.runtime, wish.arch, units=units, runs=False)
         self._hip.load(built.library)
         self._call = self._hip.caller(built.caller)
+        self._alone: dict[tuple[str, str], str] = {}
+        self.codes: dict[str, str] = {}
         self._symbols = built.symbols(wish.arch)
         self._code_objects = built.code_objects(wish.arch)
         self.direction = ATTENTION[built.module].direction
@@ -314,9 +323,15 @@ class _Host:
             addresses=tuple(addresses),
         )
 
-    def code(self, launch: Launch) -> bytes:
-        """Return the code object of a launch."""
-        return self._hip.codes[launch.code]
+    def alone(self, launch: Launch) -> Launch:
+        """Return a launch of a kernel by itself, in place of one of a code object."""
+        key = launch.code, launch.symbol
+        if key not in self._alone:
+            code = CodeObject.read(self._hip.codes[launch.code])
+            text = single.to_json(single.single(code, launch.symbol))
+            self._alone[key] = hashlib.sha256(text.encode()).hexdigest()
+            self.codes[self._alone[key]] = text
+        return replace(launch, code=self._alone[key])
 
     def _names(self, asked: Asked) -> tuple[str, ...]:
         """Return what the plan calls a kernel: of equal code objects, all."""
@@ -347,8 +362,9 @@ def _draw_called(
 def _record(host: _Host, drawn: Sequence[Drawn]) -> list[Case]:
     found = []
     for one in drawn:
-        calls = tuple(map(host.call, one.problems))
+        calls = [host.call(problem) for problem in one.problems]
+        calls = [replace(c, launches=tuple(map(host.alone, c.launches))) for c in calls]
         launches = [launch for call in calls for launch in call.launches]
-        codes = {launch.code: host.code(launch) for launch in launches}
-        found.append(Case(one.kernel, host.wish.arch, calls, one.missing, codes))
+        codes = {launch.code: host.codes[launch.code] for launch in launches}
+        found.append(Case(one.kernel, host.wish.arch, tuple(calls), one.missing, codes))
     return found

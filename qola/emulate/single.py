@@ -1,0 +1,47 @@
+"""A kernel by itself: what of a code object can change what the kernel does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
+from qola.emulate.decode import sweep
+
+#: By these a kernel gets at what lies beside its code, and sees where that is.
+_ADDRESSED = {"S_GETPC_B64", "S_CALL_B64", "S_SWAPPC_B64"}
+
+
+def single(code_object: CodeObject, symbol: str) -> CodeObject:
+    """Return a code object with one kernel: the same, whatever else was compiled beside it.
+
+    A kernel that takes addresses of code keeps all that lies around it.
+    """
+    kernel = code_object.kernels[symbol]
+    code = code_object.image[kernel.entry : kernel.entry + kernel.size]
+    own = replace(kernel, descriptor=replace(kernel.descriptor, entry=0))
+    if any(getattr(one, "name", "") in _ADDRESSED for one in sweep(code).values()):
+        return replace(code_object, kernels={symbol: own})
+    return CodeObject(code_object.arch, code, {symbol: replace(own, entry=0)})
+
+
+def to_json(code_object: CodeObject) -> str:
+    """Return a code object with one kernel as a text that `from_json` reads."""
+    (kernel,) = code_object.kernels.values()
+    image = base64.b64encode(zlib.compress(code_object.image)).decode()
+    values = {"arch": code_object.arch, "image": image, "kernel": asdict(kernel)}
+    return json.dumps(values, sort_keys=True)
+
+
+def from_json(text: str) -> CodeObject:
+    """Return the code object of a text of `to_json`."""
+    values: Mapping[str, Any] = json.loads(text)
+    of = values["kernel"]
+    arguments = tuple(Argument(**one) for one in of["arguments"])
+    kernel = Kernel(**of | {"descriptor": Descriptor(**of["descriptor"]), "arguments": arguments})
+    image = zlib.decompress(base64.b64decode(values["image"]))
+    return CodeObject(values["arch"], image, {kernel.symbol: kernel})
