@@ -2,7 +2,7 @@
 
 Three steps, so that a kernel that did not change is not tried again: the library's host code is called, on a runtime
 that runs nothing, with problems for each kernel, which gives a case a kernel; each case is tried by an action of its
-own; the test reads what came. A case has code objects, launches and problems, and nothing else of the library.
+own; the test reads what came. A case has kernels' code, launches and problems, and nothing else of the library.
 """
 
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
@@ -191,10 +191,10 @@ is off by more, where a kernel does what it must not, and where no kernel could
 be tried. docs/internals/emulation.md says what cannot be seen. It needs Python
 3.11 and the pinned ROCm.
 
-Each kernel is tried by an action of its own, whose inputs are the code objects
-that it is launched from, each of a batch, and what the host code launches: with
-a disk cache or a remote one, a kernel is tried anew when these change, and not
-because another batch of its library did.
+Each kernel is tried by an action of its own, whose inputs are its code, that of
+the kernels that run with it, and what the host code launches: with a disk cache
+or a remote one, a kernel is tried anew when these change, and not because
+another kernel of its library or its batch did.
 
 Example:
 
