@@ -75,8 +75,7 @@ class Gpu:
                 for name, array in raw.items()
             }
             held |= {
-                name: stack.enter_context(self._memory(array))
-                for name, array in tables(of).items()
+                name: stack.enter_context(self._memory(array)) for name, array in tables(of).items()
             }
             begin, end = (stack.enter_context(self._event()) for _ in range(2))
             given = entry_values(of, self._arch, self._parameters[entry]) | held

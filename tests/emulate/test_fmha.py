@@ -15,9 +15,12 @@ import pytest
 
 from qola.fmha import reference
 from qola.fmha.__main__ import main
+from qola.fmha.agreement import compared
+from qola.fmha.build import built_by
 from qola.fmha.done import RunError
 from qola.fmha.problem import ArraysError, Problem, problem
 from qola.fmha.runner import Run, Runner
+from qola.fmha.sweep import sweep
 from qola.fmha.validator import Validator
 from qola.launch.fake_hip import FakeHip, read_log
 from qola.verify.run import Built
@@ -94,6 +97,28 @@ def test_a_backward_of_a_forward() -> None:
         runner.backward(BACKWARD, q, k, v, do, o=left.o, lse=left.lse[0])
 
 
+def test_a_decode_in_splits() -> None:
+    """Prevents: splits that are not put together, and a sweep of split-KV that is of others."""
+    (library,) = built_by(Path(os.environ["QOLA_TEST_SPLITKV"]).absolute()).values()
+    of = problem(
+        *("fwd_splitkv", "fp16"),
+        rows=[1, 3],
+        columns=[100, 200],
+        heads=4,
+        heads_k=2,
+        hdim=32,
+        lse=True,
+        splits=3,
+    )
+    run = Runner(library, ARCH).forward(of, *arrays(of, "q", "k", "v"))
+    assert run.passed, words(run)
+    assert len(run.launched) == 2
+    assert "combine" in run.launched[1]
+    swept = compared(library, ARCH, list(sweep(library.kernels, 200)))
+    assert [one.line() for one in swept if not one.agrees] == []
+    assert sum(bool(one.launched) for one in swept) > 100
+
+
 def test_what_does_not_run() -> None:
     """Prevents: results of nothing, where there is no kernel, no device or no code."""
     library = built("libmha_fwd")
@@ -111,6 +136,8 @@ def test_what_does_not_run() -> None:
 #: In a process with the fake runtime in place of HIP's.
 _ON_A_GPU = """
 import ctypes, json, sys
+from qola.fmha.agreement import compared
+from qola.fmha.build import built_by
 from qola.fmha.done import RunError
 from qola.fmha.runner import Runner
 from qola.launch.fake_hip import RUNTIME
