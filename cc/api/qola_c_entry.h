@@ -140,8 +140,8 @@ const std::vector<const char*>& kernels()
 {
     static const auto& names = *[] {
         auto* found = new std::vector<const char*>;
-        for(const Kernel& kernel : Entry::kernels)
-            if(kernel.name != nullptr && qola_entry::any_of(kernel.archs, qola_entry::has_code_for))
+        for(const Kernel& kernel : Entry::kernels())
+            if(qola_entry::any_of(kernel.archs, qola_entry::has_code_for))
                 found->push_back(kernel.name);
         return found;
     }();

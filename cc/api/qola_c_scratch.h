@@ -1,6 +1,7 @@
 // The memory beside a problem's tensors: accumulators in the caller's workspace; not installed.
 #pragma once
 
+#include "qola_c_kernels.h"
 #include "qola_c_members.h"
 #include "qola_c_pinned.h"
 #include "qola_c_workspace.h"
@@ -11,28 +12,15 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <memory>
-#include <string_view>
 
 namespace qola_c_entry {
-
-/// A kernel instance or an assembly kernel. Its archs stand with commas between them.
-///
-/// Deterministic backward kernels have an accumulator for each so many rows of K: `split`, for head
-/// dimensions up to `hdim`.
-struct Kernel
-{
-    const char* name;
-    std::string_view archs;
-    int hdim  = 0;
-    int split = 0;
-};
 
 /// The fewest rows of K for which a deterministic kernel has an accumulator: none has fewer than 16.
 template <class Entry>
 std::int64_t rows_of_split(std::int64_t hdim)
 {
     int fewest = 0;
-    for(const Kernel& kernel : Entry::kernels)
+    for(const Kernel& kernel : Entry::kernels())
         if(kernel.split != 0 && kernel.hdim >= hdim && (fewest == 0 || kernel.split < fewest))
             fewest = kernel.split;
     return fewest == 0 ? 16 : fewest;

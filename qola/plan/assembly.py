@@ -79,6 +79,7 @@ class Assembly:
                 name=spec.name,
                 library=library_file(self._resolved.request.manifest.namespace, spec.name),
                 entries=entry.entries,
+                kernel_names=entry.kernel_names,
                 entry_source=entry.source,
                 public_header=entry.header,
                 macros=entry.macros,

@@ -1,4 +1,4 @@
-"""The C functions of a module: what differs between trees, for cc/api/qola_c_entry.h.
+"""The C functions of a module: what differs between trees and manifests, for cc/api/qola_c_entry.h.
 
 qola_c_fill.h beside it maps a C caller's fields to AITER's arguments, member by member, as far as
 the compiler finds them. Written here is what C++ cannot ask: the kernels, and the names of
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from qola.aiter.attention import ENTRIES
 from qola.aiter.entry_points import EntryFunction
@@ -26,6 +27,12 @@ _KNOWN = frozenset(
     }
 )
 _ENTRY = """\
+namespace qola_c_entry {{
+
+extern const Kernels {name}_kernels;
+
+}} // namespace qola_c_entry
+
 namespace {{
 
 struct {name}_of_c
@@ -33,9 +40,7 @@ struct {name}_of_c
     using Args = std::decay_t<{args}>;
     static constexpr const char* name              = "{name}";
     static constexpr std::string_view parameters[] = {{{parameters}}};
-    static constexpr qola_c_entry::Kernel kernels[] = {{
-{kernels}
-    }};
+    static qola_c_entry::Kernels kernels() {{ return qola_c_entry::{name}_kernels; }}
     template <class More>
     static float call(const Args& args, const ck_tile::stream_config& stream, const More& more)
     {{
@@ -47,19 +52,52 @@ struct {name}_of_c
 
 QOLA_C_DEFINE({name}, {name}_of_c)
 """
+_TABLES = """\
+// Written by qola (qola/plan/c_functions.py): the kernels of each function, for its C functions.
+// Make it again: qola plan; do not edit.
+#include "qola_c_kernels.h"
+
+namespace qola_c_entry {{
+
+{tables}
+
+}} // namespace qola_c_entry
+"""
+# The last row is nobody's: C++ has no empty table.
+_TABLE = """\
+static constexpr Kernel {name}_table[] = {{
+{kernels}
+    {{}},
+}};
+extern const Kernels {name}_kernels;
+const Kernels {name}_kernels{{{name}_table, sizeof({name}_table) / sizeof(Kernel) - 1}};"""
 #: Rows of Q and of K in a tile's name.
 _TILE = re.compile(r"b\d+x(\d+)")
 
 
+@dataclass(frozen=True)
+class CFunctions:
+    """The C functions of a module.
+
+    Attributes:
+        source: the C++ that defines them; "" for none.
+        kernels: the C++ source with the kernels' names. It alone changes with a kernel more.
+    """
+
+    source: str
+    kernels: str
+    warnings: tuple[Finding, ...]
+
+
 def c_functions(
     functions: Sequence[EntryFunction], kernels: KernelSet, direction: str
-) -> tuple[str, tuple[Finding, ...]]:
-    """Return the C++ that defines the C functions of a module, and warnings.
+) -> CFunctions:
+    """Return the C functions of a module.
 
     Args:
         direction: of the module's assembly kernels.
     """
-    texts, warnings = [], []
+    texts, tables, warnings = [], [], []
     for function in functions:
         if function.name not in ENTRIES.values():
             continue
@@ -74,11 +112,12 @@ def c_functions(
                 name=function.name,
                 args=function.parameters[0].type,
                 parameters=", ".join(map(json.dumps, function.arguments)),
-                kernels="\n".join(f"        {line}," for line in _rows(own, objects)),
                 arguments=", ".join(["args", "stream", *_passed(function)]),
             )
         )
-    return "\n".join(texts), tuple(warnings)
+        rows = "\n".join(f"    {line}," for line in _rows(own, objects))
+        tables.append(_TABLE.format(name=function.name, kernels=rows))
+    return CFunctions("\n".join(texts), _TABLES.format(tables="\n\n".join(tables)), tuple(warnings))
 
 
 def _passed(function: EntryFunction) -> Iterator[str]:

@@ -119,6 +119,7 @@ class PlannedModule:
     library: str
     entries: tuple[EntryPoint, ...]
     entry_source: PlannedFile
+    kernel_names: PlannedFile
     public_header: PlannedFile
     macros: Mapping[str, str]
     receipt: int | None
@@ -346,6 +347,7 @@ def check_plan(plan: Plan) -> None:
         files += [item.file for item in plain]
         files += [item.file for item in module.sources]
         files += [item.file for item in module.code_objects]
+        files.append(module.kernel_names.file)
         files += [item.name for item in module.entry_sources]
         if not all(0 <= index < len(plan.kernels) for index in module.kernels):
             raise WrongValueError(f"an index in {module.name} without its kernel instance")

@@ -38,6 +38,7 @@ class ModuleEntry:
 
     Attributes:
         source: defines its functions.
+        kernel_names: defines the table of its kernels.
         header: declares them to users.
         flags: macros of the module's sources beside its own flags.
         macros: those of them, and of its flags, that headers which users read ask for.
@@ -46,6 +47,7 @@ class ModuleEntry:
 
     entries: tuple[EntryPoint, ...]
     source: PlannedFile
+    kernel_names: PlannedFile
     header: PlannedFile
     flags: tuple[str, ...]
     macros: Mapping[str, str]
@@ -88,8 +90,8 @@ def module_entry(
     throws = common in headers.files and has_variable(
         code(tree.text(common), macros.known), *_THROWS
     )
-    for_c, told = c_functions(functions, module.kernels, ATTENTION[name].direction)
-    texts = wrappers(f"{header}.h", functions, throws=throws, c_functions=for_c)
+    for_c = c_functions(functions, module.kernels, ATTENTION[name].direction)
+    texts = wrappers(f"{header}.h", functions, throws=throws, c_functions=for_c.source)
     asked = _asked(tree, module.config, headers)
     return ModuleEntry(
         tuple(
@@ -97,6 +99,7 @@ def module_entry(
             for f in functions
         ),
         _write(output, header, f"{name}/entry/{header}.cpp", texts.source),
+        _write(output, "kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
         _write(output, f"qola_{header}.h", f"include/qola_{header}.h", texts.header),
         macros.flags,
         {
@@ -105,7 +108,7 @@ def module_entry(
             if value not in (None, UNKNOWN) and name in asked
         },
         asked,
-        (*macros.warnings, *told, *v3_off(tree, module, resolved.archs)),
+        (*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs)),
     )
 
 

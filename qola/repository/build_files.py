@@ -137,6 +137,7 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
                 "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
                 "kernels": _dict_of_lists(own),
                 **({"linked": _dict_of_lists(linked)} if linked != own else {}),
+                "kernel_names": _string(module.kernel_names.file),
                 "namespace": _string(plan.namespace),
                 "place": _string(lazy_place(plan.namespace, name)),
                 "plan": _string("plan.json"),

@@ -38,10 +38,16 @@ static const void* pinned;
 
 struct Later
 {
-    using Args                                      = ::Args;
-    static constexpr const char* name               = "mha_fwd";
-    static constexpr std::string_view parameters[]  = {"args", "stream"};
-    static constexpr qola_c_entry::Kernel kernels[] = {{"kernel", "gfx950"}};
+    using Args                                     = ::Args;
+    static constexpr const char* name              = "mha_fwd";
+    static constexpr std::string_view parameters[] = {"args", "stream"};
+
+    static qola_c_entry::Kernels kernels()
+    {
+        static constexpr qola_c_entry::Kernel one{"kernel", "gfx950"};
+        return {&one, 1};
+    }
+
 
     template <class More>
     static float call(const Args& args, const ck_tile::stream_config&, const More&)

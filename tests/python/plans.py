@@ -32,6 +32,7 @@ def module(name: str = "libmha_fwd", **changes: Any) -> PlannedModule:
     }
     header = name.removeprefix("lib")
     of |= {"entry_source": PlannedFile(header, f"{name}/entry/{header}.cpp", "")}
+    of |= {"kernel_names": PlannedFile("kernel_names", f"{name}/entry/kernel_names.cpp", "")}
     of |= {"public_header": PlannedFile(f"qola_{header}.h", f"include/qola_{header}.h", "")}
     of |= {"macros": {}, "receipt": None, "headers": name}
     empty: tuple[str, ...] = ("copts", "kernels", "sources", "code_objects", "asm_tables")

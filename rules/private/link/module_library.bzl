@@ -14,7 +14,7 @@ def _source_target(module, archs, on, source):
     # The usual library, with all archs, has the short names.
     return ".".join([module] + ([] if on == archs else on) + [source])
 
-def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None):
+def module_library(name, file, export_list, archs, kernels, sources, entry_source, headers, public_headers, plan, bundle_files, linked = None, copts = [], asm_domain = None, code_objects = {}, host_only = [], stubs = [], kernel_headers = [], namespace = "", place = "", asm_tables = [], tree = None, kernel_names = None):
     """Declares a module's shared library, its static and its lazy form.
 
     Expands to a hip_source per source and set of archs, embedded_code_objects
@@ -55,6 +55,8 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
       asm_tables: headers that AITER's own sources select assembly kernels by,
         where these sources load the kernels themselves.
       tree: label of a file at the root of the AITER tree.
+      kernel_names: C++ file with the names of the kernels, for the C functions;
+        None for a library without these.
     """
     own_deps = [headers, public_headers]
     asm_headers = asm_tables + ([asm_domain] if asm_domain else [])
@@ -66,12 +68,26 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         )
         own_deps = own_deps + [name + ".asm_headers", Label("//cc/api:asm")]
 
+    common_parts = []
+    if kernel_names:
+        common_parts = [name + ".kernel_names"]
+        cc_library(
+            name = name + ".kernel_names",
+            srcs = [kernel_names],
+            copts = HOST_ONLY,
+            features = ["aiter"],
+            linkstatic = True,
+            tags = ["supports-path-mapping"],
+            deps = [Label("//cc/api:kernels")],
+            **KERNEL_TARGET
+        )
+
     # The map in which these sources look for code objects, instead of on disk.
     map_copts = ["-DAITER_EMBEDDED_HSA_HEADER=<qola_embedded_hsa.h>"] if asm_tables else []
     parts = {}
     for key, files in sources.items():
         on = key.split(" ")
-        parts[key] = [_source_target(name, archs, on, source) for source in files.keys() + ["entry_point"]]
+        parts[key] = [_source_target(name, archs, on, source) for source in files.keys() + ["entry_point"]] + common_parts
         for source, src in files.items():
             hip_source(
                 name = _source_target(name, archs, on, source),

@@ -99,6 +99,12 @@ float mha_batch_prefill(const aiter::mha_batch_prefill_args& args,
 
 QOLA_NS_END
 
+namespace qola_c_entry {
+
+extern const Kernels mha_fwd_kernels;
+
+} // namespace qola_c_entry
+
 namespace {
 
 struct mha_fwd_of_c
@@ -106,19 +112,7 @@ struct mha_fwd_of_c
     using Args = std::decay_t<const aiter::mha_fwd_args&>;
     static constexpr const char* name              = "mha_fwd";
     static constexpr std::string_view parameters[] = {"args", "stream_config", "q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse", "use_ext_asm", "how_v3_bf16_cvt", "seqstart_q_padding_ptr", "seqstart_k_padding_ptr", "is_v3_api_check"};
-    static constexpr qola_c_entry::Kernel kernels[] = {
-        {"fmha_fwd_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_logits_nbias_mask_lse_ndropout_nskip_nsquant_ntrload_gfx950", "gfx950"},
-        {"fmha_fwd_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_nlogits_nbias_mask_lse_ndropout_nskip_nsquant_ntrload_gfx950", "gfx950"},
-        {"fmha_fwd_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_logits_nbias_mask_lse_ndropout_nskip_nsquant_ntrload_gfx9", "gfx942"},
-        {"fmha_fwd_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_nlogits_nbias_mask_lse_ndropout_nskip_nsquant_ntrload_gfx9", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtna_group.co", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtne_group.co", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtz_group.co", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_causal_rtna_group.co", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_causal_rtne_group.co", "gfx942"},
-        {"hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_causal_rtz_group.co", "gfx942"},
-        {"hsa/gfx950/fmha_v3_fwd/fwd_hd128_bf16_causal_group.co", "gfx950"},
-    };
+    static qola_c_entry::Kernels kernels() { return qola_c_entry::mha_fwd_kernels; }
     template <class More>
     static float call(const Args& args, const ck_tile::stream_config& stream, const More& more)
     {
@@ -130,6 +124,12 @@ struct mha_fwd_of_c
 
 QOLA_C_DEFINE(mha_fwd, mha_fwd_of_c)
 
+namespace qola_c_entry {
+
+extern const Kernels mha_fwd_splitkv_kernels;
+
+} // namespace qola_c_entry
+
 namespace {
 
 struct mha_fwd_splitkv_of_c
@@ -137,20 +137,7 @@ struct mha_fwd_splitkv_of_c
     using Args = std::decay_t<const aiter::mha_fwd_splitkv_args&>;
     static constexpr const char* name              = "mha_fwd_splitkv";
     static constexpr std::string_view parameters[] = {"args", "stream_config", "q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse"};
-    static constexpr qola_c_entry::Kernel kernels[] = {
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_pssk_logits_nbias_mask_lse_nsquant_pagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_combine_d128_bf16_group_b32_unused_ps_lse_nsquant_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_combine_d128_bf16_group_b32_unused_ps_nlse_nsquant_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_psskddv_logits_nbias_mask_lse_nsquant_pagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_combine_d128_bf16_group_b32_unused_psdv_lse_nsquant_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_combine_d128_bf16_group_b32_unused_psdv_nlse_nsquant_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_pssk_logits_nbias_mask_lse_nsquant_npagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_psskddv_logits_nbias_mask_lse_nsquant_npagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_pssk_nlogits_nbias_mask_lse_nsquant_pagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_psskddv_nlogits_nbias_mask_lse_nsquant_pagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_pssk_nlogits_nbias_mask_lse_nsquant_npagedkv_gfx9", "gfx942,gfx950"},
-        {"fmha_fwd_splitkv_d128_bf16_group_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_psskddv_nlogits_nbias_mask_lse_nsquant_npagedkv_gfx9", "gfx942,gfx950"},
-    };
+    static qola_c_entry::Kernels kernels() { return qola_c_entry::mha_fwd_splitkv_kernels; }
     template <class More>
     static float call(const Args& args, const ck_tile::stream_config& stream, const More& more)
     {
@@ -162,6 +149,12 @@ struct mha_fwd_splitkv_of_c
 
 QOLA_C_DEFINE(mha_fwd_splitkv, mha_fwd_splitkv_of_c)
 
+namespace qola_c_entry {
+
+extern const Kernels mha_batch_prefill_kernels;
+
+} // namespace qola_c_entry
+
 namespace {
 
 struct mha_batch_prefill_of_c
@@ -169,12 +162,7 @@ struct mha_batch_prefill_of_c
     using Args = std::decay_t<const aiter::mha_batch_prefill_args&>;
     static constexpr const char* name              = "mha_batch_prefill";
     static constexpr std::string_view parameters[] = {"args", "stream_config", "q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse", "use_ext_asm"};
-    static constexpr qola_c_entry::Kernel kernels[] = {
-        {"fmha_batch_prefill_d128_bf16_group_b64x128x64x128x64x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_async_vr_psskddv_logits_nbias_mask_lse_ndropout_nsquant", "gfx942,gfx950"},
-        {"fmha_batch_prefill_d128_bf16_group_b64x128x64x128x64x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_async_vr_psskddv_nlogits_nbias_mask_lse_ndropout_nsquant", "gfx942,gfx950"},
-        {"fmha_batch_prefill_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_logits_nbias_mask_lse_ndropout_nsquant", "gfx942,gfx950"},
-        {"fmha_batch_prefill_d128_bf16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_nlogits_nbias_mask_lse_ndropout_nsquant", "gfx942,gfx950"},
-    };
+    static qola_c_entry::Kernels kernels() { return qola_c_entry::mha_batch_prefill_kernels; }
     template <class More>
     static float call(const Args& args, const ck_tile::stream_config& stream, const More& more)
     {

@@ -36,29 +36,33 @@ def test_kernels_stand_with_their_archs_and_splits() -> None:
         (),
         code_objects=(CodeObject("hsa/gfx950/k.co", "f", "gfx950", "", 1),),
     )
-    text, warnings = c_functions([entry()], kernels, "bwd")
-    assert warnings == ()
-    assert [line.strip() for line in text.splitlines() if line.strip().startswith('{"')] == [
+    made = c_functions([entry()], kernels, "bwd")
+    assert made.warnings == ()
+    assert '"two"' not in made.source
+    assert [
+        line.strip() for line in made.kernels.splitlines() if line.strip().startswith('{"')
+    ] == [
         '{"two", "gfx942,gfx950", 128, 64},',
         '{"one", "gfx942,gfx950"},',
         '{"no_tile", "gfx942,gfx950"},',
         '{"first", "gfx942,gfx950"},',
         '{"hsa/gfx950/k.co", "gfx950"},',
     ]
-    assert "k.co" not in c_functions([entry()], kernels, "fwd")[0]
+    assert "k.co" not in c_functions([entry()], kernels, "fwd").kernels
 
 
 def test_parameters_that_nobody_knows() -> None:
     """Prevents: a library that does not compile because AITER's function has a new parameter."""
     lse, new = Parameter("bool", "has_lse", ""), Parameter("int", "new", "")
     optional = Parameter("int", "new", "0")
-    text, warnings = c_functions([entry(lse, optional, lse)], KernelSet((), ()), "bwd")
-    assert "QOLA_NS(mha_bwd)(args, stream, more.has_lse);" in text
-    assert warnings == ()
-    text, (warning,) = c_functions([entry(lse, new)], KernelSet((), ()), "bwd")
-    assert text == ""
-    assert "mha_bwd(new)" in warning.place
-    assert c_functions([entry(name="mha_bwd_size")], KernelSet((), ()), "bwd") == ("", ())
+    made = c_functions([entry(lse, optional, lse)], KernelSet((), ()), "bwd")
+    assert "QOLA_NS(mha_bwd)(args, stream, more.has_lse);" in made.source
+    assert made.warnings == ()
+    made = c_functions([entry(lse, new)], KernelSet((), ()), "bwd")
+    assert made.source == ""
+    assert "mha_bwd(new)" in made.warnings[0].place
+    made = c_functions([entry(name="mha_bwd_size")], KernelSet((), ()), "bwd")
+    assert (made.source, made.warnings) == ("", ())
 
 
 def test_known_parameters_have_values(repo_root: Path) -> None:

@@ -77,13 +77,25 @@ def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> No
     named |= {source.file for source in module.sources}
     named |= {batch.file for batch in made.batches}
     named |= {source.file for source in (*module.stubs, *module.entry_sources)}
-    named |= {module.entry_source.file, module.public_header.file}
+    named |= {module.entry_source.file, module.kernel_names.file, module.public_header.file}
     assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
     named.add("libmha_fwd/include/qola_asm_domain.h")
     found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     assert found == named
     assert len(module.kernels) == 2
     assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
+
+
+def test_a_kernel_more_leaves_the_entry_points_alone(plan: Planning) -> None:
+    """Prevents: templates around the entry points compiled once more for each changed variant."""
+    without = TEXT.replace("receipt = 700", "receipt = 700\nhsa_subdirs = []")
+    one, two = plan(without), plan(without.replace('mode = "group"', ""))
+    (before,), (after,) = one.modules, two.modules
+    assert len(before.kernels) < len(after.kernels)
+    assert before.kernel_names != after.kernel_names
+    for of in ("entry_source", "public_header", "copts", "macros", "headers", "entries"):
+        assert getattr(before, of) == getattr(after, of)
+    assert one.header_set(before.headers) == two.header_set(after.headers)
 
 
 @pytest.mark.thorough

@@ -130,6 +130,7 @@ module_library(
     kernel_headers = [
         "@qola_kernels_tree//fwd:headers",
     ],
+    kernel_names = "libmha_fwd/entry/kernel_names.cpp",
     kernels = {{
         "gfx942 gfx950": [
             "@qola_kernels_tree//fwd:k1",

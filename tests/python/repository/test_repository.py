@@ -137,6 +137,7 @@ def check_golden(repo_root: Path, name: str, text: str) -> None:
         ("include/qola_mha_bwd.h", "qola_mha_bwd.h"),
         ("libmha_fwd/entry/mha_fwd.cpp", "mha_fwd.cpp"),
         ("libmha_bwd/entry/mha_bwd.cpp", "mha_bwd.cpp"),
+        ("libmha_fwd/entry/kernel_names.cpp", "fwd_kernel_names.cpp"),
         ("libmha_fwd.exports", "libmha_fwd.exports"),
         ("libmha_bwd.exports", "libmha_bwd.exports"),
         ("plan.json", "plan.json"),
