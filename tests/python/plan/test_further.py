@@ -51,7 +51,7 @@ def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> Non
         "activation_kernels",
     ]
     assert (module.init, module.host_only) == (("activation_pybind",), ("activation_pybind",))
-    assert module.kernels == module.generated == module.code_objects == ()
+    assert (module.kernels, module.generated, module.code_objects) == ((), (), ())
     assert all((tmp_path / source.file).is_file() for source in module.sources)
     assert Plan.from_json(found.to_json()) == found
 
