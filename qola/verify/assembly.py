@@ -18,7 +18,7 @@ import numpy as np
 from qola.codegen.types import FieldValue
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify.problem import Problem
-from qola.verify.sample import Drawn, Launched, propose, search
+from qola.verify.sample import Drawn, Launched, propose, search, some_edge
 
 #: Calls of the entry point for each problem that is drawn.
 _CALLS = 400
@@ -105,13 +105,13 @@ def draw_assembly(
 
     def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
         one = hints[int(chosen.integers(len(hints)))]
-        return _proposed(direction, one, edge, chosen, max_work)
+        return _proposed(direction, one, some_edge(chosen, edge), chosen, max_work)
 
     return search(name, proposed, launched, samples, seed, _CALLS if hints else 0)
 
 
 def _proposed(
-    direction: str, hints: Hints, edge: int | None, chosen: np.random.Generator, max_work: int
+    direction: str, hints: Hints, edge: int, chosen: np.random.Generator, max_work: int
 ) -> Problem | None:
     def one(of: Sequence[_T]) -> _T:
         return of[int(chosen.integers(len(of)))]

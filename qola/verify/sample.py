@@ -116,7 +116,7 @@ def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fie
 def _proposal(direction: str, shapes: Sequence[Fields], max_work: int, units: int = 0) -> Proposal:
     def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
         shape = shapes[int(chosen.integers(len(shapes)))]
-        problem = propose(direction, shape, edge, chosen, max_work)
+        problem = propose(direction, shape, some_edge(chosen, edge), chosen, max_work)
         return None if problem is None else replace(problem, units=units)
 
     return proposed
@@ -158,6 +158,11 @@ def generator(name: str, seed: int, number: int, attempt: int) -> np.random.Gene
     return np.random.Generator(np.random.PCG64(digest))
 
 
+def some_edge(chosen: np.random.Generator, edge: int | None) -> int:
+    """Return the edge that is to be tried, any where that is left open."""
+    return int(chosen.integers(1 << 30)) if edge is None else edge
+
+
 def tile_of(fields: Fields) -> tuple[int, int]:
     """Return rows of Q and columns of K that a kernel takes at once, as its tile's name begins."""
     sizes = str(fields.get("tile", "")).split("_")[0].removeprefix("b").split("x")
@@ -188,13 +193,12 @@ def _head_dims(bucket: int) -> tuple[int, ...]:
 
 
 def propose(
-    direction: str, fields: Fields, edge: int | None, chosen: np.random.Generator, max_work: int
+    direction: str, fields: Fields, edge: int, chosen: np.random.Generator, max_work: int
 ) -> Problem | None:
     """Return a problem around what a kernel's fields say, None where it would be too large.
 
     Args:
-        edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own; None for
-            any.
+        edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
         chosen: decides what else there is to decide.
     """
 
@@ -204,8 +208,6 @@ def propose(
     def chance(share: float) -> bool:
         return bool(chosen.random() < share)
 
-    if edge is None:
-        edge = int(chosen.integers(1 << 30))
     rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
     all_rows, all_columns = _lengths(rows_at_once), _lengths(columns_at_once)
