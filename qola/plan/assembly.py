@@ -24,7 +24,6 @@ from qola.plan.model import (
     KernelFlags,
     KernelPackage,
     PlannedBatch,
-    PlannedFile,
     PlannedKernel,
     PlannedModule,
     PlannedSource,
@@ -79,8 +78,8 @@ class Assembly:
                 name=spec.name,
                 library=library_file(self._resolved.request.manifest.namespace, spec.name),
                 entries=entry.entries,
-                kernel_names=entry.kernel_names,
                 entry_source=entry.source,
+                kernel_names=entry.kernel_names,
                 public_header=entry.header,
                 macros=entry.macros,
                 receipt=spec.receipt,
@@ -89,7 +88,7 @@ class Assembly:
                 sources=planned_sources(module),
                 headers=spec.name,
                 code_objects=module.kernels.code_objects,
-                asm_tables=asm_tables(module),
+                asm_tables=module.generated_files,
                 stubs=tuple(lazy.stubs),
                 entry_sources=lazy.entry_sources,
                 directions=module.kernels.directions,
@@ -109,6 +108,7 @@ class Assembly:
         own = own_parts(self._resolved, module, self._output)
         self.header_sets[module.spec.name] = own.headers
         packages = sorted({self.kernels[index].package for index in kernels})
+        attention = is_attention(module.config.name)
         self.torch_modules.append(
             TorchModule(
                 name=module.spec.name,
@@ -124,10 +124,10 @@ class Assembly:
                 init=own.init,
                 headers=module.spec.name,
                 code_objects=module.kernels.code_objects,
-                asm_tables=asm_tables(module),
+                asm_tables=module.generated_files if attention else (),
                 entry_sources=lazy.entry_sources,
                 directions=module.kernels.directions,
-                generated=generated_files(module),
+                generated=() if attention else module.generated_files,
             )
         )
 
@@ -263,23 +263,6 @@ def planned_sources(module: GeneratedModule) -> tuple[PlannedSource, ...]:
             s.archs,
         )
         for s in module.kernels.sources
-    )
-
-
-def asm_tables(module: GeneratedModule) -> tuple[PlannedFile, ...]:
-    """Return the tables of assembly kernels that a module's sources include."""
-    return _tables(module) if is_attention(module.config.name) else ()
-
-
-def generated_files(module: GeneratedModule) -> tuple[PlannedFile, ...]:
-    """Return what the sources of a torch module beside attention include of generated files."""
-    return () if is_attention(module.config.name) else _tables(module)
-
-
-def _tables(module: GeneratedModule) -> tuple[PlannedFile, ...]:
-    return tuple(
-        PlannedFile(table.name, f"{module.spec.name}/{table.file}", table.sha256)
-        for table in module.kernels.tables
     )
 
 

@@ -1,6 +1,6 @@
-"""Torch modules beside attention: AITER's sources, and what generators make beside them.
+"""Modules beside attention: AITER's sources, and what generators make beside them.
 
-They become the same kind of module as those of attention, without kernel instances.
+Those that need PyTorch become torch modules as those of attention, without kernel instances.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from qola.aiter.includes import includes
 from qola.aiter.module_kinds import SOURCE_SUFFIXES
@@ -21,6 +21,7 @@ from qola.errors import Finding, PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.plan.generated import GeneratedModule, check_names, copied_sources
+from qola.plan.model import PlannedFile
 from qola.plan.request import Module, ResolvedRequest
 
 FOLDER = "generated"
@@ -38,7 +39,15 @@ def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) 
         CodegenError: a generator fails, or makes different files for the archs.
     """
     tree, config, spec = resolved.request.tree, module.config, module.spec
-    _check(module, resolved.place(spec, "name"))
+    if config.is_standalone or (module.torch and not config.is_python_module):
+        raise PlanError(
+            Finding(
+                resolved.place(spec, "name"),
+                f"{config.name}: {'a program' if config.is_standalone else 'a C++ library'}",
+                "a module that Python imports, or whose C functions it calls",
+                "remove it from the manifest",
+            )
+        )
     folder = output.below(spec.name)
     own = copied_sources(tree, module, folder, "")
     made = generated_files(tree, config, resolved.archs)
@@ -58,24 +67,19 @@ def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) 
     return GeneratedModule(spec, config, module.variants, module.torch, kernels=kernels)
 
 
-def _check(module: Module, place: str) -> None:
-    """Refuse a module that Python does not import."""
-    config = module.config
-    doubtful = {
-        "is_standalone": config.is_standalone,
-        "is_python_module = False": not config.is_python_module,
-    }
-    if any(doubtful.values()):
-        raise PlanError(
-            Finding(
-                place,
-                f"{config.name}: {what}",
-                "a module that Python imports",
-                "remove it from the manifest",
-            )
-            for what, is_so in doubtful.items()
-            if is_so
-        )
+def own_files(module: GeneratedModule, folder: Folder) -> dict[str, str]:
+    """Return the texts that decide what a module includes, by their path below its directory."""
+    # A batch only includes what is beside it.
+    every = (*module.kernels.sources, *module.kernels.tables)
+    return {found.file: folder.text(found.file) for found in every if found.role != "batch"}
+
+
+def sources_of(module: GeneratedModule) -> tuple[PlannedFile, ...]:
+    """Return what is compiled of a module."""
+    return tuple(
+        PlannedFile(Path(source.name).stem, f"{module.spec.name}/{source.file}", source.sha256)
+        for source in module.kernels.sources
+    )
 
 
 def _split(

@@ -16,6 +16,7 @@ from qola.codegen.generate import generate
 from qola.codegen.types import GeneratedSource, KernelSet, Selection
 from qola.errors import CodegenError, Finding, PlanError
 from qola.folder import Folder
+from qola.plan.model import PlannedFile
 from qola.plan.request import Module, ResolvedRequest
 
 ASM_DOMAIN = "qola_asm_domain.h"
@@ -37,6 +38,14 @@ class GeneratedModule(Module):
         """Files of the tree that it is made of, beside headers and generators."""
         objects = (code_object.file for code_object in self.kernels.code_objects)
         return (*self.config.srcs, *objects, *self.kernels.inputs)
+
+    @property
+    def generated_files(self) -> tuple[PlannedFile, ...]:
+        """What its sources include of generated files."""
+        return tuple(
+            PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
+            for table in self.kernels.tables
+        )
 
 
 def generate_module(

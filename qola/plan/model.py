@@ -147,7 +147,12 @@ class KernelPackage:
 
 @dataclass(frozen=True)
 class PythonModule:
-    """A module that Python imports."""
+    """A module that Python imports, or whose C functions it calls; without PyTorch.
+
+    Attributes:
+        symbol: the one that leaves it; "" where all of AITER's C functions do.
+        generated: as of a torch module.
+    """
 
     name: str
     library: str
@@ -156,6 +161,8 @@ class PythonModule:
     sources: tuple[PlannedFile, ...]
     include_dirs: tuple[str, ...]
     headers: tuple[str, ...]
+    generated: tuple[PlannedFile, ...]
+    code_objects: tuple[CodeObject, ...]
     inputs: tuple[str, ...]
 
 
@@ -340,6 +347,7 @@ def check_plan(plan: Plan) -> None:
         raise WrongValueError("a kernel instance in two batches")
     for module in plan.modules:
         files += (module.name, module.library, module.entry_source.file, module.public_header.file)
+        files.append(module.kernel_names.file)
         names += [entry.name for entry in module.entries]
         names += module.macros
         texts += (*module.macros.values(), *module.copts)
@@ -347,7 +355,6 @@ def check_plan(plan: Plan) -> None:
         files += [item.file for item in plain]
         files += [item.file for item in module.sources]
         files += [item.file for item in module.code_objects]
-        files.append(module.kernel_names.file)
         files += [item.name for item in module.entry_sources]
         if not all(0 <= index < len(plan.kernels) for index in module.kernels):
             raise WrongValueError(f"an index in {module.name} without its kernel instance")
@@ -367,7 +374,11 @@ def check_plan(plan: Plan) -> None:
             raise WrongValueError(f"a code object of {torch.name} for an arch beside the plan's")
     for python in plan.python_modules:
         files += (python.name, python.library, *(source.file for source in python.sources))
-        names += [python.symbol]
+        files += [item.file for item in python.generated]
+        files += [item.file for item in python.code_objects]
+        names += filter(None, (python.symbol,))
+        if not all(found.arch in plan.archs for found in python.code_objects):
+            raise WrongValueError(f"a code object of {python.name} for an arch beside the plan's")
         texts += (*python.copts, *python.include_dirs)
     for name in names:
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):

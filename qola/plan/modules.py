@@ -29,7 +29,7 @@ class ModuleReport:
     """One module of AITER's configuration.
 
     Attributes:
-        kind: C++ library, torch module or without torch.
+        kind: C++ library, torch module, without torch (Python imports it) or C functions.
         needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables and files
             when it runs, as far as it needs any.
         built: a plan can be made for it.
@@ -56,10 +56,11 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
     except AiterError as error:
         needs = tuple(_needs(tree, name, None))
         return ModuleReport(name, "unknown", needs, built=False, why=_line(error))
-    needs = (*_needs(tree, name, found), *_files(tree, name))
+    needs = (*_needs(tree, name, found), *_files(tree, name, found))
     if name in ATTENTION:
         return ModuleReport(name, "C++ library", needs, built=True, why="")
-    kind = "without torch" if found.torch is None else "torch module"
+    python = "without torch" if found.python is not None else "C functions"
+    kind = python if found.torch is None else "torch module"
     why = "" if name in TORCH_ATTENTION else _refusal(tree, name)
     return ModuleReport(name, kind, needs, built=not why, why=why)
 
@@ -95,9 +96,10 @@ def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str
         yield f"tuning tables: {', '.join(tables)}"
 
 
-def _files(tree: AiterTree, name: str) -> Iterator[str]:
+def _files(tree: AiterTree, name: str, found: ModuleKind) -> Iterator[str]:
     """Yield what a module looks for when it runs."""
-    if not is_attention(name):
+    embedded = found.torch is None and "/hsa/codegen.py" in tree.entry_text(name, "blob_gen_cmd")
+    if not is_attention(name) and not embedded:
         own = sources(tree, deciding_config(tree, name), ())
         if any(_CODE_OBJECT.search(tree.text(file)) for file in own):
             yield "when it runs: code objects in $AITER_ASM_DIR"

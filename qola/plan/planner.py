@@ -61,12 +61,11 @@ def build_plan(
         else:
             made.add_torch(module)
     for module in others:
-        made.add_torch(module)
+        if module.torch:
+            made.add_torch(module)
     check_agreement(made.entries)
     python_modules = tuple(
-        plan_python_module(resolved, module, output)
-        for module in resolved.modules
-        if module not in (*resolved.attention, *resolved.torch, *resolved.further)
+        plan_python_module(resolved, module, output) for module in others if not module.torch
     )
     ordered = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in (*generated, *others) for file in module.tree_files]

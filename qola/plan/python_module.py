@@ -1,86 +1,88 @@
-"""Modules of AITER that Python imports and that need no PyTorch: what is compiled of them.
-
-They have neither kernel instances nor generators; each is a handful of sources on pybind11.
-"""
+"""Modules of AITER without PyTorch: Python imports them, or calls their C functions (ctypes)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import re
 
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.missing_headers import Includer, missing_headers
-from qola.aiter.module_kinds import sources
 from qola.aiter.preprocess import defined_by
-from qola.aiter.tree import ModuleConfig
+from qola.codegen.asm.embed_all import code_objects
 from qola.errors import Finding, PlanError
 from qola.folder import Folder
-from qola.plan.model import PlannedFile, PythonModule
+from qola.layout import library_file
+from qola.plan.further import own_files, sources_of
+from qola.plan.generated import GeneratedModule
+from qola.plan.model import PythonModule
 from qola.plan.module_entry import nowhere
-from qola.plan.request import Module, ResolvedRequest
+from qola.plan.request import ResolvedRequest
+
+#: What makes the function that Python calls of a module it imports.
+_IMPORTED = re.compile(r"\bPYBIND11_MODULE\b|\bPyInit_")
+#: What marks a function that leaves a library, in AITER's sources.
+_EXPORTED = re.compile(r"\bAITER_C(?:TYPES)?_\w+")
 
 
-def plan_python_module(resolved: ResolvedRequest, module: Module, output: Folder) -> PythonModule:
-    """Plan a module and copy its sources to <module>/sources.
+def plan_python_module(
+    resolved: ResolvedRequest, module: GeneratedModule, output: Folder
+) -> PythonModule:
+    """Plan a module whose sources were generated.
 
     Raises:
-        PlanError: the entry asks for what a plan does not follow, or leaves no source.
+        PlanError: no source is left, nothing leaves it, or a header is nowhere.
+        CodegenError: it asks for code objects that no arch of the manifest has.
     """
-    tree, config = resolved.request.tree, module.config
-    files = tuple(sources(tree, config, module.spec.drop_srcs))
-    _check(config, files, resolved.place(module.spec, "name"))
-    texts = {path: (tree.root / path).read_text(encoding="utf-8") for path in files}
-    planned = []
-    for path, text in texts.items():
-        # cc_library takes no .cu file.
-        file = f"{config.name}/sources/{Path(path).stem}.cpp"
-        planned.append(PlannedFile(Path(path).stem, file, output.write(file, text)))
+    tree, config, spec = resolved.request.tree, module.config, module.spec
+    folder = output.below(spec.name)
+    texts = {f"{spec.name}/{file}": text for file, text in own_files(module, folder).items()}
+    imported = any(_IMPORTED.search(text) for text in texts.values())
+    doubtful = ""
+    if not module.kernels.sources:
+        doubtful = "no sources (none left)"
+    elif not imported and not any(_EXPORTED.search(text) for text in texts.values()):
+        doubtful = "neither a function for Python nor one marked AITER_C_ITFS"
+    if doubtful:
+        raise PlanError(
+            Finding(
+                resolved.place(spec, "name"),
+                f"{config.name}: {doubtful}",
+                "a module that Python imports, or whose C functions it calls",
+                "remove it from the manifest",
+            )
+        )
     dirs = include_dirs(tree, config)
-    macros = defined_by(config.flags_hip)
-    includers = [Includer(path, text) for path, text in texts.items()]
-    missing = missing_headers(tree.root, dirs, includers, macros)
+    includers = [Includer(place, text) for place, text in texts.items()]
+    generated = frozenset(module.kernels.headers)
+    missing = missing_headers(tree.root, dirs, includers, defined_by(config.flags_hip), generated)
     if missing:
         raise PlanError(nowhere(config.name, found.place, found.name) for found in missing)
-    roots = sorted({name for text in texts.values() for name, _ in includes(text)})
-    headers = closure(tree.root, dirs, roots)
+    headers = closure(
+        tree.root, dirs, sorted({name for text in texts.values() for name, _ in includes(text)})
+    )
     name = config.md_name or config.name
+    namespace = resolved.request.manifest.namespace
     return PythonModule(
         name=config.name,
         # Python finds a module by its file's name, so it has no namespace before it.
-        library=f"{name}.so",
-        symbol=f"PyInit_{name}",
+        library=f"{name}.so" if imported else library_file(namespace, name),
+        symbol=f"PyInit_{name}" if imported else "",
         copts=config.flags_hip,
-        sources=tuple(planned),
+        sources=sources_of(module),
         include_dirs=tuple(d for d in dirs if any(h.startswith(f"{d}/") for h in headers)),
         headers=headers,
-        inputs=tuple(sorted({*files, *headers})),
+        generated=module.generated_files,
+        code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs),
+        inputs=tuple(sorted({*module.tree_files, *headers})),
     )
 
 
-def _check(config: ModuleConfig, files: Sequence[str], place: str) -> None:
-    """Refuse a module that is more, or less, than C++ sources for Python."""
-    doubtful = {
-        "generators": ", ".join(call.script for call in config.generators),
-        "no sources": "" if files else "none left",
-        "two sources of one name": ", ".join(files)
-        if len({Path(path).stem for path in files}) < len(files)
-        else "",
-        "an executable": "is_standalone" if config.is_standalone else "",
-        "not a Python module": "" if config.is_python_module else "is_python_module is False",
-    }
-    if any(doubtful.values()):
-        raise PlanError(
-            Finding(
-                place,
-                f"{config.name}: {what} ({found})",
-                "a Python module of C++ sources, which is all that can be planned beside attention",
-                "remove it from the manifest",
-            )
-            for what, found in doubtful.items()
-            if found
-        )
-
-
 def export_list(symbol: str) -> str:
-    """Linker version script that lets one C symbol out, and nothing else."""
-    return f"{{\n  global:\n    {symbol};\n  local:\n    *;\n}};\n"
+    """Linker version script of a Python module.
+
+    Args:
+        symbol: the one that leaves it; "" for all C functions that AITER's sources mark.
+    """
+    if symbol:
+        return f"{{\n  global:\n    {symbol};\n  local:\n    *;\n}};\n"
+    # What is not marked is hidden; HIP's own, and C++, is nobody's to call.
+    return "{\n  local:\n    _Z*;\n    __hip*;\n    qola*;\n};\n"

@@ -10,7 +10,13 @@ from functools import cache
 from pathlib import Path
 
 from qola.aiter import module_kinds
-from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
+from qola.aiter.attention import (
+    ATTENTION,
+    TORCH_ATTENTION,
+    attention_of,
+    is_assembly_alone,
+    is_attention,
+)
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.module_kinds import ModuleKind
@@ -112,9 +118,8 @@ class ResolvedRequest:
 
     @property
     def further(self) -> tuple[Module, ...]:
-        """The torch modules beside attention."""
-        known = TORCH_ATTENTION
-        return tuple(m for m in self.modules if m.torch and m.config.name not in known)
+        """The modules beside attention."""
+        return tuple(module for module in self.modules if not is_attention(module.config.name))
 
     def place(self, spec: ModuleSpec, key: str) -> str:
         """Return where the manifest has a key of a module."""
@@ -280,8 +285,9 @@ def _unplannable(request: Request, kind_of: Callable[[str], ModuleKind]) -> Iter
     for spec in manifest.modules:
         if spec.name in ATTENTION or spec.name not in known:
             continue
-        kind_of(spec.name)  # raises where it cannot be told
-        if manifest.module_mode(spec, request.mode) != "pybind":
+        kind = kind_of(spec.name)
+        only_python = kind.torch is not None or kind.python is not None
+        if only_python and manifest.module_mode(spec, request.mode) != "pybind":
             yield Finding(
                 manifest.place("modules", spec.index, "mode"),
                 f"{spec.name} in mode cpp_itfs",

@@ -21,6 +21,7 @@ from qola.errors import Finding, PlanError
 from qola.folder import Folder
 from qola.layout import library_file
 from qola.plan.entry_macros import entry_macros
+from qola.plan.further import own_files
 from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set
 from qola.plan.model import HeaderSet, KernelFlags
@@ -72,10 +73,7 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
         )
     folder = output.below(name)
     texts = {source.file: folder.text(source.file) for source in module.kernels.sources}
-    # A batch only includes what is beside it.
-    read = {s.file: texts[s.file] for s in module.kernels.sources if s.role != "batch"}
-    if not attention:
-        read |= {table.file: folder.text(table.file) for table in module.kernels.tables}
+    read = texts if attention else own_files(module, folder)
     macros = entry_macros(tree, module, resolved.archs)
     headers = header_set(
         tree, module.config, name, {n for text in read.values() for n, _ in includes(text)}

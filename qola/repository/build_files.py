@@ -135,9 +135,9 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
                 "headers": _string(f":{name}.headers"),
                 "host_only": _inline(sorted(host_only)),
                 "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
+                "kernel_names": _string(module.kernel_names.file),
                 "kernels": _dict_of_lists(own),
                 **({"linked": _dict_of_lists(linked)} if linked != own else {}),
-                "kernel_names": _string(module.kernel_names.file),
                 "namespace": _string(plan.namespace),
                 "place": _string(lazy_place(plan.namespace, name)),
                 "plan": _string("plan.json"),
@@ -161,13 +161,15 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
                 "name": _string(name),
                 "archs": _inline(plan.archs),
                 "bundle_files": _string(":bundle_files"),
+                **_code_objects(plan.archs, module, aiter),
                 "copts": _list(module.copts, 4),
                 "export_list": _string(f"{name}.exports"),
                 "file": _string(module.library),
+                **_generated(module),
                 "headers": _string(f":{name}.headers"),
                 "plan": _string("plan.json"),
                 "sources": _string_dict({s.name: s.file for s in module.sources}),
-                "deps": _list(_PYTHON_HEADERS, 4),
+                "deps": _list(_PYTHON_HEADERS if module.symbol else (), 4),
             },
         ),
     ]
@@ -203,7 +205,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     ]
 
 
-def _generated(module: TorchModule) -> dict[str, str]:
+def _generated(module: PythonModule | TorchModule) -> dict[str, str]:
     if not module.generated:
         return {}
     return {"generated": _list((found.file for found in module.generated), 4)}
@@ -224,7 +226,7 @@ def _asm_headers(module: PlannedModule) -> dict[str, str]:
 
 
 def _code_objects(
-    archs: Sequence[str], module: PlannedModule | TorchModule, aiter: str
+    archs: Sequence[str], module: PlannedModule | PythonModule | TorchModule, aiter: str
 ) -> dict[str, str]:
     if not module.code_objects:
         return {}

@@ -136,6 +136,31 @@ def test_what_it_does_not_have_is_an_error() -> None:
         frames.read_csv(io.StringIO("a\n1\n"), sep=";")  # type: ignore[call-arg]
 
 
+VALUES: dict[str, list[list[Any]]] = {
+    "a,b\n1,x\n2,y\n": [[1, "x"], [2, "y"]],
+    "a,b\n1,2\n3,4\n": [[1, 2], [3, 4]],
+    "a,b\n1,0.5\n3,4\n": [[1.0, 0.5], [3.0, 4.0]],
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_rows_as_an_array(text: str) -> None:
+    """Prevents: a tile's size printed with a fraction, or without, unlike by AITER's own build."""
+    # In an array numbers have one type, and in a column of a table their own.
+    frame = frames.read_csv(io.StringIO(text))
+    assert repr([list(row) for row in frame.values]) == repr(VALUES[text])
+    assert frame.loc[1, "a"] == VALUES[text][1][0]
+    assert repr(frame.loc[1, "a"]) == text.splitlines()[2].partition(",")[0]
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_rows_as_pandas_has_them(text: str) -> None:
+    """Prevents: values written down that pandas no longer gives."""
+    pandas = pytest.importorskip("pandas")
+    found = pandas.read_csv(io.StringIO(text)).values
+    assert [list(map(str, row)) for row in found] == [list(map(str, row)) for row in VALUES[text]]
+
+
 def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     """Prevents: the first column called by a name with a mark before it."""
     path = tmp_path / "t.csv"

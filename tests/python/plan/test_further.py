@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
+from qola.plan.python_module import export_list
 from qola.plan.request import Request, resolve
 from qola.repository.build_files import manifest_build_file
+from tests.python.later_tree import write_later_tree
 
 Planning = Callable[..., Plan]
 
@@ -51,7 +54,7 @@ def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> Non
         "activation_kernels",
     ]
     assert (module.init, module.host_only) == (("activation_pybind",), ("activation_pybind",))
-    assert (module.kernels, module.generated, module.code_objects) == ((), (), ())
+    assert not [*module.kernels, *module.generated, *module.code_objects]
     assert all((tmp_path / source.file).is_file() for source in module.sources)
     assert Plan.from_json(found.to_json()) == found
 
@@ -112,3 +115,30 @@ def test_a_build_file_has_what_is_generated(plan: Planning) -> None:
     assert '"module_norm/generated/layernorm2d_fwd_api_common.hpp",' in text
     assert 'host_only = ["norm_pybind"],' in text
     assert "kernels = {\n    }," in text
+
+
+def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
+    """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
+    root = write_later_tree(tmp_path / "later")
+    file = root / "aiter/jit/optCompilerConfig.json"
+    entries = json.loads(file.read_text("utf-8"))
+    entries["module_sink"] = {
+        "srcs": ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"],
+        "blob_gen_cmd": "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'",
+    }
+    file.write_text(json.dumps(entries), "utf-8")
+    with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
+        header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
+    text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx1250"]\nmode = "cpp_itfs"\n'
+    manifest = loads(f'{text}[[modules]]\nname = "module_sink"\n', file="m.toml")
+    plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))
+    (module,) = plan.python_modules
+    assert (module.library, module.symbol) == ("ns_module_sink.so", "")
+    assert [found.name for found in module.generated] == ["asm_fmha_fwd_bf16_configs.hpp"]
+    assert [found.key for found in module.code_objects] == [
+        "hsa/gfx1250/fmha_fwd_bf16/sink_128.co",
+        "hsa/gfx1250/fmha_fwd_bf16/sink_64.co",
+    ]
+    assert "deps = []," in manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert "global" not in export_list(module.symbol)
+    assert Plan.from_json(plan.to_json()) == plan

@@ -51,6 +51,9 @@ mode = "pybind"
 [[modules]]
 name = "module_fmha_v3_fwd"
 mode = "pybind"
+[[modules]]
+name = "module_norm"
+mode = "pybind"
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = [128, [192, 128]]

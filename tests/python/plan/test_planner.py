@@ -411,7 +411,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "module_norm",
         {},
         PlanError,
-        "m.toml:6 [[modules]].mode",
+        "m.toml:5 [[modules]].mode",
         "module_norm in mode cpp_itfs",
         'write mode = "pybind" in the [[modules]] table of module_norm',
     ),

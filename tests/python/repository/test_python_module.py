@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from qola.aiter.module_config import GeneratorCall
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import PlanError
 from qola.files import sha256_of_text
 from qola.folder import Folder
 from qola.manifest.load import loads
+from qola.plan.further import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_module import plan_python_module
@@ -107,11 +107,9 @@ def test_the_other_mode_is_refused(changes: dict[str, Any], plan: Planning) -> N
 @pytest.mark.parametrize(
     ("changes", "dropped", "message"),
     [
-        ({"generators": (GeneratorCall("gen.py", ()),)}, (), "generators (gen.py)"),
         ({}, ("aiter_enum_pybind.cu",), "no sources"),
         ({"srcs": (SOURCE, SOURCE.replace("pybind/", "pybind/../pybind/"))}, (), "of one name"),
-        ({"is_standalone": True}, (), "an executable"),
-        ({"is_python_module": False}, (), "not a Python module"),
+        ({"is_standalone": True}, (), "a program"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(
@@ -127,6 +125,7 @@ def test_what_cannot_be_planned_is_refused(
     spec = replace(module.spec, drop_srcs=dropped)
     odd = Module(spec, replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
-        plan_python_module(resolved, odd, Folder(tmp_path))
+        plan_python_module(
+            resolved, generate_further(resolved, odd, Folder(tmp_path)), Folder(tmp_path)
+        )
     assert message in caught.value.findings[0].found
-    assert list(tmp_path.iterdir()) == []
