@@ -205,6 +205,13 @@ def _qola_impl(mctx):
         headers = "pybind11/include",
         requirements = Label("//third_party/python:pybind11.txt"),
     )
+
+    # For kernels in Triton; fetched when one is compiled. What it has for other vendors' GPUs, 40 % of it, is left out.
+    pip_repository(
+        name = "qola_pip_triton",
+        requirements = Label("//third_party/python:triton.txt"),
+        without = ["triton/backends/nvidia"],
+    )
     python_headers(name = "qola_python")
     torch_repository(name = "qola_torch")
 

@@ -76,6 +76,9 @@ def _pip_repository_impl(rctx):
             expected = "every pinned file, from the index of this machine's pip configuration",
             fix = "{} -m pip config debug; python3 -m pip --version (Debian: apt-get install python3-pip)".format(python),
         ))
+    for path in rctx.attr.without:
+        if not rctx.delete("site/" + path):
+            fail("nothing to leave out: {} has no {}".format(rctx.attr.requirements, path))
     rctx.symlink(requirements, "requirements.txt")
     headers = _HEADERS.format(headers = rctx.attr.headers) if rctx.attr.headers else ""
     packages = _DIRECTORY if rctx.attr.directory else _FILES
@@ -87,6 +90,7 @@ pip_repository = repository_rule(
         "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for tests, whose results stay on this machine."),
         "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
         "requirements": attr.label(doc = "requirements.txt in which every line has --hash.", mandatory = True),
+        "without": attr.string_list(doc = "Files and directories below what is installed that are not kept."),
     },
     doc = "Installs pinned wheels and offers them as //:packages. An index, mirror or certificate comes from pip's own configuration.",
     environ = ["QOLA_PYTHON"],
