@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import processes
 from bench.ninja_build import NinjaBuild
 from bench.processes import Run
+from bench.setting import place_flags
 from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
 from qola.files import sha256_of, write_if_changed
 
@@ -177,7 +178,7 @@ class AiterNinja(NinjaBuild):
 
     def _build_file(self, modules: Sequence[Module]) -> str:
         meta = self.setting.aiter / "aiter_meta"
-        places = self.setting.place_flags()
+        places = place_flags(self.setting.sdk)
         return build_file(
             modules,
             flags=["-DWITH_HIP", *_COMMON_FLAGS, *_HIP_FLAGS, *self.optional_flags, *places],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.ninja_build import NinjaBuild
 from bench.processes import Run
+from bench.setting import place_flags
 from bench.workload import ARCH, RECEIPT, Planned, check_same
 from qola.files import sha256_of
 
@@ -48,7 +49,7 @@ class CkCmake(NinjaBuild):
         return self.directory / f"libfmha_{direction}.so"
 
     def _configure(self, filters: Mapping[str, str]) -> list[str]:
-        places = " ".join(self.setting.place_flags())
+        places = " ".join(place_flags(self.setting.sdk))
         link = f"-fuse-ld=lld -L{self.setting.sdk / 'rocm/lib'} -lamdhip64"
         values = {
             "APIS": ";".join(filters),

@@ -191,7 +191,7 @@ class Bench:
             built, spawns = first.logged_build()
         self.results.add("ours", totals([fetched, built]))
         self.results.add("ours", {"fetch_seconds": fetched.seconds, "build_seconds": built.seconds})
-        self.results.add("ours", per_kernel(kernel_seconds(spawns, base.kernels), base.counts()))
+        self.results.add("ours", per_kernel(kernel_seconds(spawns, base.compiled()), base.counts()))
         library = {direction: first.library(MODULES[direction]) for direction in base.kernels}
         self.results.add("ours", sizes(library.__getitem__, base.counts()))
         if "noop" in steps:

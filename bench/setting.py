@@ -54,14 +54,15 @@ class Setting:
             "ROCM_PATH": str(self.sdk / "rocm"),
         }
 
-    def place_flags(self) -> list[str]:
-        """Return the flags by which the SDK's clang finds the SDK's parts and no others."""
-        return [
-            "-no-canonical-prefixes",
-            f"--sysroot={self.sdk / 'sysroot'}",
-            f"--rocm-path={self.sdk / 'rocm'}",
-            f"-resource-dir={self.sdk / 'resource'}",
-        ]
+
+def place_flags(sdk: Path) -> list[str]:
+    """Return the flags by which an SDK's clang finds the SDK's parts and no others."""
+    return [
+        "-no-canonical-prefixes",
+        f"--sysroot={sdk / 'sysroot'}",
+        f"--rocm-path={sdk / 'rocm'}",
+        f"-resource-dir={sdk / 'resource'}",
+    ]
 
 
 def as_distributed(sdk: Path, target: Path) -> None:

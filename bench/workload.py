@@ -137,6 +137,18 @@ class Planned:
                     found[f"{source.name}.cpp"] = source.sha256
         return found
 
+    def compiled(self) -> dict[str, set[str]]:
+        """Return the names of what this project compiles by direction.
+
+        These are batches, and kernel instances in none.
+        """
+        found: dict[str, set[str]] = {direction: set() for direction in self.kernels}
+        for module in self.plan.modules:
+            names = self.plan.compiled_as(module)
+            for name, kernel in zip(names, self.plan.kernels_of(module), strict=True):
+                found[kernel.direction].add(name)
+        return found
+
     def counts(self) -> dict[str, int]:
         """Return the number of kernel instances by direction."""
         return {direction: len(names) for direction, names in sorted(self.kernels.items())}

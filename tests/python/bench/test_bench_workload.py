@@ -52,6 +52,10 @@ def test_default_is_large_enough(aiter_tree: Path, tmp_path: Path) -> None:
     more = plan(workload, tree, tmp_path / "more", more=True)
     assert (base.counts(), more.counts()) == ({"fwd": 21, "bwd": 13}, {"fwd": 24, "bwd": 13})
     assert set(base.kernels["fwd"]) < set(more.kernels["fwd"])
+    # bench/run looks for an action of each of these.
+    batches = {batch.name for batch in base.plan.batches}
+    assert base.compiled().keys() == base.kernels.keys()
+    assert set().union(*base.compiled().values()) == batches
 
 
 def test_unequal_lists_are_an_error() -> None:
