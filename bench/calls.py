@@ -1,0 +1,228 @@
+"""Measures lazy libraries: first calls, calls of loaded kernels, loading; beside full libraries.
+
+    ./bazelw build //cc/fake_hip @qola_quickstart//:bundle @qola_quickstart//:lazy
+    python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --sdk SDK --work EMPTY_DIRECTORY \
+        --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
+
+Prints the table of docs/internals/performance.md. The device is the fake HIP runtime's: what is
+measured is what happens before a kernel runs. Problems are bf16 with head dimension 128. Compiles
+are compared with one command of a distribution's clang a kernel, one after the other, as ck-jit
+makes kernels; everything else with the full library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.report import quantity
+from bench.setting import ROOT, as_distributed, place_flags
+from qola.errors import Finding, QolaError
+
+_NO_MASK, _BOTTOM_RIGHT = "0", "2"
+_REPETITIONS = 7
+_CALLS = 200_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """A way to have kernels.
+
+    Attributes:
+        environ: what the library reads of the environment.
+    """
+
+    bundle: Path
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The program of calls.c, and the device it sees."""
+
+    program: Path
+    environ: Mapping[str, str]
+
+    def call(
+        self, side: Side, entry: str, *, mask: str = _NO_MASK, calls: int = 0
+    ) -> dict[str, float]:
+        """Load a library in a new process and call it; return its measurements.
+
+        Raises:
+            BenchError: the library has no kernel for the problem, or cannot be loaded.
+        """
+        direction = entry.removeprefix("mha_")
+        (library,) = side.bundle.glob(f"lib/*libmha_{direction}.so")
+        command: list[str | Path] = [self.program, library, entry, "128", mask, str(max(calls, 1))]
+        environ = {**self.environ, **side.environ}
+        run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise BenchError(Finding(str(library), run.stderr, "a library that serves the problem"))
+        found: dict[str, float] = json.loads(run.stdout)
+        return found
+
+    def least(self, side: Side, entry: str, calls: int = 0) -> dict[str, float]:
+        """Return the least of each measurement of several processes."""
+        runs = [self.call(side, entry, calls=calls) for _ in range(_REPETITIONS)]
+        return {name: min(run[name] for run in runs) for name in runs[0]}
+
+
+def compiler(sdk: Path) -> list[str]:
+    """Return the command by which an SDK's clang++ finds its parts."""
+    return [f"{sdk}/bin/clang++", *place_flags(sdk), f"-L{sdk}/rocm/lib"]
+
+
+def build_caller(sdk: Path, bundle: Path, output: Path) -> None:
+    """Compile calls.c against the headers of a bundle."""
+    command = [f"{sdk}/bin/clang", *compiler(sdk)[1:], "-O2", "-D__HIP_PLATFORM_AMD__=1"]
+    command += [
+        f"-I{bundle}/include",
+        f"-I{sdk}/rocm/include",
+        str(ROOT / "bench/calls.c"),
+    ]
+    subprocess.run([*command, "-o", str(output), "-lamdhip64", "-ldl"], check=True)
+
+
+def compiles(work: Path, lazy: Path, sdk: Path) -> dict[str, Side]:
+    """Return who compiles kernels: this project, and a plain command a kernel."""
+    plain = work / "distributed"
+    as_distributed(sdk, plain)
+    return {
+        name: Side(
+            lazy,
+            {
+                "QOLA_CACHE": str(work / f"cache_{name}"),
+                "QOLA_COMPILER": " ".join(compiler(place)),
+                **more,
+            },
+        )
+        for name, place, more in (("ours", sdk, {}), ("theirs", plain, {"MAX_JOBS": "1"}))
+    }
+
+
+def packed(side: Side, work: Path) -> Side:
+    """Return the same kernels in a pack, without a cache."""
+    pack = work / "kernels.qpack"
+    tool = side.bundle / "bin/qola-kernels"
+    subprocess.run([tool, "export", "--output", pack], env=dict(side.environ), check=True)
+    none = {"QOLA_CACHE": str(work / "cache_none"), "QOLA_LAZY": "never"}
+    return Side(side.bundle, {**none, "QOLA_PACKS": str(pack)})
+
+
+Row = tuple[str, str, str, float]
+
+
+def seconds(value: float) -> str:
+    """Return a time for people."""
+    for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+        if value * scale < 1000:
+            return f"{value * scale:.3g} {unit}"
+    return quantity(value, "s")
+
+
+def kilobytes(value: float) -> str:
+    """Return a size for people."""
+    return quantity(value, "bytes")
+
+
+def row(name: str, ours: float, theirs: float, text: Callable[[float], str]) -> Row:
+    """Return a line of the table."""
+    return name, text(ours), text(theirs), theirs / ours
+
+
+def first_calls(caller: Caller, sides: Mapping[str, Side]) -> list[Row]:
+    """Measure calls whose kernels are compiled."""
+    rows = []
+    for name, entry, mask in (
+        ("first forward call", "mha_fwd", _NO_MASK),
+        ("first call of a second forward kernel", "mha_fwd", _BOTTOM_RIGHT),
+        ("first backward call", "mha_bwd", _NO_MASK),
+    ):
+        ours, theirs = (
+            caller.call(sides[side], entry, mask=mask)["first_call_seconds"]
+            for side in ("ours", "theirs")
+        )
+        rows.append(row(name, ours, theirs, seconds))
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def loads(caller: Caller, full: Side, cached: Side, pack: Side) -> list[Row]:
+    """Measure what is left where kernels are at hand."""
+    rows: list[Row] = []
+    for entry, of in (("mha_fwd", "forward"), ("mha_bwd", "backward")):
+        theirs = caller.least(full, entry, _CALLS)
+        lazy = caller.least(cached, entry, _CALLS)
+        from_pack = caller.least(pack, entry)
+        for name, ours, key in (
+            ("a call of loaded kernels", lazy, "call_seconds"),
+            ("first call, from the cache", lazy, "first_call_seconds"),
+            ("first call, from a pack", from_pack, "first_call_seconds"),
+            ("dlopen", lazy, "dlopen_seconds"),
+        ):
+            rows.append(row(f"{name}, {of}", ours[key], theirs[key], seconds))
+        memory = (lazy["resident_bytes"], theirs["resident_bytes"])
+        rows.append(row(f"resident after dlopen, {of}", *memory, kilobytes))
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="bench.calls",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name, text in (
+        ("full", "the bundle"),
+        ("lazy", "the lazy bundle of the same manifest"),
+        ("runtime", "the fake HIP runtime"),
+        ("sdk", "the pinned SDK, @qola_rocm_sdk's sdk/"),
+        ("work", "a directory for caches, new or empty"),
+    ):
+        parser.add_argument(f"--{name}", required=True, type=Path, help=text)
+    parser.add_argument("--arch", default="gfx950", help="arch of the device")
+    args = parser.parse_args(argv)
+    try:
+        rows = measure(args)
+    except QolaError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print("| Row | Lazy | Theirs | Theirs / lazy |\n| --- | ---: | ---: | ---: |")
+    for name, ours, theirs, ratio in rows:
+        print(f"| {name} | {ours} | {theirs} | {ratio:.2f} |")
+    return 0
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    """Measure everything; return the table's rows."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    sdk, work = args.sdk.absolute(), args.work.resolve()
+    # Caches trust nothing in a bundle that others may write to, or that is a link elsewhere.
+    lazy = Path(shutil.copytree(args.lazy, work / "lazy", copy_function=shutil.copyfile))
+    (lazy / "bin/qola-kernels").chmod(0o755)
+    shutil.rmtree(next((lazy / "share/qola").iterdir()) / "packs", ignore_errors=True)
+    program = work / "calls"
+    build_caller(sdk, args.full, program)
+    device = {
+        "FAKE_HIP_ARCH": args.arch,
+        "LD_LIBRARY_PATH": str(args.runtime.resolve().parent),
+        "PATH": os.environ["PATH"],
+    }
+    caller = Caller(program, device)
+    sides = compiles(work, lazy, sdk)
+    rows = first_calls(caller, sides)
+    full = Side(args.full.resolve(), {})
+    return rows + loads(caller, full, sides["ours"], packed(sides["ours"], work))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
