@@ -35,7 +35,8 @@ def manifest(
     """Return the manifest of the libraries that have these kernels.
 
     A variant has no words for tiles and padding: kernels that differ in these alone come along,
-    and so do those that run before and after.
+    and so do those that run before and after. Of head dimensions that differ in what they have,
+    planning says where the dispatch would have holes, and what to add.
 
     Args:
         configs: of kernels that the receipt has.
