@@ -9,11 +9,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
+from qola.emulate.arrays import U32
 from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
 from qola.emulate.decode import sweep
 
-#: By these a kernel gets at what lies beside its code, and sees where that is.
-_ADDRESSED = {"S_GETPC_B64", "S_CALL_B64", "S_SWAPPC_B64"}
+#: By these a kernel gets at what lies beside its code, and sees where that is: mask and bits of
+#: their first word.
+_ADDRESSED = {
+    "S_GETPC_B64": (0xFF80FF00, 0xBE801C00),
+    "S_SWAPPC_B64": (0xFF80FF00, 0xBE801E00),
+    "S_CALL_B64": (0xFF800000, 0xBA800000),
+}
 
 
 def single(code_object: CodeObject, symbol: str) -> CodeObject:
@@ -24,9 +32,17 @@ def single(code_object: CodeObject, symbol: str) -> CodeObject:
     kernel = code_object.kernels[symbol]
     code = code_object.image[kernel.entry : kernel.entry + kernel.size]
     own = replace(kernel, descriptor=replace(kernel.descriptor, entry=0))
-    if any(getattr(one, "name", "") in _ADDRESSED for one in sweep(code).values()):
+    if _takes_addresses(code):
         return replace(code_object, kernels={symbol: own})
     return CodeObject(code_object.arch, code, {symbol: replace(own, entry=0)})
+
+
+def _takes_addresses(code: bytes) -> bool:
+    words = np.frombuffer(code, U32, len(code) // 4)
+    # It takes long to decode a kernel, and hardly any has a word that may be one of these.
+    if not any(((words & mask) == bits).any() for mask, bits in _ADDRESSED.values()):
+        return False
+    return any(getattr(one, "name", "") in _ADDRESSED for one in sweep(code).values())
 
 
 def to_json(code_object: CodeObject) -> str:

@@ -206,8 +206,13 @@ def _drawn(built: Built, wish: Wish) -> list[Drawn]:
         try:
             dispatch = built.dispatch(direction)
             found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
-        except NotUnderstoodError:
-            found += _drawn_by_calls(built, wish, kernels, asked)
+        except NotUnderstoodError as error:
+            why = f"the dispatch is not understood: {error}"
+            by_calls = _drawn_by_calls(built, wish, kernels, asked)
+            found += [
+                one if one.problems else replace(one, missing=f"{one.missing}; {why}")
+                for one in by_calls
+            ]
     return found
 
 
@@ -258,6 +263,7 @@ class _Host:
         self._hip = Hip(built.runtime, wish.arch, units=units, runs=False)
         self._hip.load(built.library)
         self._call = self._hip.caller(built.caller)
+        self._objects: dict[str, CodeObject] = {}
         self._alone: dict[tuple[str, str], str] = {}
         self.codes: dict[str, str] = {}
         self._symbols = built.symbols(wish.arch)
@@ -327,8 +333,9 @@ class _Host:
         """Return a launch of a kernel by itself, in place of one of a code object."""
         key = launch.code, launch.symbol
         if key not in self._alone:
-            code = CodeObject.read(self._hip.codes[launch.code])
-            text = single.to_json(single.single(code, launch.symbol))
+            if launch.code not in self._objects:
+                self._objects[launch.code] = CodeObject.read(self._hip.codes[launch.code])
+            text = single.to_json(single.single(self._objects[launch.code], launch.symbol))
             self._alone[key] = hashlib.sha256(text.encode()).hexdigest()
             self.codes[self._alone[key]] = text
         return replace(launch, code=self._alone[key])

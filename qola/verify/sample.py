@@ -103,8 +103,11 @@ def draw_called(
         units: compute units of the device, 0 for the arch's largest.
     """
     fields = _of_mains(kernels, kernel.direction)
-    own = fields.get(kernel.name)
-    proposal = _proposal(kernel.direction, [own] if own else [*fields.values()], max_work, units)
+    own = [fields[kernel.name]] if kernel.name in fields else [*fields.values()]
+    shapes = [shape for shape in own if shape.get("dtype") and shape.get("hdim_q")]
+    if not shapes:
+        return Drawn(kernel.name, (), "nothing says which data type and head dimension it is for")
+    proposal = _proposal(kernel.direction, shapes, max_work, units)
     return search(kernel.name, proposal, launched, samples, seed, _CALLS)
 
 

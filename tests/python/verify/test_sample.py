@@ -181,6 +181,8 @@ def test_without_a_dispatch_the_library_is_asked() -> None:
     assert all(problem.page == 1 for problem in asked)
     none = draw_called(kernels[0], kernels, lambda _: [], 2, 0, MAX_WORK)
     assert none.missing == "2 of 2 problems not found among 100 each"
+    unknown = plans.kernel("k", role="unknown", fields={})
+    assert "nothing says" in draw_called(unknown, [unknown], launched, 2, 0, MAX_WORK).missing
 
 
 def test_kernels_for_pages_get_them() -> None:
