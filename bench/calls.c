@@ -77,8 +77,8 @@ int main(int argc, char** argv)
         return 2;
     const int backward = strcmp(argv[2], "mha_bwd") == 0, dim = atoi(argv[3]);
     const long calls = atol(argv[5]);
-    int status;
-    if(hipInit(0) != hipSuccess)
+    int status, devices;
+    if(hipGetDeviceCount(&devices) != hipSuccess)
         return 2;
 
     const long before  = resident();
