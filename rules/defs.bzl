@@ -25,6 +25,7 @@ load("//rules/private/package:qola_bundle.bzl", _qola_bundle = "qola_bundle")
 load("//rules/private/package:qola_static.bzl", _qola_static = "qola_static")
 load("//rules/private/package:qola_wheel.bzl", _qola_wheel = "qola_wheel")
 load("//rules/torch:torch_module.bzl", _torch_module = "torch_module")
+load("//rules/torch:torch_wheel.bzl", _torch_wheel = "torch_wheel")
 
 kernel_numeric_test = _kernel_numeric_test
 kernel_pack = _kernel_pack
@@ -45,3 +46,4 @@ prebuilt_library = _prebuilt_library
 public_headers = _public_headers
 python_module = _python_module
 torch_module = _torch_module
+torch_wheel = _torch_wheel

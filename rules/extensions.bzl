@@ -206,6 +206,12 @@ def _qola_impl(mctx):
         requirements = Label("//third_party/python:pybind11.txt"),
     )
 
+    # What writes type stubs of torch modules, for wheels of them.
+    pip_repository(
+        name = "qola_pip_stubs",
+        requirements = Label("//third_party/python:stubs.txt"),
+    )
+
     # For kernels in Triton; fetched when one is compiled. What it has for other vendors' GPUs, 40 % of it, is left out.
     pip_repository(
         name = "qola_pip_triton",

@@ -1,4 +1,7 @@
-"""The program of the bundle rules: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one."""
+"""The program of the bundle rules: ``build`` makes a bundle, ``archive`` and ``wheel`` pack one.
+
+``torch-wheel`` packs modules that Python imports.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from qola.bundle.archive import pack
 from qola.bundle.build import BundleInputs, build
 from qola.bundle.python_wheel import EPOCH, write_wheel
+from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import QolaError
 from qola.files import disk_error
 
@@ -28,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for packer in (archiver, wheel):
         packer.add_argument("--directory", required=True, type=Path, help="what to pack")
         packer.add_argument("--output", required=True, type=Path, help="file to write")
+    torch = commands.add_parser("torch-wheel", help="pack modules that Python imports as a wheel")
+    torch.add_argument("--inputs", required=True, type=Path, help="JSON: see TorchWheel")
+    torch.add_argument("--output", required=True, type=Path, help="file to write")
     wheel.add_argument(
         "--external-library",
         action="append",
@@ -39,9 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args.command == "archive":
             pack(args.directory, args.output, args.prefix)
+        elif args.command == "torch-wheel":
+            _fix_time()
+            inputs = TorchWheel.from_json(args.inputs.read_text(encoding="utf-8"))
+            write_torch_wheel(inputs, args.output)
         elif args.command == "wheel":
-            # The library gives this time to the list of files that it adds.
-            os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
+            _fix_time()
             write_wheel(args.directory, args.output, args.external_library)
         else:
             build(BundleInputs.from_json(args.inputs.read_text(encoding="utf-8")), args.output)
@@ -50,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(told, file=sys.stderr)
         return told.exit_code
     return 0
+
+
+def _fix_time() -> None:
+    # The library gives this time to the list of files that it adds.
+    os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
 
 
 if __name__ == "__main__":

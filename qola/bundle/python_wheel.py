@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zipfile import ZIP_STORED, ZipInfo
 
@@ -50,10 +50,9 @@ _METADATA = """\
 Metadata-Version: 2.1
 Name: {name}
 Version: {version}
-Summary: AMD GPU attention kernels as libraries, built by qola
 License: MIT
-Requires-Python: >=3.8
-{external}"""
+{more}"""
+_PYTHON = "Requires-Python: >=3.8"
 _WHEEL = """\
 Wheel-Version: 1.0
 Generator: qola {qola}
@@ -84,22 +83,46 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
     Raises:
         BundleError: the name is none that Python takes for a wheel's, or as check_platform.
     """
-    package, version, tag = _parts(output.name)
-    needs = read_needs(directory)
-    check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
-    external = "".join(f"Requires-External: {line}\n" for line in system_floor(needs))
-    info = f"{package}-{version}.dist-info"
+    package, version, _ = parts_of(output.name)
     texts = {
-        f"{package}/__init__.py": _INIT.format(version=version),
-        f"{package}/__main__.py": _MAIN.format(package=package),
-        f"{info}/METADATA": _METADATA.format(
-            name=canonicalize_name(package), version=version, external=external
-        ),
-        f"{info}/WHEEL": _WHEEL.format(qola=__version__, tag=tag),
+        "__init__.py": _INIT.format(version=version),
+        "__main__.py": _MAIN.format(package=package),
     }
     modules = Path(__file__).with_name("in_wheel")
     for name in _MODULES:
-        texts[f"{package}/{name}"] = (modules / name).read_text(encoding="utf-8")
+        texts[name] = (modules / name).read_text(encoding="utf-8")
+    summary = "AMD GPU attention kernels as libraries, built by qola"
+    pack_wheel(directory, output, texts, (f"Summary: {summary}", _PYTHON), external_libraries)
+
+
+def pack_wheel(
+    directory: Path,
+    output: Path,
+    texts: Mapping[str, str],
+    metadata: Iterable[str],
+    external_libraries: Iterable[str],
+) -> None:
+    """Write a package of files and texts as a wheel.
+
+    Args:
+        texts: what the package has beside the files below `directory`.
+        metadata: lines of METADATA that differ between wheels.
+
+    Raises:
+        BundleError: as `write_wheel`.
+    """
+    package, version, tag = parts_of(output.name)
+    needs = read_needs(directory)
+    check_platform(needs, tag.rsplit("-", 1)[-1], external_libraries)
+    external = (f"Requires-External: {line}" for line in system_floor(needs))
+    info = f"{package}-{version}.dist-info"
+    texts = {f"{package}/{name}": text for name, text in texts.items()}
+    texts[f"{info}/METADATA"] = _METADATA.format(
+        name=canonicalize_name(package),
+        version=version,
+        more="".join(f"{line}\n" for line in (*metadata, *external)),
+    )
+    texts[f"{info}/WHEEL"] = _WHEEL.format(qola=__version__, tag=tag)
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
         for name, path in _files(directory):
             wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
@@ -107,7 +130,7 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
             wheel.writestr(_entry(name), text)
 
 
-def _parts(name: str) -> tuple[str, str, str]:
+def parts_of(name: str) -> tuple[str, str, str]:
     """Return package, version and tag of a wheel's file name."""
     try:
         parse_wheel_filename(name)

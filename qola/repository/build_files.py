@@ -99,7 +99,9 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         )
         symbols += ["manifest_targets", "module_library", "public_headers"]
     symbols += ["python_module"] if plan.python_modules else []
-    symbols += ["torch_module"] if plan.torch_modules else []
+    if plan.torch_modules:
+        calls.append(_torch_wheel(plan))
+        symbols += ["torch_module", "torch_wheel"]
     return _file(source, symbols, calls)
 
 
@@ -203,6 +205,20 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             },
         ),
     ]
+
+
+def _torch_wheel(plan: Plan) -> str:
+    return _call(
+        "torch_wheel",
+        {
+            "name": _string("torch_wheel"),
+            "modules": _list(sorted(f":{module.name}" for module in plan.torch_modules), 4),
+            "package": _string(f"qola_{plan.name}_torch"),
+            "tags": _inline(["manual"]),
+            "version": _string(__version__),
+            "visibility": _inline(["//visibility:public"]),
+        },
+    )
 
 
 def _generated(module: PythonModule | TorchModule) -> dict[str, str]:

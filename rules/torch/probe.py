@@ -21,6 +21,7 @@ def probe() -> dict[str, object]:
     root = Path(str(torch.__file__)).parent
     return {
         "cxx11_abi": int(torch._C._GLIBCXX_USE_CXX11_ABI),
+        "fp4": hasattr(torch, "float4_e2m1fn_x2"),
         "hip": torch.version.hip or "",
         "libraries": sorted(path.name for path in (root / "lib").glob("lib*.so")),
         "python": ".".join(map(str, sys.version_info[:2])),

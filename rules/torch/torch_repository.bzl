@@ -1,12 +1,14 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
+load("@bazel_skylib//lib:shell.bzl", "shell")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:host_python.bzl", "host_python")
 load("//rules/private/repositories:python_headers.bzl", "link_headers")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
 
-_BUILD = _HEADER + '''load("@rules_cc//cc:defs.bzl", "cc_library")
+_BUILD = _HEADER + '''load("@qola//rules/torch:torch_info.bzl", "torch_info")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
 
@@ -18,10 +20,22 @@ cc_library(
         ["include/**", "multiarch/**/*.h", "python/**/*.h", "version/*.h"],
         allow_empty = True,
     ),
-    defines = ["_GLIBCXX_USE_CXX11_ABI={abi}"],
+    defines = ["_GLIBCXX_USE_CXX11_ABI={abi}"] + {defines},
     includes = ["include", "include/torch/csrc/api/include", "multiarch", "python", "version"],
 )
+
+torch_info(
+    name = "info",
+    interpreter = "python.sh",
+    python = "{python}",
+    version = "{version}",
+)
 '''
+
+# What runs it, for actions: it may be a link in a virtual environment, which the name leads to.
+_PYTHON = """#!/bin/sh
+exec {python} -I "$@"
+"""
 
 _HIP = '''
 alias(
@@ -50,7 +64,7 @@ _NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
         message = {message},
         visibility = ["//visibility:public"],
     )
-    for name in ["headers", "hip"] + {libraries}
+    for name in ["headers", "hip", "info"] + {libraries}
 ]
 '''
 
@@ -124,6 +138,7 @@ def _torch_repository_impl(rctx):
         "#pragma once\n#define QOLA_TORCH_VERSION \"{}\"\n".format(found["version"]),
         executable = False,
     )
+    rctx.file("python.sh", _PYTHON.format(python = shell.quote(str(python))))
     further = ["lib/" + name for name in FURTHER_LIBRARIES]
     hip = _HIP if found["hip"] else _NO_HIP.format(libraries = repr(further), message = repr(finding(
         "ToolchainError: a PyTorch without HIP",
@@ -132,7 +147,14 @@ def _torch_repository_impl(rctx):
         expected = "a PyTorch for ROCm, which torch modules run with",
         fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)",
     )))
-    rctx.file("BUILD.bazel", _BUILD.format(abi = found["cxx11_abi"]) + hip, executable = False)
+    build = _BUILD.format(
+        abi = found["cxx11_abi"],
+        # AITER's build defines it, where PyTorch has the type.
+        defines = repr(["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []),
+        python = found["python"],
+        version = found["version"],
+    )
+    rctx.file("BUILD.bazel", build + hip, executable = False)
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,

@@ -1,4 +1,4 @@
-"""checked: a qola_library as --@qola//:torch=cpu_check makes it."""
+"""checked: parts of torch modules as --@qola//:torch=cpu_check makes it."""
 
 load("//rules:defs.bzl", "QolaLibraryInfo")
 
@@ -14,16 +14,19 @@ _check = transition(
 )
 
 def _checked_impl(ctx):
-    info = ctx.attr.library[0][QolaLibraryInfo]
-    return [DefaultInfo(files = depset([info.library]), runfiles = ctx.runfiles([info.library]))]
+    files = []
+    for target in ctx.attr.targets:
+        # Of a library the file itself: two targets may link to it.
+        files += [target[QolaLibraryInfo].library] if QolaLibraryInfo in target else target.files.to_list()
+    return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
 
 checked = rule(
     implementation = _checked_impl,
     attrs = {
-        "library": attr.label(cfg = _check, doc = "A qola_library.", mandatory = True, providers = [QolaLibraryInfo]),
+        "targets": attr.label_list(cfg = _check, doc = "Libraries, wheels or objects.", mandatory = True),
         "_allowlist_function_transition": attr.label(
             default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
     },
-    doc = "A torch module built with a PyTorch that has no HIP.",
+    doc = "Parts of torch modules as a PyTorch that has no HIP builds them.",
 )

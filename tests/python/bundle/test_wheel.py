@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -18,6 +19,7 @@ from qola.bundle.__main__ import main
 from qola.bundle.elf_versions import ElfNeeds, highest, read_needs
 from qola.bundle.platform_policy import check_platform
 from qola.bundle.python_wheel import write_wheel
+from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola.errors import BundleError
 from tests.python.folders import write
 
@@ -170,3 +172,44 @@ def test_a_name_that_python_does_not_take(
     assert not (tmp_path / name).exists()
     assert main(["wheel", "--directory", str(bundle), "--output", str(tmp_path / name)]) == 8
     assert why in capsys.readouterr().err
+
+
+TORCH_NAME = "qola_ns_torch-1.2.3-cp311-cp311-linux_x86_64.whl"
+
+
+@pytest.fixture
+def torch_modules(tmp_path: Path) -> TorchWheel:
+    """What a wheel of a torch module is made of: files of each kind."""
+    names = ("ns_module_x.so", "ns_module_x.pyi", "aiter/LICENSE", "composable_kernel/LICENSE")
+    made = write(tmp_path / "made", {name: name for name in (*names, "LICENSE")})
+    module, stub, *licenses = (str(made / name) for name in names)
+    return TorchWheel(
+        (module,), (stub,), "2.4.0+rocm6.4", "3.11", tuple(licenses), str(made / "LICENSE"), ()
+    )
+
+
+def test_a_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: a module that another Python or PyTorch installs, or one without its stubs."""
+    write_torch_wheel(torch_modules, tmp_path / TORCH_NAME)
+    with WheelFile(str(tmp_path / TORCH_NAME)) as wheel:
+        names = {name for name in wheel.namelist() if name.startswith("qola_ns_torch/")}
+        metadata = wheel.read("qola_ns_torch-1.2.3.dist-info/METADATA").decode()
+        tags = wheel.read("qola_ns_torch-1.2.3.dist-info/WHEEL").decode()
+        package = wheel.read("qola_ns_torch/__init__.py").decode()
+    assert names == {
+        *(f"qola_ns_torch/{name}" for name in ("__init__.py", "py.typed")),
+        *(f"qola_ns_torch/ns_module_x.{suffix}" for suffix in ("so", "pyi")),
+        *(f"qola_ns_torch/licenses/{of}/LICENSE" for of in ("aiter", "composable_kernel", "qola")),
+    }
+    assert "Requires-Dist: torch==2.4.0+rocm6.4\n" in metadata
+    assert "Requires-Python: ==3.11.*\n" in metadata
+    assert "Tag: cp311-cp311-linux_x86_64\n" in tags
+    # Its libraries are there before a module that is linked with them.
+    assert "\nimport torch " in package
+
+
+def test_torch_modules_of_one_name(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: a wheel with one of two modules, whichever came last."""
+    twice = replace(torch_modules, modules=torch_modules.modules * 2)
+    with pytest.raises(BundleError, match="modules of different names"):
+        write_torch_wheel(twice, tmp_path / TORCH_NAME)

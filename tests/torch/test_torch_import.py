@@ -1,0 +1,80 @@
+"""Torch modules of all kinds, built against a PyTorch without HIP: what Python finds in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qola.launch.fake_hip import RUNTIME
+
+LIBRARIES = [Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()]
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
+FUNCTIONS = {
+    "module_activation": "gelu_and_mul gelu_tanh_and_mul scaled_silu_and_mul silu_and_mul",
+    "module_fmha_v3_bwd": "fmha_v3_bwd",
+    "module_fmha_v3_fwd": "fmha_v3_fwd",
+    "module_fmha_v3_varlen_bwd": "fmha_v3_varlen_bwd",
+    "module_fmha_v3_varlen_fwd": "fmha_v3_varlen_fwd",
+    "module_mha_batch_prefill": "mha_batch_prefill",
+    "module_mha_bwd": "mha_bwd",
+    "module_mha_varlen_bwd": "mha_varlen_bwd",
+    "module_mha_varlen_fwd": "mha_varlen_fwd",
+    "module_moe_sorting": "moe_sorting_fwd",
+    "module_pos_encoding": "batched_rotary_embedding rotary_embedding_fwd",
+}
+FOUND = """\
+import torch, {name} as m
+print(*sorted(name for name in dir(m) if not name.startswith("_")))
+"""
+CALL = """\
+import torch, further_module_activation as m
+x = torch.zeros(1, 32, dtype=torch.float16)
+try:
+    m.silu_and_mul(x[:, :16], x)
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """Return a directory with the modules and HIP's runtime without a GPU."""
+    for file in LIBRARIES:
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / RUNTIME).symlink_to(FAKE)
+    return tmp_path
+
+
+def said(directory: Path, code: str) -> str:
+    """Return what a program of the Python whose PyTorch the modules are for prints."""
+    places = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
+    ran = subprocess.run(
+        [PYTHON, "-c", code],
+        env={"PATH": os.environ["PATH"], **places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("file", LIBRARIES, ids=lambda file: str(file.stem))
+def test_it_is_imported_with_aiters_functions(python: Path, file: Path) -> None:
+    """Prevents: a module that links, and that Python cannot import, or finds nothing in."""
+    _, _, module = file.stem.partition("_")
+    assert said(python, FOUND.format(name=file.stem)).split() == FUNCTIONS[module].split()
+
+
+@pytest.mark.skipif(
+    not any(file.stem == "further_module_activation" for file in LIBRARIES), reason="attention"
+)
+def test_a_tensor_on_the_cpu_is_refused(python: Path) -> None:
+    """Prevents: a crash where a module that cannot run is called."""
+    assert said(python, CALL).endswith(
+        "this module was built with --@qola//:torch=cpu_check, to be imported and not to run\n"
+    )
