@@ -26,6 +26,7 @@ load("//rules/private/package:qola_static.bzl", _qola_static = "qola_static")
 load("//rules/private/package:qola_wheel.bzl", _qola_wheel = "qola_wheel")
 load("//rules/torch:torch_module.bzl", _torch_module = "torch_module")
 load("//rules/torch:torch_wheel.bzl", _torch_wheel = "torch_wheel")
+load("//rules/triton:triton_kernel.bzl", _TritonKernelsInfo = "TritonKernelsInfo", _triton_kernel = "triton_kernel")
 
 kernel_numeric_test = _kernel_numeric_test
 kernel_pack = _kernel_pack
@@ -34,7 +35,9 @@ qola_library = _qola_library
 qola_manifest_targets = _qola_manifest_targets
 qola_static = _qola_static
 qola_wheel = _qola_wheel
+triton_kernel = _triton_kernel
 QolaLibraryInfo = _QolaLibraryInfo
+TritonKernelsInfo = _TritonKernelsInfo
 
 bundle_files = _bundle_files
 embedded_code_objects = _embedded_code_objects

@@ -18,11 +18,13 @@ from qola.checkout.request import (
 )
 from qola.checkout.source import AiterSource, choose, use_as_is
 from qola.codegen.types import LEVELS
+from qola.errors import Finding, ManifestError
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode
 from qola.plan import torch_variants
+from qola.plan.triton_kernels import triton_files
 from qola.ruleset import ruleset_root
 
 Progress = Callable[[str], None]
@@ -94,6 +96,12 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         if request.groups
         else torch_variants.all_modules(manifest, request.build_mode)
     )
+    if not modules:
+        found, fix = (
+            "[[triton]] tables alone",
+            "in Bazel, @qola_<manifest>//:<kernel> of each kernel",
+        )
+        raise ManifestError(Finding(manifest.file, found, "a library to build: [[modules]]", fix))
     gpu_archs = environ.get("GPU_ARCHS", "")
     archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
     source = aiter_request(
@@ -144,6 +152,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         override_aiter_commit=chosen.other_aiter,
         require=chosen.require,
         disk_cache=cache / "disk",
+        python=triton_files(manifest, file),
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qola import starlark
@@ -46,6 +46,7 @@ class Workspace:
         mode: build mode instead of the manifest's, None for that.
         override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
         require: level that each direction of Composable Kernel has to reach.
+        python: files of the manifest's kernels in Triton, by path.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Workspace:
     override_aiter_commit: bool
     disk_cache: Path
     require: str = LEVELS[0]
+    python: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, version: str, directory: Path) -> Mapping[str, str]:
         """Return the workspace's files by name; `version` is what Bazelisk reads."""
@@ -68,6 +70,7 @@ class Workspace:
             "BUILD.bazel": self.build_file(),
             "MODULE.bazel": self.module_file(),
             f"{self.name}.toml": self.manifest,
+            **self.python,
         }
 
     def module_file(self) -> str:

@@ -24,7 +24,7 @@ from qola.folder import Folder
 from qola.inspect import estimate
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
-from qola.inspect.explain import Verdict, summary, verdicts
+from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
@@ -32,6 +32,7 @@ from qola.plan import planner
 from qola.plan.kept_plans import kept_explanations, kept_plan
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.request import Request, manifest_patches, resolve
+from qola.plan.triton_kernels import plan_triton, triton_files
 
 _QUERY = """\
 A query is any number of
@@ -130,6 +131,7 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(tree),
         patches=manifest_patches(loaded, file),
+        triton=triton_files(loaded, file),
         level=args.require,
         answers=cache_directory(around.environ) / DIRECTORY,
     )
@@ -151,7 +153,8 @@ def explained(request: Request, console: Console) -> list[Verdict]:
             request,
             lambda: planner.explain(resolve(request), Folder(), progress=progress),
         )
-    return verdicts(request.manifest, found)
+    kernels = plan_triton(resolve(request), Folder()) if request.manifest.triton else ()
+    return [*verdicts(request.manifest, found), *triton_verdicts(request.manifest, kernels)]
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:
@@ -178,6 +181,8 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
         console.line()
         for line in to_lines(expected, {m.name: m.library for m in plan.with_kernels}):
             console.line(line)
+        if compiles := sum(len(kernel.instances) for kernel in plan.triton):
+            console.line(f"without {compiles} compiles of Triton, a few seconds of one core each")
     for warning in plan.warnings:
         console.line()
         console.line(warning.render())
@@ -201,7 +206,8 @@ def _print_plan(plan: Plan, console: Console) -> None:
     aiter = " ".join(versions) or "of unknown version"
     scope = f"qola::{plan.namespace}" if plan.namespace else "qola"
     console.line(f"{plan.name}: namespace {scope}, {', '.join(plan.archs)}, AITER {aiter}")
-    rows = count(items_of(plan))
+    # Those in Triton have choices of their own: they are counted below.
+    rows = count(items_of(plan)[: len(plan.kernels)])
     dtypes = sorted({dtype for row in rows for dtype in row.by_dtype})
     modes = sorted({mode for row in rows for mode in row.by_mode})
     for module in plan.with_kernels:
@@ -236,6 +242,10 @@ def _print_plan(plan: Plan, console: Console) -> None:
     for python in plan.python_modules:
         console.line()
         console.line(f"{python.name}: {python.library}, a Python module")
+    for kernel in plan.triton:
+        console.line()
+        number, archs = len(kernel.instances), ", ".join(kernel.archs)
+        console.line(f"{kernel.name}: in Triton, {number} code objects for {archs}")
 
 
 def _code_objects(module: PlannedModule | TorchModule) -> str:
@@ -254,7 +264,8 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:
-        kernels = [vars(plan.kernels[i]) for i in found]
+        every = [*plan.kernels, *(one for kernel in plan.triton for one in kernel.instances)]
+        kernels = [vars(every[i]) for i in found]
         _print_json(console, kernels)
     elif args.long:
         head = [(*_LONG, "name")]

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qola.codegen.types import Explanation, Fields
-from qola.inspect.query import Item, make_item
+from qola.inspect.query import Item, make_item, triton_items
 from qola.manifest.load import Manifest, ModuleSpec
+from qola.manifest.parse import triton_name
+from qola.plan.model import TritonKernel
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,19 @@ def verdicts(
         for spec, explanations in explained
         for e in explanations
     ]
+
+
+def triton_verdicts(manifest: Manifest, kernels: Sequence[TritonKernel]) -> list[Verdict]:
+    """Return why kernels in Triton are there: all that a table has choices for is."""
+    places = {
+        triton_name(spec.name, kernel): manifest.place("triton", spec.index)
+        for spec in manifest.triton
+        for kernel in spec.kernels
+    }
+    reasons = [places[kernel.name] for kernel in kernels for _ in kernel.instances]
+    chosen = [one.choices for kernel in kernels for one in kernel.instances]
+    found = zip(triton_items(kernels), chosen, reasons, strict=True)
+    return [Verdict(item, tuple(fields.items()), True, (why,)) for item, fields, why in found]
 
 
 def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from qola.codegen.types import FieldValue
 from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.values import either, nearest
-from qola.plan.model import Plan
+from qola.plan.model import Plan, TritonInstance, TritonKernel
 
 YES, NO = "yes", "no"
 _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}
@@ -70,11 +70,29 @@ def make_item(
 
 
 def items_of(plan: Plan) -> list[Item]:
-    """Return the kernel instances of a plan, in its order."""
-    return [
+    """Return the kernel instances of a plan, in its order, and then those in Triton."""
+    own = [
         make_item(k.name, k.module, k.direction, k.role, k.archs, k.fields.items())
         for k in plan.kernels
     ]
+    return [*own, *triton_items(plan.triton)]
+
+
+def triton_items(kernels: Iterable[TritonKernel]) -> list[Item]:
+    """Return the instances of kernels in Triton, in order."""
+    return [
+        make_item(
+            one.name, "triton", kernel.name, kernel.function, (one.arch,), _choices(one).items()
+        )
+        for kernel in kernels
+        for one in kernel.instances
+    ]
+
+
+def _choices(instance: TritonInstance) -> dict[str, str]:
+    """Return what queries ask of an instance in Triton: its choices, those of CK by CK's names."""
+    named = {"HDIM": "hdim", "dtype": "dtype"}
+    return {named.get(name, name.lower()): value for name, value in instance.choices.items()}
 
 
 def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:

@@ -19,6 +19,8 @@ class Kind(Enum):
     BOOL = "true or false"
     BOOL_SET = "true, false or a list of both"
     HDIM_SET = "an integer, or a list of integers and [q, v] pairs"
+    INTEGER_SET = "an integer or a list of integers"
+    CHOICES = "a table of lists of strings, integers, true and false"
     # Fields of optCompilerConfig.json: AITER writes even booleans as Python expressions.
     EXPR = "a string holding a Python expression"
     EXPR_BOOL = 'true, false or a string holding a Python expression such as "False"'
@@ -67,7 +69,7 @@ class Table:
 
     Attributes:
         fields: its keys, in the order documentation has them.
-        required: there must be one.
+        required: there must be one of it, or of another table that is required.
     """
 
     name: str

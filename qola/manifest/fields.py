@@ -307,7 +307,7 @@ _MODULE_OWN = (
 
 MODULES = Table(
     "modules",
-    "A library to build. At least one.",
+    "A library to build. At least one, but where there is a `[[triton]]` table.",
     repeated=True,
     fields=(*_MODULE_OWN, *_replacing(), *_adding()),
     required=True,
@@ -375,7 +375,108 @@ PREBUILT = Table(
     ),
 )
 
-TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, PREBUILT)
+TRITON_DTYPES = ("fp16", "bf16", "fp32")
+"""Data types of kernels in Triton, by its names."""
+
+CAUSAL_MASKS = ("no", "top_left", "bottom_right")
+"""What the constant CAUSAL of a kernel in Triton counts: 0, 1, 2."""
+
+TRITON = Table(
+    "triton",
+    "Kernels in Triton to compile ahead of time (docs/guide/triton.md).",
+    repeated=True,
+    fields=(
+        Field(
+            "kernels",
+            Kind.TEXT_LIST,
+            "functions with `@triton.jit`: qola's own, or those of `file`",
+            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
+            pattern_doc="names of functions",
+            required=True,
+            example='["attention_forward"]',
+        ),
+        Field(
+            "file",
+            Kind.TEXT,
+            "Python file that has them, relative to the manifest",
+            "qola's own kernels",
+            pattern=_BELOW + r"\.py",
+            pattern_doc="a relative path without .., that ends with .py",
+            example='"kernels/mine.py"',
+        ),
+        Field(
+            "deps",
+            Kind.TEXT_LIST,
+            "Python files beside `file` that it imports, relative to the manifest",
+            "none",
+            pattern=_BELOW + r"\.py",
+            pattern_doc="relative paths without .., that end with .py",
+            example='["kernels/parts.py"]',
+        ),
+        Field(
+            "name",
+            Kind.TEXT,
+            "what names of targets and code objects begin with, before the function's",
+            "the function's alone",
+            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
+            pattern_doc="letters, digits and _, no leading digit",
+            example='"long"',
+        ),
+        Field(
+            "archs",
+            Kind.TEXT_LIST,
+            "archs to compile for",
+            "those of everything else",
+            allowed=KNOWN_ARCHS,
+            aliases=_ARCH_ALIASES,
+            example='["gfx942", "gfx1100"]',
+        ),
+        Field(
+            "dtypes",
+            Kind.TEXT_SET,
+            "data types: the choice `dtype`",
+            "as `choices` says",
+            allowed=TRITON_DTYPES,
+            aliases=_DTYPE_ALIASES,
+            example='["fp16", "bf16"]',
+        ),
+        Field(
+            "hdims",
+            Kind.INTEGER_SET,
+            "head dimensions: the choice `HDIM`",
+            "as `choices` says",
+            minimum=1,
+            maximum=MAX_HDIM,
+            example="[64, 128]",
+        ),
+        Field(
+            "causal",
+            Kind.TEXT_SET,
+            "masks: the choice `CAUSAL`, 0, 1 or 2",
+            "as `choices` says",
+            allowed=CAUSAL_MASKS,
+            example='["no", "top_left"]',
+        ),
+        Field(
+            "choices",
+            Kind.CHOICES,
+            "values of constants, of `num_warps` and other options, and of what types name",
+            "none",
+            example="{ BLOCK_M = [64, 128], num_warps = [4] }",
+        ),
+        Field(
+            "time_limit",
+            Kind.INTEGER,
+            "seconds after which a compile is an error, 0 for none",
+            "0",
+            minimum=0,
+            example="480",
+        ),
+    ),
+    required=True,
+)
+
+TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, TRITON, PREBUILT)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}

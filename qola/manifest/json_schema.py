@@ -25,6 +25,7 @@ Schema = dict[str, Any]
 
 _BOOLEAN: Schema = {"type": "boolean"}
 _STRING: Schema = {"type": "string"}
+_CHOICE: Schema = {"type": ["string", "integer", "boolean"]}
 
 
 def manifest_schema() -> Schema:
@@ -35,7 +36,7 @@ def manifest_schema() -> Schema:
         "description": "Which attention libraries qola builds (docs/reference/manifest.md).",
         "type": "object",
         "properties": {table.name: _table(table) for table in TABLES},
-        "required": [table.name for table in TABLES if table.required],
+        "anyOf": [{"required": [table.name]} for table in TABLES if table.required],
         "additionalProperties": False,
         "definitions": {
             _DEFINED[field.kind]: _KINDS[field.kind](field)
@@ -147,6 +148,14 @@ _KINDS: dict[Kind, Callable[[Field], Schema]] = {
     Kind.BOOL: lambda _: {"type": "boolean"},
     Kind.BOOL_SET: _bool_set,
     Kind.HDIM_SET: _hdim_set,
+    Kind.INTEGER_SET: lambda field: {
+        "anyOf": [_integer(field), _list(_integer(field), may_be_empty=False)]
+    },
+    Kind.CHOICES: lambda _: {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"anyOf": [_CHOICE, _list(_CHOICE, may_be_empty=False)]},
+    },
     Kind.EXPR: lambda _: _STRING,
     Kind.EXPR_BOOL: lambda _: {"type": ["boolean", "string"]},
     Kind.EXPR_LIST: _text_list,

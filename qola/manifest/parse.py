@@ -15,6 +15,7 @@ from qola.manifest.fields import (
     BUILD,
     BWD_VARIANTS,
     BY_NAME,
+    CAUSAL_MASKS,
     FMHA_MODES,
     FWD_VARIANTS,
     MAX_ITEMS,
@@ -24,6 +25,7 @@ from qola.manifest.fields import (
     PREBUILT,
     QOLA,
     TABLES,
+    TRITON,
     flags,
 )
 from qola.manifest.toml_lines import Lines, Path
@@ -33,6 +35,7 @@ from qola.manifest.types import (
     Manifest,
     ModuleSpec,
     PrebuiltSpec,
+    TritonSpec,
     place_of,
 )
 from qola.manifest.values import check, either, expectation, namespace_problem, nearest, shown
@@ -67,7 +70,9 @@ def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Mani
     _check_build(reader, tables[BUILD][0])
     # Forward variants become torch modules of their own (qola.plan.torch_variants).
     expanded = bool(tables[FWD_VARIANTS]) and tables[BUILD][0].get("mode") != "cpp_itfs"
-    _check_modules(reader, tables[MODULES], document.get("modules"), expanded=expanded)
+    needless = expanded or bool(tables[TRITON])
+    _check_modules(reader, tables[MODULES], document.get("modules"), needless=needless)
+    _check_triton(reader, tables[TRITON], document.get("triton"))
     _check_variants(reader, tables, expanded=expanded)
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
@@ -213,8 +218,8 @@ def _check_build(reader: _Reader, build: Values) -> None:
         )
 
 
-def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, expanded: bool) -> None:
-    if raw is None and not expanded:
+def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needless: bool) -> None:
+    if raw is None and not needless:
         reader.report(
             (),
             "no [[modules]] table",
@@ -237,6 +242,62 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, expan
                 f"merge the two [[modules]] tables of {name}",
             )
         first.setdefault(name, n)
+
+
+#: Keys of [[triton]] that stand for a choice.
+_CHOSEN_BY = {"dtypes": "dtype", "hdims": "HDIM", "causal": "CAUSAL"}
+
+
+def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
+    if raw == []:
+        reader.report(("triton",), "no kernel", "at least one [[triton]] table")
+    first: dict[str, int] = {}
+    for n, table in enumerate(tables):
+        written = dict(table.get("choices", ()))
+        for key, name in _CHOSEN_BY.items():
+            if key in table and name in written:
+                found, expected = f"{key}, and {name} in choices", "one of the two"
+                reader.report(("triton", n, key), found, expected, f"remove {name} of choices")
+        if "deps" in table and "file" not in table:
+            found, expected = "deps without file", "a file that imports them"
+            reader.report(("triton", n, "deps"), found, expected, "remove deps", "warning")
+        for kernel in table.get("kernels", ()):
+            name = triton_name(table.get("name", ""), kernel)
+            if name in first:
+                line = reader.lines.of(("triton", first[name], "kernels"))
+                reader.report(
+                    ("triton", n, "kernels"),
+                    f"{shown(name)}, which line {line} declares already",
+                    "every kernel once under a name",
+                    'name = "other" in one of the tables',
+                )
+            first.setdefault(name, n)
+
+
+def triton_name(name: str, kernel: str) -> str:
+    """Return the name of a kernel's target."""
+    return f"{name}_{kernel}" if name else kernel
+
+
+def _triton(index: int, table: Values, lines: Lines) -> TritonSpec:
+    masks = tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ()))
+    sugar = {
+        "dtype": table.get("dtypes", ()),
+        "HDIM": tuple(map(str, table.get("hdims", ()))),
+        "CAUSAL": masks,
+    }
+    choices = {**dict(table.get("choices", ())), **{k: v for k, v in sugar.items() if v}}
+    return TritonSpec(
+        kernels=table["kernels"],
+        file=table.get("file", ""),
+        deps=table.get("deps", ()),
+        name=table.get("name", ""),
+        archs=tuple(sorted(set(table.get("archs", ())))),
+        choices=tuple(sorted(choices.items())),
+        time_limit=table.get("time_limit", 0),
+        index=index,
+        line=lines.of(("triton", index)),
+    )
 
 
 def _check_variants(
@@ -343,6 +404,7 @@ def _assemble(
         bwd_variants=bwd,
         warnings=warnings,
         lines=lines,
+        triton=tuple(_triton(n, t, lines) for n, t in enumerate(tables[TRITON])),
         prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
     )
 

@@ -22,6 +22,7 @@ from qola.manifest.fields import (
     PREBUILT,
     QOLA,
     TESTED_ARCHS,
+    TRITON,
 )
 from qola.manifest.values import either, expectation
 
@@ -83,7 +84,8 @@ def starter_manifest(
     lines += ["", *_prose("The backward library."), f"#{MODULES.header}", '#name = "libmha_bwd"']
     lines += ['#receipt = "te"', "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
     lines += _fields(BWD_VARIANTS, {})
-    lines += ["", *_prose(PREBUILT.doc), f"#{PREBUILT.header}", *_fields(PREBUILT, {})]
+    for table in (TRITON, PREBUILT):
+        lines += ["", *_prose(table.doc), f"#{table.header}", *_fields(table, {})]
     return "\n".join(lines) + "\n"
 
 
@@ -121,6 +123,8 @@ def _value(field: Field) -> str:
     if field is BUILD.by_key["architectures"]:
         choices = (*TESTED_ARCHS, "any other that the tree has kernels for", NATIVE)
         return f"{field.kind.value}: {either(choices)}"
+    if field is TRITON.by_key["archs"]:
+        return f"{field.kind.value}, archs by LLVM name"
     return expectation(field, short=True)
 
 

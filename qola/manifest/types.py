@@ -22,7 +22,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _plain_fields(table: ModuleSpec | _Variant) -> dict[str, Any]:
+def _plain_fields(table: ModuleSpec | _Variant | TritonSpec) -> dict[str, Any]:
     """Return what a table says, but not where it stands."""
     names = (f.name for f in fields(table) if f.name not in ("index", "line"))
     return {name: _plain(getattr(table, name)) for name in names}
@@ -114,6 +114,31 @@ class BwdVariant(_Variant):
 
 
 @dataclass(frozen=True)
+class TritonSpec:
+    """One ``[[triton]]`` table.
+
+    Attributes:
+        file: "" for qola's own kernels.
+        archs: () for those of everything else.
+        choices: those of dtypes, hdims and causal among them, by name.
+    """
+
+    kernels: tuple[str, ...]
+    file: str
+    deps: tuple[str, ...]
+    name: str
+    archs: tuple[str, ...]
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
+    time_limit: int
+    index: int
+    line: int = field(compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical form: JSON values, keys in the order of the fields."""
+        return {**_plain_fields(self), "choices": {k: list(v) for k, v in self.choices}}
+
+
+@dataclass(frozen=True)
 class PrebuiltSpec:
     """The ``[prebuilt]`` table: sources of prebuilt bundles, and who signs them ("" for nobody)."""
 
@@ -145,6 +170,7 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
+    triton: tuple[TritonSpec, ...] = ()
     prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
     text: str = field(default="", compare=False, repr=False)
 
@@ -179,6 +205,8 @@ class Manifest:
             "modules": [module.to_dict() for module in self.modules],
             "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
             "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],
+            # Manifests without it are digested as before there was such a table.
+            **({"triton": [spec.to_dict() for spec in self.triton]} if self.triton else {}),
         }
 
 

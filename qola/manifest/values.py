@@ -60,7 +60,7 @@ def expectation(field: Field, *, short: bool = False) -> str:
         return f"{text}: {field.pattern_doc}"
     if field.kind is Kind.HDIM_SET:
         return f"{text}, each from {field.minimum} to {MAX_HDIM}"
-    if field.kind is Kind.INTEGER:
+    if field.kind in (Kind.INTEGER, Kind.INTEGER_SET):
         text = f"{text} from {field.minimum} to {field.maximum}"
         named = ["the name of one"] if short else [name for name, _ in field.names]
         return f"{text}, or {either(named)}" if field.names else text
@@ -157,6 +157,37 @@ def _check_hdim_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     return tuple(sorted(pairs)), problems
 
 
+def _check_integer_set(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    items = raw if isinstance(raw, list) else [raw]
+    if problem := _count_problem(field, items):
+        return None, [problem]
+    problems = [problem for item in items for problem in _check_integer(field, item)[1]]
+    return (None if problems else tuple(sorted(set(items)))), problems
+
+
+def _check_choices(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if not isinstance(raw, dict):
+        return None, [_wrong_type(raw, "")]
+    if problem := _count_problem(field, raw):
+        return None, [problem]
+    problems: list[Problem] = []
+    found = []
+    for key, item in raw.items():
+        values = item if isinstance(item, list) else [item]
+        if problem := _count_problem(field, values):
+            problems.append(problem)
+        problems += [
+            _wrong_type(value, "", f"under {shown(key)}: ")
+            for value in values
+            if not isinstance(value, (str, int))
+        ]
+        problems += [
+            p for text in values if isinstance(text, str) for p in _text_problems(field, text)
+        ]
+        found.append((key, tuple(map(str, values))))
+    return (None if problems else tuple(sorted(found))), problems
+
+
 def _check_expr(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     return _check_text(field, raw) if isinstance(raw, str) else (None, [_wrong_type(raw, "")])
 
@@ -194,6 +225,8 @@ _CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
     Kind.BOOL: _check_bool,
     Kind.BOOL_SET: _check_bool_set,
     Kind.HDIM_SET: _check_hdim_set,
+    Kind.INTEGER_SET: _check_integer_set,
+    Kind.CHOICES: _check_choices,
     Kind.EXPR: _check_expr,
     Kind.EXPR_BOOL: _check_expr_bool,
     Kind.EXPR_LIST: _check_text_list,

@@ -159,6 +159,7 @@ def _key(request: Request, what: str, tree: str) -> str:
         "patches": [
             [vars(pin) for pin in pins] for pins in (request.aiter_patches, request.patches)
         ],
+        "triton": dict(request.triton),
         "level": request.level,
         "root": [str(request.tree.root), os.path.realpath(request.tree.root)],
     }

@@ -215,6 +215,34 @@ class TorchModule:
 
 
 @dataclass(frozen=True)
+class TritonInstance:
+    """A compile of a kernel in Triton."""
+
+    name: str
+    arch: str
+    choices: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A kernel in Triton, and what it is compiled for.
+
+    Attributes:
+        own: its files are qola's, in its package qola/triton, not the repository's.
+        files: the one that has the function, then those it imports.
+    """
+
+    name: str
+    function: str
+    own: bool
+    files: tuple[PlannedFile, ...]
+    archs: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    time_limit: int
+    instances: tuple[TritonInstance, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything Bazel needs to know about one manifest."""
 
@@ -234,6 +262,7 @@ class Plan:
     python_modules: tuple[PythonModule, ...]
     batches: tuple[PlannedBatch, ...]
     torch_modules: tuple[TorchModule, ...]
+    triton: tuple[TritonKernel, ...] = ()
     qola: str = __version__
 
     @staticmethod
@@ -380,6 +409,13 @@ def check_plan(plan: Plan) -> None:
         if not all(found.arch in plan.archs for found in python.code_objects):
             raise WrongValueError(f"a code object of {python.name} for an arch beside the plan's")
         texts += (*python.copts, *python.include_dirs)
+    for triton in plan.triton:
+        files += (triton.name, *(file.file for file in triton.files))
+        files += [instance.name for instance in triton.instances]
+        names += [triton.function]
+        texts += [*triton.choices, *(v for values in triton.choices.values() for v in values)]
+        if not triton.files:
+            raise WrongValueError(f"{triton.name}, a kernel without a file")
     for name in names:
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             raise WrongValueError(f"{name[:200]}, no name of C++")

@@ -19,6 +19,7 @@ from qola.plan.model import Plan, PlannedAiter
 from qola.plan.module_entry import check_agreement
 from qola.plan.python_module import plan_python_module
 from qola.plan.request import ResolvedRequest
+from qola.plan.triton_kernels import plan_triton
 from qola.plan.unlaunched import judged
 
 
@@ -83,6 +84,7 @@ def build_plan(
         batches=tuple(sorted(made.batches, key=lambda batch: (batch.package, batch.name))),
         python_modules=python_modules,
         torch_modules=tuple(made.torch_modules),
+        triton=plan_triton(resolved, output),
         warnings=(
             *resolved.warnings,
             *told,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +55,7 @@ class Request:
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
         overridden: the tree was chosen knowing that the manifest names another.
         patches: patches the manifest's patches_dir holds.
+        triton: Python files of the manifest's kernels in Triton, by path.
         level: how far each direction has to be followed, see `qola.codegen.types.Direction`.
         answers: directory with what generators answered before; None to ask them whatever is known.
     """
@@ -71,6 +72,7 @@ class Request:
     overridden: bool = False
     aiter_patches: tuple[PatchPin, ...] = ()
     patches: tuple[PatchPin, ...] = ()
+    triton: Mapping[str, str] = field(default_factory=dict)
     level: str = LEVELS[0]
     answers: Path | None = None
 

@@ -18,6 +18,7 @@ from qola.plan.model import (
     PlannedSource,
     PythonModule,
     TorchModule,
+    TritonKernel,
 )
 from qola.repository.merge import MergedPackage
 from qola.starlark import call as _call
@@ -85,6 +86,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _python_module(plan, python, aiter)
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
+    calls += [_triton_kernel(kernel) for kernel in plan.triton]
     symbols = ["bundle_files", "header_set"]
     if names := sorted(module.name for module in plan.modules):
         calls.append(
@@ -102,6 +104,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     if plan.torch_modules:
         calls.append(_torch_wheel(plan))
         symbols += ["torch_module", "torch_wheel"]
+    symbols += ["triton_kernel"] if plan.triton else []
     return _file(source, symbols, calls)
 
 
@@ -217,6 +220,25 @@ def _torch_wheel(plan: Plan) -> str:
             "tags": _inline(["manual"]),
             "version": _string(__version__),
             "visibility": _inline(["//visibility:public"]),
+        },
+    )
+
+
+def _triton_kernel(kernel: TritonKernel) -> str:
+    root = "@qola//qola/triton:" if kernel.own else ""
+    source, *deps = (root + file.file for file in kernel.files)
+    return _call(
+        "triton_kernel",
+        {
+            "name": _string(kernel.name),
+            "src": _string(source),
+            "archs": _inline(kernel.archs),
+            "choices": _dict_of_lists(dict(sorted(kernel.choices.items()))),
+            "function": _string(kernel.function),
+            "tags": _inline(["manual"]),
+            **({"time_limit": str(kernel.time_limit)} if kernel.time_limit else {}),
+            "visibility": _inline(["//visibility:public"]),
+            "deps": _inline(deps),
         },
     )
 

@@ -16,6 +16,7 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
 from qola.plan.request import Request, manifest_patches, resolve
+from qola.plan.triton_kernels import triton_files
 from qola.repository import build_files
 
 
@@ -32,6 +33,8 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
+    python = sorted({path for spec in manifest.triton for path in (spec.file, *spec.deps) if path})
+    write_if_changed(output / "triton_files.txt", "".join(f"{path}\n" for path in python))
     named = bool(args.arch or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(
@@ -43,6 +46,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(args.aiter),
         patches=manifest_patches(manifest, args.manifest) if own_patches else (),
+        triton=triton_files(manifest, args.manifest),
         archs=tuple(args.arch),
         default_archs=split([args.gpu_archs]),
         mode=args.mode,

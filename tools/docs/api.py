@@ -41,7 +41,7 @@ load("@qola//rules:defs.bzl", ...)
 _PROVIDERS = """\
 ## Providers
 
-For rules of your own that take a `qola_library`.
+For rules of your own that take a `qola_library`, or kernels in Triton.
 """
 _GENERATED = """\
 ## What generated repositories call

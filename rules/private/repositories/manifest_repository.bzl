@@ -40,6 +40,11 @@ def _manifest_repository_impl(rctx):
     for name in rctx.read(variables).splitlines() if variables.exists else []:
         rctx.getenv(name)
 
+    # Kernels in Triton, beside the manifest.
+    triton = rctx.path("triton_files.txt")
+    for path in rctx.read(triton).splitlines() if triton.exists else []:
+        rctx.watch(manifest.dirname.get_child(*path.split("/")))
+
     # The patches that were compared with the tree's.
     patches_dir = rctx.path("patches_dir.txt")
     patches_dir = rctx.read(patches_dir) if patches_dir.exists else ""

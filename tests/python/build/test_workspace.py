@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from qola.build import workspace
+from qola.build.setup import BuildRequest, choose_all
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
+from qola.errors import ManifestError
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[1] / "golden" / "workspace"
@@ -61,6 +63,23 @@ def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
     text = PLAIN.bundle_file(PLAIN.modules, lazy=kind == "lazy", static=kind == "static")
     golden(f"{kind and f'{kind}_'}bundle.txt", text)
+
+
+def test_files_of_kernels_in_triton() -> None:
+    """Prevents: a manifest that cannot be planned because its Python files are left behind."""
+    made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
+    files = made.files("7.7.1\n", Path("/workspace"))
+    assert files.items() - PLAIN.files("7.7.1\n", Path("/workspace")).items() == {
+        ("kernels/mine.py", "import triton\n")
+    }
+
+
+def test_a_manifest_without_a_library(tmp_path: Path) -> None:
+    """Prevents: a build of nothing that ends well."""
+    manifest = tmp_path / "m.toml"
+    manifest.write_text('[[triton]]\nkernels = ["attention_forward"]\n')
+    with pytest.raises(ManifestError, match=r"\[\[triton\]\] tables alone"):
+        choose_all(BuildRequest(manifest_path=manifest), {}, print)
 
 
 def test_modules_without_a_lazy_form() -> None:

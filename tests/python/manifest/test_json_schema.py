@@ -135,6 +135,7 @@ def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
 
 
 MODULE = {"name": "libmha_fwd"}
+NEEDED: dict[str, dict[str, Any]] = {"modules": MODULE, "triton": {"kernels": ["f"]}}
 WRONG: dict[str, dict[str, Any]] = {
     "no module": {},
     "empty modules": {"modules": []},
@@ -147,6 +148,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "qola as several tables": {"modules": [MODULE], "qola": [{}]},
     "unknown key": {"modules": [MODULE], "build": {"archs": ["gfx950"]}},
     "variants as one table": {"modules": [MODULE], "mha_fwd_variants": {}},
+    "no kernel": {"triton": []},
+    "no kernel beside modules": {"modules": [MODULE], "triton": []},
+    "a kernel without a name": {"triton": [{}]},
     "forward's key": {"modules": [MODULE], "mha_bwd_variants": [{"has_lse": True}]},
 }
 
@@ -169,7 +173,7 @@ def test_both_refuse_one_wrong_value_in_a_manifest(table: Table) -> None:
             if not check(field, value)[1]
         )
         for value, fits in ((wrong, False), (right, True)):
-            row = {**(MODULE if table.name == "modules" else {}), field.key: value}
+            row = {**NEEDED.get(table.name, {}), field.key: value}
             rows: Any = [row] if table.repeated else row
             document = {"modules": [MODULE], table.name: rows}
             assert (accepted(document), SCHEMA.is_valid(document)) == (fits, fits), field.key

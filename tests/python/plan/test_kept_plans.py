@@ -135,6 +135,7 @@ CHANGES: dict[str, dict[str, object]] = {
     "an override": {"overridden": True},
     "patches of the tree": {"aiter_patches": (PatchPin("a.patch", "0"),)},
     "patches of the manifest": {"patches": (PatchPin("a.patch", "0"),)},
+    "kernels in Triton": {"triton": {"kernels/scale.py": ""}},
     "the level": {"level": "filtered"},
 }
 

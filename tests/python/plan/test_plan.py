@@ -226,7 +226,7 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             # The keys of these are names that the user or AITER chose.
             if below == "packages":
                 yield from objects(list(value.values()), below)
-            elif below not in ("manifest.modules.overrides", "modules.macros"):
+            elif below not in ("manifest.modules.overrides", "modules.macros") and key != "choices":
                 yield from objects(value, below)
 
 
@@ -254,9 +254,10 @@ def test_the_documentation_is_complete(
 
 
 def _later_plan(tmp_path: Path) -> Any:
-    """Plan what the wheel has none of: tables that AITER's own sources include."""
+    """Plan what the other has none of: tables that AITER's own sources include, and Triton."""
     text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
-    text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n'
+    text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n[[triton]]\n'
+    text += 'kernels = ["attention_forward"]\nhdims = 64\ndtypes = "fp16"\n'
     tree = read_tree(write_later_tree(tmp_path / "later"))
     request = Request("m", loads(text, file="m.toml"), tree)
     return json.loads(build_plan(resolve(request), Folder()).to_json())

@@ -1,0 +1,131 @@
+"""Kernels in Triton: what each table of the manifest compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from qola.errors import Finding, ManifestError
+from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
+from qola.folder import Folder
+from qola.manifest.parse import triton_name
+from qola.manifest.types import Manifest, TritonSpec
+from qola.manifest.values import either, nearest
+from qola.plan.model import PlannedFile, TritonInstance, TritonKernel
+from qola.plan.request import ResolvedRequest
+from qola.triton import own
+from qola.triton.kernel import Kernel, expand
+
+MAX_BYTES = 1 << 20
+"""The most bytes of a kernel's file."""
+
+
+def triton_files(manifest: Manifest, file: Path) -> dict[str, str]:
+    """Return the Python files that a manifest's kernels need, by the paths it has for them.
+
+    Args:
+        file: where the manifest is; paths are relative to its directory.
+
+    Raises:
+        ManifestError: one cannot be read.
+    """
+    found: dict[str, str] = {}
+    findings = []
+    for spec in manifest.triton:
+        for key, path in (("file", spec.file), *(("deps", dep) for dep in spec.deps)):
+            if not path or path in found:
+                continue
+            try:
+                found[path] = bounded_bytes(file.parent / path, MAX_BYTES).decode("utf-8")
+            except (OSError, UnfitFileError, UnicodeDecodeError) as error:
+                words = getattr(error, "strerror", None) or str(error)
+                place = manifest.place("triton", spec.index, key)
+                expected = "a Python file, relative to the manifest's directory"
+                findings.append(Finding(place, f"{path}: {words}", expected))
+    if findings:
+        raise ManifestError(findings)
+    return found
+
+
+def plan_triton(resolved: ResolvedRequest, output: Folder) -> tuple[TritonKernel, ...]:
+    """Plan the kernels of all tables, and copy users' files to triton/<kernel>/.
+
+    Raises:
+        ManifestError: a kernel is not there, or choices do not fit it; all that is wrong.
+    """
+    found: list[TritonKernel] = []
+    findings: list[Finding] = []
+    for spec in resolved.request.manifest.triton:
+        for function in spec.kernels:
+            found += _collect(resolved, spec, function, output, findings)
+    if findings:
+        raise ManifestError(findings)
+    return tuple(sorted(found, key=lambda kernel: kernel.name))
+
+
+def _collect(
+    resolved: ResolvedRequest,
+    spec: TritonSpec,
+    function: str,
+    output: Folder,
+    findings: list[Finding],
+) -> list[TritonKernel]:
+    try:
+        return [_kernel(resolved, spec, function, output)]
+    except ManifestError as error:
+        findings += error.findings
+        return []
+
+
+def _kernel(
+    resolved: ResolvedRequest, spec: TritonSpec, function: str, output: Folder
+) -> TritonKernel:
+    name = triton_name(spec.name, function)
+    place = resolved.request.manifest.place("triton", spec.index, "kernels")
+    files = dict(_files(resolved.request.triton, spec, function, place))
+    source, *deps = files
+    kernel = Kernel(
+        name=name,
+        source=f"{place}: {source}",
+        text=files[source],
+        function=function,
+        choices=dict(spec.choices),
+        archs=spec.archs or resolved.archs,
+    )
+    instances = expand(kernel)
+    if spec.file:
+        names = [PurePosixPath(file).name for file in files]
+        if len(set(names)) != len(names):
+            raise ManifestError(Finding(place, ", ".join(files), "files of different names"))
+        for file, text in files.items():
+            output.write(f"triton/{name}/{PurePosixPath(file).name}", text)
+    directory = f"triton/{name}" if spec.file else "kernels"
+    return TritonKernel(
+        name=name,
+        function=function,
+        own=not spec.file,
+        files=tuple(
+            PlannedFile(PurePosixPath(f).stem, f"{directory}/{PurePosixPath(f).name}", sha256)
+            for f, sha256 in ((f, sha256_of_text(files[f])) for f in (source, *deps))
+        ),
+        archs=kernel.archs,
+        choices=kernel.choices,
+        time_limit=spec.time_limit,
+        instances=tuple(TritonInstance(one.name, one.arch, one.chosen) for one in instances),
+    )
+
+
+def _files(
+    texts: Mapping[str, str], spec: TritonSpec, function: str, place: str
+) -> Iterator[tuple[str, str]]:
+    """Yield path and text of the file with the kernel, and of those it imports."""
+    if spec.file:
+        for path in (spec.file, *spec.deps):
+            yield path, texts[path]
+        return
+    if function not in own.FILES:
+        meant = nearest(function, own.FILES)
+        fix = f'did you mean "{meant}"?' if meant else "of a file of yours: file = ..."
+        raise ManifestError(Finding(place, function, either(own.FILES), fix))
+    for file in (own.FILES[function], *own.PARTS):
+        yield file, (own.DIRECTORY / file).read_text("utf-8")

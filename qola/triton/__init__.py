@@ -1,0 +1,1 @@
+"""Kernels in Triton, compiled ahead of time: docs/guide/triton.md."""

@@ -1,0 +1,181 @@
+"""Kernels in Triton, from a table of the manifest to a target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import ManifestError
+from qola.folder import Folder
+from qola.inspect.explain import triton_verdicts
+from qola.inspect.query import items_of, select
+from qola.manifest.load import loads
+from qola.plan.model import Plan, check_plan
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
+from qola.plan.triton_kernels import triton_files
+from qola.repository.build_files import manifest_build_file
+from qola.triton import own
+from qola.triton.source import functions
+from tests.python.later_tree import write_later_tree
+
+OWN = """\
+[build]
+architectures = ["gfx942"]
+[[triton]]
+kernels = ["attention_forward"]
+archs = ["gfx1100", "gfx950"]
+hdims = [64, 128]
+dtypes = "fp16"
+causal = ["no", "bottom_right"]
+choices = { VARLEN = [false, true], num_warps = 4 }
+"""
+SCALE = """\
+[build]
+architectures = ["gfx942"]
+[[triton]]
+kernels = ["scale"]
+file = "kernels/scale.py"
+deps = ["kernels/parts.py"]
+choices = { BLOCK = [256] }
+time_limit = 60
+"""
+FILES = {
+    "kernels/scale.py": "import triton\nimport parts\n\n"
+    'def scale(x: "*fp32:16", n: "i32", BLOCK: "tl.constexpr"):\n    pass\n',
+    "kernels/parts.py": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> AiterTree:
+    return read_tree(write_later_tree(tmp_path / "tree"))
+
+
+def planned(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
+    manifest = tmp_path / "m.toml"
+    for path, content in {**FILES, "m.toml": text}.items():
+        file = tmp_path / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content, "utf-8")
+    loaded = loads(text, file="m.toml")
+    request = Request("m", loaded, tree, triton=triton_files(loaded, manifest))
+    return build_plan(resolve(request), Folder(tmp_path / "out"))
+
+
+def test_kernels_of_qola(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a combination of the manifest's that is not compiled; files nobody has."""
+    plan = planned(tree, tmp_path, OWN)
+    (kernel,) = plan.triton
+    assert kernel.own
+    assert [file.file for file in kernel.files] == [
+        "kernels/attention_forward.py",
+        "kernels/attention_parts.py",
+    ]
+    expected = {
+        f"attention_forward-CAUSAL_{causal}-HDIM_{hdim}-VARLEN_{varlen}-dtype_fp16-num_warps_4-{arch}"
+        for causal, hdim, varlen, arch in product(
+            (0, 2), (64, 128), (False, True), ("gfx950", "gfx1100")
+        )
+    }
+    assert {one.name for one in kernel.instances} == expected
+    assert not (tmp_path / "out/triton").exists()
+    again = Plan.from_json(plan.to_json())
+    assert again.to_json() == plan.to_json()
+    build = manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert 'src = "@qola//qola/triton:kernels/attention_forward.py"' in build
+    assert 'deps = ["@qola//qola/triton:kernels/attention_parts.py"]' in build
+    assert "time_limit" not in build
+
+
+def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a user's kernel for other archs than the manifest's, or without what it imports."""
+    plan = planned(tree, tmp_path, SCALE)
+    (kernel,) = plan.triton
+    assert [one.name for one in kernel.instances] == ["scale-BLOCK_256-gfx942"]
+    for file, path in zip(kernel.files, FILES, strict=True):
+        assert (tmp_path / "out" / file.file).read_text("utf-8") == FILES[path]
+    build = manifest_build_file(plan, source="m.toml", aiter="aiter")
+    for line in (
+        '"bundle_files", "header_set", "triton_kernel")',
+        'src = "triton/scale/scale.py"',
+        'deps = ["triton/scale/parts.py"]',
+        'archs = ["gfx942"]',
+        "time_limit = 60",
+    ):
+        assert line in build
+
+
+def test_queries_find_them(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: kernels that are compiled and that `qola list` does not know."""
+    items = items_of(planned(tree, tmp_path, OWN))
+    assert len(items) == 16
+    assert len(select(items, ["hdim=64", "arch=gfx950", "dtype=fp16"])) == 4
+    assert len(select(items, ["causal=2", "module=triton", "*-gfx1100"])) == 4
+
+
+def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a kernel in the plan of which `qola explain` says nothing."""
+    text = OWN + '[[triton]]\nkernels = ["attention_forward"]\nname = "more"\nhdims = 32\n'
+    text += 'dtypes = "bf16"\n'
+    found = triton_verdicts(loads(text, file="m.toml"), planned(tree, tmp_path, text).triton)
+    assert len(found) == 17
+    by_table = Counter((verdict.reasons, verdict.word) for verdict in found)
+    assert by_table == {(("m.toml:3 [[triton]]",), "in"): 16, (("m.toml:10 [[triton]]",), "in"): 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        (OWN.replace("forward", "foward"), "m.toml:4 [[triton]].kernels", "attention_foward"),
+        (OWN.replace("VARLEN", "VARLN"), "m.toml:4 [[triton]].kernels: attention_f", "VARLN"),
+        (OWN.replace("hdims = [64, 128]", ""), "m.toml:4 [[triton]].kernels", "nothing for HDIM"),
+        (SCALE.replace('"scale"', '"scaled"'), "kernels/scale.py", "no function scaled"),
+        (
+            SCALE.replace("scale.py", "gone.py"),
+            "m.toml:5 [[triton]].file",
+            "kernels/gone.py: No su",
+        ),
+        (
+            SCALE.replace("parts.py", "gone.py"),
+            "m.toml:6 [[triton]].deps",
+            "kernels/gone.py: No su",
+        ),
+        (OWN + 'deps = ["a.py"]\n' + OWN.partition("[[")[2].join(("[[", "")), "m.toml:", "already"),
+        ("[[triton]]\nkernels = []\n", "m.toml:2 [[triton]].kernels", "empty"),
+        ("triton = []\n", "m.toml:1 [[triton]]", "no kernel"),
+        (OWN.replace("num_warps", "HDIM"), "m.toml:6 [[triton]].hdims", "HDIM in choices"),
+    ],
+)
+def test_what_is_refused(
+    tree: AiterTree, tmp_path: Path, text: str, place: str, words: str
+) -> None:
+    """Prevents: a slip in the manifest that shows only when it is compiled, or nowhere."""
+    with pytest.raises(ManifestError) as caught:
+        planned(tree, tmp_path, text)
+    told = [(one.place, one.found) for one in caught.value.findings]
+    assert any(place in where and words in found for where, found in told), told
+
+
+def test_a_plan_with_paths_elsewhere(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a plan.json by which a BUILD file names files beside its repository."""
+    plan = planned(tree, tmp_path, SCALE)
+    check_plan(plan)
+    text = plan.to_json().replace("triton/scale/parts.py", "../scale/parts.py")
+    with pytest.raises(Exception, match="no name or path below"):
+        Plan.from_json(text)
+
+
+def test_every_own_kernel_is_offered() -> None:
+    """Prevents: a kernel that comes with qola and that no manifest can name."""
+    every = {
+        name: file.name
+        for file in own.DIRECTORY.glob("*.py")
+        for name in functions(file.read_text("utf-8"))
+        if not name.startswith("_") and file.name not in own.PARTS
+    }
+    assert every == own.FILES

@@ -1,0 +1,58 @@
+"""Runs compiled kernels instruction by instruction: qola.emulate."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from qola.emulate.launch import Device, Module, Options
+from qola.triton.arguments import packed
+from qola.triton.compile import Compiled, compile_instance
+from qola.triton.kernel import Instance
+from tests.triton.problem import SOURCES, Values
+
+
+@cache
+def compiled(name: str) -> Compiled:
+    """Compile a kernel once a process."""
+    instance = _INSTANCES[name]
+    function = name.split("-", 1)[0]
+    return compile_instance(instance, SOURCES[function], function)
+
+
+_INSTANCES: dict[str, Instance] = {}
+
+
+class Emulated:
+    """A device that keeps what it was given, and runs kernels with all checks."""
+
+    def __init__(self) -> None:
+        self.device = Device(Options(strict=True))
+        self._modules: dict[str, Module] = {}
+        self._owned: set[int] = set()
+
+    def run(self, instance: Instance, values: Values, grid: tuple[int, int, int]) -> None:
+        """Run a kernel."""
+        _INSTANCES[instance.name] = instance
+        made = compiled(instance.name)
+        if instance.name not in self._modules:
+            self._modules[instance.name] = self.device.load(made.code, instance.name)
+        self.device.launch(
+            self._modules[instance.name],
+            made.launch["symbol"],
+            grid,
+            (made.launch["num_warps"] * made.launch["warp_size"], 1, 1),
+            packed(instance.arguments, {n: self._address(v) for n, v in values.items()}),
+            made.launch["shared"],
+        )
+
+    def _address(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        address = int(value.ctypes.data)
+        assert address % 16 == 0
+        if address not in self._owned:
+            self._owned.add(self.device.map.own(value))
+        return address

@@ -1,0 +1,298 @@
+"""Attention problems for kernels in Triton, what a launch of them takes, and what is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.attention import Attention, Sequence, forward, gradients, summed_up
+from qola.reference.attention import backward as exact_backward
+from qola.reference.dropout import Dropout
+from qola.reference.formats import BF16, F64, FP16, Format, Rounding, decoded, encoded, rounded
+from qola.reference.limits import Arithmetic, Limit, backward_limits, forward_limits
+from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT
+from qola.reference.philox import philox4x32
+from qola.triton.kernel import Instance, Kernel, expand
+
+KERNELS = Path(__file__).absolute().parents[2] / "qola/triton/kernels"
+SOURCES = {"attention_forward": KERNELS / "attention_forward.py"} | {
+    f"attention_backward_{part}": KERNELS / "attention_backward.py"
+    for part in ("delta", "dkdv", "dq")
+}
+#: Between the rows of a tensor, so that a kernel that takes no heed of strides is seen.
+_GAP = 8
+_MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT)
+
+Array = NDArray[Any]
+Values = Mapping[str, Any]
+#: Runs a kernel: instance, arguments by name, grid. Arrays stand for their addresses.
+Run = Callable[[Instance, Values, tuple[int, int, int]], None]
+
+
+@dataclass(frozen=True)
+class KeptByWord(Dropout):
+    """Dropout as the kernels have it: a word of Philox 4x32-10 for each element of P."""
+
+    @property
+    def kept(self) -> float:
+        """Share of the elements that are kept."""
+        return 1 - float(np.float32(self.probability))
+
+    @property
+    def below(self) -> int:
+        """Words below it keep their element."""
+        return min(2**32 - 1, int(2**32 * self.kept))
+
+    @property
+    def scale(self) -> float:
+        """What a kept element is multiplied by."""
+        return float(np.float32(1 / self.kept))
+
+    def factors(self, batch: int, heads: int, rows: int, columns: int) -> F64:
+        """Return what each element of P is multiplied by."""
+        counter = np.zeros((heads, rows, columns, 4), np.uint32)
+        counter[..., 0] = np.arange(columns)
+        counter[..., 1] = np.arange(rows)[:, None]
+        counter[..., 2] = (batch * heads + np.arange(heads))[:, None, None]
+        counter[..., 3] = self.offset
+        words = philox4x32(counter, (self.seed & 0xFFFFFFFF, self.seed >> 32), 10)[..., 0]
+        return np.where(words < self.below, self.scale, 0.0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A batch of sequences.
+
+    Attributes:
+        lengths: rows and columns of each sequence; without `varlen` all are alike.
+        causal: 0 no mask, 1 from the top left, 2 to the bottom right.
+        bias: "no", "heads" for one of each head, "all" for one of all.
+        dropout: probability of an element of P to be dropped.
+        rounding: how the kernel's float32 become 16 bits.
+    """
+
+    lengths: tuple[tuple[int, int], ...] = ((50, 70),)
+    heads: int = 2
+    heads_k: int = 2
+    hdim: int = 64
+    dtype: str = "fp16"
+    causal: int = 0
+    varlen: bool = False
+    bias: str = "no"
+    dropout: float = 0.0
+    block: tuple[int, int] = (32, 16)
+    rounding: Rounding = "nearest_even"
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def format(self) -> Format:
+        """Of the tensors."""
+        return {"fp16": FP16, "bf16": BF16}[self.dtype]
+
+    def instance(self, function: str, arch: str = "gfx942") -> Instance:
+        """Return the kernel that serves it."""
+        chosen: dict[str, object] = {"dtype": self.dtype, "HDIM": self.hdim, **self.options}
+        chosen |= {"BLOCK_M": self.block[0], "VARLEN": self.varlen}
+        if function != "attention_backward_delta":
+            chosen |= {"BLOCK_N": self.block[1], "CAUSAL": self.causal}
+            chosen |= {"BIAS": self.bias != "no", "DROPOUT": self.dropout > 0}
+        if function == "attention_backward_dq":
+            chosen["DBIAS"] = self.bias != "no"
+        source = SOURCES[function]
+        (found,) = expand(
+            Kernel(
+                name=function,
+                source=str(source),
+                text=source.read_text("utf-8"),
+                function=function,
+                choices={name: (str(value),) for name, value in chosen.items()},
+                archs=(arch,),
+            )
+        )
+        return found
+
+    @cached_property
+    def attention(self) -> Attention:
+        """What is computed."""
+        drop = KeptByWord(self.dropout, 2**40 + 7, 3) if self.dropout else None
+        scale = float(np.float32(1 / math.sqrt(self.hdim)))
+        return Attention(scale, _MASKS[self.causal], dropout=drop)
+
+    @cached_property
+    def arithmetic(self) -> Arithmetic:
+        """What kernels compute with."""
+        return Arithmetic(self.format, self.format, self.rounding, self.rounding)
+
+    @cached_property
+    def starts(self) -> tuple[list[int], list[int]]:
+        """Where sequences begin, of Q and of K."""
+        ends = np.cumsum([(0, 0), *self.lengths], axis=0)
+        return ends[:, 0].tolist(), ends[:, 1].tolist()
+
+    @cached_property
+    def tensors(self) -> list[tuple[Sequence, F64]]:
+        """Each sequence, and its dO."""
+        generator = np.random.default_rng(11)
+
+        def drawn(*size: int) -> F64:
+            return rounded(generator.normal(size=size), self.format)
+
+        found = []
+        for number, (rows, columns) in enumerate(self.lengths):
+            bias = drawn(self.heads, rows, columns) if self.bias != "no" else None
+            if self.bias == "all" and bias is not None:
+                bias = np.broadcast_to(bias[:1], bias.shape)
+            q = drawn(rows, self.heads, self.hdim)
+            k, v = (drawn(columns, self.heads_k, self.hdim) for _ in range(2))
+            found.append((Sequence(q, k, v, bias, number=number), drawn(*q.shape)))
+        return found
+
+
+@dataclass
+class Memory:
+    """Tensors of a problem as they lie in memory: sequences one behind the other.
+
+    [positions, heads, hdim] of 16 bits, with a gap behind each row that holds NaN.
+    """
+
+    problem: Problem
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        every = self.problem.tensors
+        for name in ("q", "k", "v"):
+            self._put(name, np.concatenate([getattr(of, name) for of, _ in every]))
+        self._put("do", np.concatenate([do for _, do in every]))
+        for name, like in (("o", "q"), ("dq", "q"), ("dk", "k"), ("dv", "v")):
+            self.arrays[name] = np.full_like(self.arrays[like], 0x7FFF)
+        rows = self.arrays["q"].shape[0]
+        for name in ("lse", "delta"):
+            self.arrays[name] = np.full((self.problem.heads, rows), np.nan, np.float32)
+        widest = max(columns for _, columns in self.problem.lengths)
+        shape = (self.problem.heads, rows, widest)
+        self.arrays["bias"] = np.full(shape, 0x7FFF, np.uint16)
+        self.arrays["dbias"] = np.zeros(shape, np.uint16)
+        for (of, _), first in zip(every, self.problem.starts[0], strict=False):
+            if of.bias is not None:
+                at = np.s_[:, first : first + of.bias.shape[1], : of.bias.shape[2]]
+                self.arrays["bias"][at] = encoded(of.bias, self.problem.format)
+        for name, starts in zip(("starts_q", "starts_k"), self.problem.starts, strict=True):
+            self.arrays[name] = np.array(starts, np.int32)
+
+    def _put(self, name: str, values: F64) -> None:
+        wide = np.full((*values.shape[:2], values.shape[2] + _GAP), np.nan)
+        wide[..., : values.shape[2]] = values
+        self.arrays[name] = encoded(wide, self.problem.format)
+
+    def arguments(self, instance: Instance) -> dict[str, Any]:
+        """Return what a kernel is handed over."""
+        found = self.values()
+        return {one.name: found[one.name] for one in instance.arguments}
+
+    def values(self) -> dict[str, Any]:
+        """Return what any of the kernels is handed over."""
+        problem = self.problem
+        rows, columns = problem.lengths[0]
+        drop = problem.attention.dropout or KeptByWord(0.0)
+        assert isinstance(drop, KeptByWord)
+        found: dict[str, Any] = dict(self.arrays)
+        for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
+            row, head, _ = (size // 2 for size in self.arrays[name].strides)
+            length = columns if name in ("k", "v", "dk", "dv") else rows
+            batch = 0 if problem.varlen else length * row
+            found |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row": row}
+        of_bias, head, row = 0 if problem.varlen else rows, *self.arrays["bias"].shape[1:]
+        for name in ("bias", "dbias"):
+            across = 0 if problem.bias == "all" and name == "bias" else head * row
+            found |= {f"{name}_batch": of_bias * row, f"{name}_head": across, f"{name}_row": row}
+        total = self.arrays["lse"].shape[1]
+        found |= {"lse_batch": 0 if problem.varlen else rows, "lse_head": total}
+        found |= {"rows": rows, "columns": columns, "group": problem.heads // problem.heads_k}
+        found |= {"scale": problem.attention.scale, "seed": drop.seed, "offset": drop.offset}
+        found |= {"keep_below": drop.below, "keep_scale": drop.scale}
+        return found
+
+    def value(self, name: str, sequence: int) -> F64:
+        """Return a result of a sequence; gaps must be as they were."""
+        positions = self.problem.starts[name in ("dk", "dv")]
+        at = slice(positions[sequence], positions[sequence + 1])
+        if name == "lse":
+            return self.arrays[name][:, at].astype(np.float64)
+        if name == "dbias":
+            columns = self.problem.lengths[sequence][1]
+            return decoded(self.arrays[name][:, at, :columns], self.problem.format)
+        gap = self.arrays[name][..., self.problem.hdim :]
+        assert (gap == 0x7FFF).all(), f"{name}: written between rows"
+        return decoded(self.arrays[name][at, :, : self.problem.hdim], self.problem.format)
+
+
+def _launch(memory: Memory, run: Run, function: str, arch: str) -> None:
+    problem = memory.problem
+    instance = problem.instance(function, arch)
+    by_column = function == "attention_backward_dkdv"
+    longest = max(length[by_column] for length in problem.lengths)
+    tiles = -(-longest // problem.block[by_column])
+    heads = problem.heads_k if by_column else problem.heads
+    run(instance, memory.arguments(instance), (tiles, heads, len(problem.lengths)))
+
+
+def check(problem: Problem, run: Run, backward: bool = True, arch: str = "gfx942") -> None:
+    """Run forward, and backward, and hold each result against float64."""
+    memory = Memory(problem)
+    _launch(memory, run, "attention_forward", arch)
+    check_forward(memory)
+    if backward:
+        for part in ("delta", "dkdv", "dq"):
+            _launch(memory, run, f"attention_backward_{part}", arch)
+        check_backward(memory)
+
+
+def check_forward(memory: Memory) -> None:
+    """Hold what a forward left against float64."""
+    problem = memory.problem
+    for number, (of, _) in enumerate(problem.tensors):
+        exact = forward(problem.attention, of)
+        of_o, of_lse = forward_limits(problem.attention, of, problem.arithmetic)
+        _compare("o", memory.value("o", number), exact.o, of_o.worst)
+        _compare("lse", memory.value("lse", number), exact.lse, of_lse.worst)
+
+
+def check_backward(memory: Memory) -> None:
+    """Hold what a backward left against float64."""
+    problem = memory.problem
+    for number, (of, do) in enumerate(problem.tensors):
+        o, lse = memory.value("o", number), memory.value("lse", number)
+        right = exact_backward(problem.attention, of, do, o, lse)
+        steps = gradients(problem.attention, of, do, o, lse)
+        limits = backward_limits(steps, o, lse, problem.arithmetic)
+        for name in ("dq", "dk", "dv", "dbias"):
+            if name == "dbias" and problem.bias == "no":
+                continue
+            value, limit = getattr(right, name), _worst(getattr(limits, name))
+            if name in ("dk", "dv"):
+                value, limit = (summed_up(one, problem.heads_k) for one in (value, limit))
+            _compare(name, memory.value(name, number), value, limit)
+
+
+def _worst(limit: Limit) -> F64:
+    return limit.worst
+
+
+def _compare(name: str, found: F64, right: F64, limit: F64) -> None:
+    same = np.isneginf(found) & np.isneginf(right)
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(found - right))
+    wrong = ~(error <= np.where(same, 0.0, limit))
+    if wrong.any():
+        at = tuple(int(place[0]) for place in np.nonzero(wrong))
+        raise AssertionError(
+            f"{name}{list(at)} is {found[at]}, should be {right[at]}, off by at most {limit[at]};"
+            f" {int(wrong.sum())} of {wrong.size}"
+        )

@@ -1,0 +1,40 @@
+"""Kernels as they are compiled, run on the CPU, agree with float64."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.triton.emulated import Emulated
+from tests.triton.problem import Problem, check
+
+_BLOCKS = (64, 32)
+
+PROBLEMS = {
+    "plain": Problem(((70, 50),), block=_BLOCKS, options={"num_stages": 1}),
+    "all_of_it": Problem(
+        ((33, 70), (90, 40), (0, 3)),
+        heads=2,
+        heads_k=1,
+        causal=2,
+        varlen=True,
+        bias="heads",
+        dropout=0.3,
+        dtype="bf16",
+        block=_BLOCKS,
+        options={"num_stages": 1},
+    ),
+}
+
+# A part of them is a default test, all of them a thorough one.
+_PART = os.environ.get("QOLA_TEST_PART", " ".join(PROBLEMS)).split()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("name", _PART)
+def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
+    """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
+    device = Emulated()
+    check(replace(PROBLEMS[name]), device.run, backward=True, arch=arch)
