@@ -27,6 +27,7 @@ load("//rules/private/package:qola_wheel.bzl", _qola_wheel = "qola_wheel")
 load("//rules/torch:torch_module.bzl", _torch_module = "torch_module")
 load("//rules/torch:torch_wheel.bzl", _torch_wheel = "torch_wheel")
 load("//rules/triton:triton_kernel.bzl", _TritonKernelsInfo = "TritonKernelsInfo", _triton_kernel = "triton_kernel")
+load("//rules/triton:triton_library.bzl", _triton_library = "triton_library")
 
 kernel_numeric_test = _kernel_numeric_test
 kernel_pack = _kernel_pack
@@ -36,6 +37,7 @@ qola_manifest_targets = _qola_manifest_targets
 qola_static = _qola_static
 qola_wheel = _qola_wheel
 triton_kernel = _triton_kernel
+triton_library = _triton_library
 QolaLibraryInfo = _QolaLibraryInfo
 TritonKernelsInfo = _TritonKernelsInfo
 

@@ -86,7 +86,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _python_module(plan, python, aiter)
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
-    calls += [_triton_kernel(kernel) for kernel in plan.triton]
+    calls += _triton(plan)
     symbols = ["bundle_files", "header_set"]
     if names := sorted(module.name for module in plan.modules):
         calls.append(
@@ -104,7 +104,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     if plan.torch_modules:
         calls.append(_torch_wheel(plan))
         symbols += ["torch_module", "torch_wheel"]
-    symbols += ["triton_kernel"] if plan.triton else []
+    symbols += ["triton_kernel", "triton_library"] if plan.triton else []
     return _file(source, symbols, calls)
 
 
@@ -222,6 +222,22 @@ def _torch_wheel(plan: Plan) -> str:
             "visibility": _inline(["//visibility:public"]),
         },
     )
+
+
+def _triton(plan: Plan) -> list[str]:
+    if not plan.triton:
+        return []
+    library = _call(
+        "triton_library",
+        {
+            "name": _string("triton_library"),
+            "kernels": _list((f":{kernel.name}" for kernel in plan.triton), 4),
+            "namespace": _string(plan.namespace),
+            "tags": _inline(["manual"]),
+            "visibility": _inline(["//visibility:public"]),
+        },
+    )
+    return [*map(_triton_kernel, plan.triton), library]
 
 
 def _triton_kernel(kernel: TritonKernel) -> str:

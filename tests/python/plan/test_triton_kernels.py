@@ -101,11 +101,12 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         assert (tmp_path / "out" / file.file).read_text("utf-8") == FILES[path]
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
     for line in (
-        '"bundle_files", "header_set", "triton_kernel")',
+        '"bundle_files", "header_set", "triton_kernel", "triton_library")',
         'src = "triton/scale/scale.py"',
         'deps = ["triton/scale/parts.py"]',
         'archs = ["gfx942"]',
         "time_limit = 60",
+        'kernels = [\n        ":scale",\n    ]',
     ):
         assert line in build
 

@@ -1,0 +1,133 @@
+// Attention of qola's own kernels: which of them a problem asks for, and their arguments.
+#include "library.h"
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+namespace qola_triton {
+namespace {
+
+using Attention = qola_triton_attention;
+
+// Fields are only ever added, at the end: a program that was compiled when these were all has them here.
+static_assert(offsetof(Attention, q) == 80 && offsetof(Attention, d_o) == 264 &&
+              offsetof(Attention, dbias_row) == 424);
+
+/// What the caller has of the structure; what it does not have is 0.
+Attention whole(const Attention* given)
+{
+    Attention attention = {};
+    if(given == nullptr || given->size < sizeof(std::size_t) || given->size > sizeof(Attention))
+        throw Refusal(QOLA_TRITON_INVALID,
+                      given == nullptr ? "no structure"
+                                       : "a structure of " + std::to_string(given->size) +
+                                             " bytes, more than the " +
+                                             std::to_string(sizeof(Attention)) + " known here");
+    std::memcpy(&attention, given, given->size);
+    const bool sound = attention.batch >= 0 && attention.heads > 0 && attention.heads_k > 0 &&
+                       attention.heads % attention.heads_k == 0 && attention.rows >= 0 &&
+                       attention.columns >= 0 && attention.dropout >= 0 && attention.dropout < 1 &&
+                       (attention.starts_q == nullptr) == (attention.starts_k == nullptr);
+    if(!sound)
+        throw Refusal(QOLA_TRITON_INVALID,
+                      "batch, heads, heads_k, rows, columns, dropout or starts contradict each other");
+    return attention;
+}
+
+Choices choices_of(const Attention& attention, bool with_mask, bool with_dbias)
+{
+    const char* const dtypes[] = {"", "fp16", "bf16"};
+    if(attention.dtype < 1 || attention.dtype > 2)
+        throw Refusal(QOLA_TRITON_INVALID, "dtype " + std::to_string(attention.dtype));
+    Choices choices = {{"dtype", dtypes[attention.dtype]},
+                       {"HDIM", std::to_string(attention.hdim)},
+                       {"VARLEN", attention.starts_q != nullptr ? "1" : "0"}};
+    if(with_mask)
+    {
+        choices["CAUSAL"]  = std::to_string(attention.causal);
+        choices["BIAS"]    = attention.bias != nullptr ? "1" : "0";
+        choices["DROPOUT"] = attention.dropout > 0 ? "1" : "0";
+    }
+    if(with_dbias)
+        choices["DBIAS"] = attention.dbias != nullptr ? "1" : "0";
+    return choices;
+}
+
+Values values_of(const Attention& attention)
+{
+    std::map<std::string, qola_triton_argument> values;
+    const auto whole_number = [&](const char* name, std::int64_t value) {
+        values[name] = {name, value, 0};
+    };
+    const auto pointer = [&](const char* name, const void* value) {
+        whole_number(name, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(value)));
+    };
+    // One that is needed and null is no value.
+    const auto needed = [&](const char* name, const void* value) {
+        if(value != nullptr)
+            pointer(name, value);
+    };
+#define POINTER(name) needed(#name, attention.name)
+#define NUMBER(name) whole_number(#name, attention.name)
+#define STRIDES(name) (NUMBER(name##_batch), NUMBER(name##_head), NUMBER(name##_row))
+    POINTER(q), POINTER(k), POINTER(v), POINTER(o), POINTER(lse);
+    POINTER(delta), POINTER(dq), POINTER(dk), POINTER(dv);
+    needed("do", attention.d_o);
+    pointer("bias", attention.bias), pointer("dbias", attention.dbias);
+    pointer("starts_q", attention.starts_q), pointer("starts_k", attention.starts_k);
+    STRIDES(q), STRIDES(k), STRIDES(v), STRIDES(bias), STRIDES(o), STRIDES(do), STRIDES(dq);
+    STRIDES(dk), STRIDES(dv), STRIDES(dbias);
+    NUMBER(lse_batch), NUMBER(lse_head), NUMBER(rows), NUMBER(columns), NUMBER(seed), NUMBER(offset);
+#undef STRIDES
+#undef NUMBER
+#undef POINTER
+    whole_number("group", attention.heads / attention.heads_k);
+    const double kept = 1.0 - static_cast<double>(attention.dropout);
+    // Of 2^32 words; all of them where nothing is dropped, which the kernel does not ask for.
+    const double below = kept * 4294967296.0;
+    whole_number("keep_below", below < 4294967295.0 ? static_cast<std::int64_t>(below) : 4294967295);
+    values["scale"]      = {"scale", 0, attention.scale};
+    values["keep_scale"] = {"keep_scale", 0, 1.0 / kept};
+    return [values](const std::string& name) -> std::optional<qola_triton_argument> {
+        const auto found = values.find(name);
+        if(found == values.end())
+            return std::nullopt;
+        return found->second;
+    };
+}
+
+/// A launch over tiles of rows, or of columns.
+Launch prepared(const Attention& attention, const char* kernel, bool with_mask, bool by_column, bool with_dbias)
+{
+    const Instance& instance = find(kernel, choices_of(attention, with_mask, with_dbias));
+    const std::int64_t block = constant(instance, by_column ? "BLOCK_N" : "BLOCK_M");
+    const std::int64_t size  = by_column ? attention.columns : attention.rows;
+    return prepare(instance,
+                   values_of(attention),
+                   {static_cast<std::uint32_t>((size + block - 1) / block),
+                    static_cast<std::uint32_t>(by_column ? attention.heads_k : attention.heads),
+                    static_cast<std::uint32_t>(attention.batch)});
+}
+
+} // namespace
+
+int attention_forward(const Attention* given, void* stream) noexcept
+{
+    return guarded([&] { run(prepared(whole(given), "attention_forward", true, false, false), stream); });
+}
+
+int attention_backward(const Attention* given, void* stream) noexcept
+{
+    return guarded([&] {
+        const Attention attention = whole(given);
+        std::vector<Launch> launches;
+        launches.push_back(prepared(attention, "attention_backward_delta", false, false, false));
+        launches.push_back(prepared(attention, "attention_backward_dkdv", true, true, false));
+        launches.push_back(prepared(attention, "attention_backward_dq", true, false, true));
+        for(Launch& launch : launches)
+            run(std::move(launch), stream);
+    });
+}
+
+} // namespace qola_triton

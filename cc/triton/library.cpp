@@ -1,0 +1,280 @@
+#include "library.h"
+
+#include "cc/runtime/files.h"
+#include "cc/runtime/little_endian.h"
+#include "cc/runtime/pack.h"
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <dlfcn.h>
+#include <hip/hip_runtime_api.h>
+
+namespace qola_triton {
+namespace {
+
+thread_local std::string error;
+
+void check(hipError_t status, const std::string& what)
+{
+    if(status != hipSuccess)
+        throw Refusal(QOLA_TRITON_FAILED, what + ": " + hipGetErrorString(status));
+}
+
+int current_device()
+{
+    int device = 0;
+    check(hipGetDevice(&device), "hipGetDevice");
+    return device;
+}
+
+/// The arch of a device, without what follows it, such as :sramecc+.
+std::string arch_of(int device)
+{
+    hipDeviceProp_t properties;
+    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
+    const std::string name = properties.gcnArchName;
+    return name.substr(0, name.find(':'));
+}
+
+std::string library_file()
+{
+    Dl_info info = {};
+    const bool known = dladdr(reinterpret_cast<const void*>(&library_file), &info) != 0;
+    return known && info.dli_fname != nullptr ? qola_runtime::absolute(info.dli_fname) : "";
+}
+
+/// Packs and kernels that were opened and loaded; never freed, because kernels may be asked for while
+/// a process ends.
+class Loaded
+{
+    public:
+    hipFunction_t function(const Instance& instance)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        auto& found = functions_[{current_device(), &instance}];
+        if(found == nullptr)
+        {
+            const std::string code = pack(instance.arch).find(instance.key);
+            if(code.empty())
+                throw qola_runtime::Problem(pack(instance.arch).path() + " has no " + instance.name +
+                                            " of this build of " + table.library);
+            hipModule_t module = nullptr;
+            check(hipModuleLoadData(&module, code.data()), std::string("load ") + instance.name);
+            check(hipModuleGetFunction(&found, module, instance.symbol),
+                  std::string("function ") + instance.symbol + " of " + instance.name);
+        }
+        return found;
+    }
+
+    private:
+    const qola_runtime::Pack& pack(const std::string& arch)
+    {
+        auto& found = packs_[arch];
+        if(!found)
+        {
+            const std::string library = library_file();
+            const std::string name    = std::string(table.library) + "-" + arch + ".qpack";
+            std::string path          = qola_runtime::directory_of(library) + "/" + name;
+            // Beside where links lead, too.
+            if(!qola_runtime::is_file(path))
+            {
+                const std::string real = qola_runtime::real_path(library);
+                if(!real.empty())
+                    path = qola_runtime::directory_of(real) + "/" + name;
+            }
+            if(!qola_runtime::is_file(path))
+                throw qola_runtime::Problem("no pack of kernels for " + arch + ": " + path);
+            found = std::make_unique<qola_runtime::Pack>(path,
+                                                         qola_runtime::trust_in_owner_of(library));
+        }
+        return *found;
+    }
+
+    std::mutex mutex_;
+    std::map<std::string, std::unique_ptr<qola_runtime::Pack>> packs_;
+    std::map<std::pair<int, const Instance*>, hipFunction_t> functions_;
+};
+
+Loaded& loaded()
+{
+    static auto* const all = new Loaded;
+    return *all;
+}
+
+bool has(const Instance& instance, const Choices& choices)
+{
+    for(const auto& [name, value] : choices)
+    {
+        bool same = false;
+        for(std::size_t at = 0; at < instance.choice_count && !same; ++at)
+            same = name == instance.choices[at].name && value == instance.choices[at].value;
+        if(!same)
+            return false;
+    }
+    return true;
+}
+
+std::string text_of(const std::string& kernel, const Choices& choices)
+{
+    std::string text = kernel;
+    for(const auto& [name, value] : choices)
+        text += " " + name + "=" + value;
+    return text;
+}
+
+/// The bytes of a number; throws where the type does not hold it.
+std::string bytes_of(const Instance& instance, const Argument& argument, const qola_triton_argument& value)
+{
+    const auto refuse = [&](const std::string& why) {
+        throw Refusal(QOLA_TRITON_INVALID,
+                      std::string(instance.kernel) + ": " + argument.name + " is " +
+                          std::to_string(value.integer) + ", " + why);
+    };
+    if(argument.kind == 'f')
+    {
+        char bytes[8];
+        const auto single = static_cast<float>(value.number);
+        if(argument.bytes == 4)
+            std::memcpy(bytes, &single, 4);
+        else
+            std::memcpy(bytes, &value.number, 8);
+        return {bytes, argument.bytes};
+    }
+    const auto bits = static_cast<std::uint64_t>(value.integer);
+    if(bits % argument.divisible != 0)
+        refuse("no multiple of " + std::to_string(argument.divisible));
+    if(argument.bytes < 8)
+    {
+        const std::int64_t half = std::int64_t{1} << (8 * argument.bytes - 1);
+        const bool fits = argument.kind == 'u' ? value.integer >= 0 && value.integer < 2 * half
+                                               : value.integer >= -half && value.integer < half;
+        if(!fits)
+            refuse("which " + std::to_string(8 * argument.bytes) + " bits do not hold");
+    }
+    return qola_runtime::number_bytes(bits, static_cast<int>(argument.bytes));
+}
+
+} // namespace
+
+const Instance& find(const std::string& kernel, const Choices& choices)
+{
+    const std::string arch = arch_of(current_device());
+    bool elsewhere         = false;
+    for(std::size_t at = 0; at < table.count; ++at)
+    {
+        const Instance& instance = table.instances[at];
+        if(kernel != instance.kernel || !has(instance, choices))
+            continue;
+        if(arch == instance.arch)
+            return instance;
+        elsewhere = true;
+    }
+    throw elsewhere ? Refusal(QOLA_TRITON_NO_ARCH, text_of(kernel, choices) + " is not for " + arch)
+                    : Refusal(QOLA_TRITON_NO_KERNEL,
+                              std::string(table.library) + " has no " + text_of(kernel, choices));
+}
+
+const Instance* named(const std::string& name)
+{
+    for(std::size_t at = 0; at < table.count; ++at)
+        if(name == table.instances[at].name)
+            return &table.instances[at];
+    return nullptr;
+}
+
+std::int64_t constant(const Instance& instance, const std::string& name)
+{
+    for(std::size_t at = 0; at < instance.choice_count; ++at)
+        if(name == instance.choices[at].name)
+        {
+            char* end             = nullptr;
+            const char* const text = instance.choices[at].value;
+            const long long value = std::strtoll(text, &end, 10);
+            if(end != text && *end == '\0')
+                return value;
+            throw Refusal(QOLA_TRITON_INVALID, name + " is " + text + ", no whole number");
+        }
+    throw Refusal(QOLA_TRITON_INVALID, std::string(instance.name) + " has no " + name);
+}
+
+std::string packed(const Instance& instance, const Values& values)
+{
+    std::string bytes;
+    for(std::size_t at = 0; at < instance.argument_count; ++at)
+    {
+        const Argument& argument = instance.arguments[at];
+        const auto value         = values(argument.name);
+        if(!value)
+            throw Refusal(QOLA_TRITON_INVALID,
+                          std::string(instance.kernel) + ": nothing for " + argument.name);
+        bytes.resize((bytes.size() + argument.bytes - 1) / argument.bytes * argument.bytes);
+        bytes += bytes_of(instance, argument, *value);
+    }
+    // Scratch memory, which these kernels do not ask for.
+    bytes.resize((bytes.size() + 7) / 8 * 8 + 16);
+    return bytes;
+}
+
+Launch prepare(const Instance& instance, const Values& values, const Grid& grid)
+{
+    // First: it is told of wrong values where there is no pack, too.
+    std::string arguments = packed(instance, values);
+    return {loaded().function(instance), &instance, std::move(arguments), grid};
+}
+
+void run(Launch launch, void* stream)
+{
+    if(launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
+        return;
+    std::size_t size = launch.arguments.size();
+    void* extra[]    = {HIP_LAUNCH_PARAM_BUFFER_POINTER,
+                        launch.arguments.data(),
+                        HIP_LAUNCH_PARAM_BUFFER_SIZE,
+                        &size,
+                        HIP_LAUNCH_PARAM_END};
+    check(hipModuleLaunchKernel(static_cast<hipFunction_t>(launch.function),
+                                launch.grid[0],
+                                launch.grid[1],
+                                launch.grid[2],
+                                launch.instance->threads,
+                                1,
+                                1,
+                                launch.instance->shared,
+                                static_cast<hipStream_t>(stream),
+                                nullptr,
+                                extra),
+          std::string("launch ") + launch.instance->name);
+}
+
+int guarded(const std::function<void()>& work) noexcept
+{
+    try
+    {
+        error.clear();
+        work();
+        return QOLA_TRITON_OK;
+    }
+    catch(const Refusal& refusal)
+    {
+        error = refusal.what();
+        return refusal.status;
+    }
+    catch(const qola_runtime::Problem& problem)
+    {
+        error = problem.what();
+        return QOLA_TRITON_UNAVAILABLE;
+    }
+    catch(const std::exception& other)
+    {
+        error = other.what();
+        return QOLA_TRITON_FAILED;
+    }
+}
+
+const char* last_error() noexcept { return error.c_str(); }
+
+} // namespace qola_triton

@@ -1,0 +1,182 @@
+"""triton_library: compiled kernels in Triton, with the functions that find and launch them."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
+load("//rules/private:finding.bzl", "finding")
+load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
+load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
+load("//rules/private/link:link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
+load(":triton_kernel.bzl", "TritonKernelsInfo")
+
+_KERNELS = attr.label_list(
+    allow_empty = False,
+    mandatory = True,
+    providers = [TritonKernelsInfo],
+)
+_TOOL = attr.label(cfg = "exec", default = "//qola/triton:library_tool", executable = True)
+
+def _compiled(ctx):
+    found = []
+    for target in ctx.attr.kernels:
+        found += target[TritonKernelsInfo].compiled.to_list()
+    names = {}
+    for one in found:
+        if one.name in names:
+            fail(finding(
+                "ManifestError: one name for two kernels",
+                place = "{}: kernels".format(ctx.label),
+                found = one.name,
+                expected = "every kernel once",
+                fix = "give one of the targets another name",
+            ))
+        names[one.name] = None
+    return found
+
+def _run(ctx, compiled, arguments, output, mnemonic, message, more = []):
+    args = ctx.actions.args()
+    args.use_param_file("@%s")
+    args.set_param_file_format("multiline")
+    args.add_all(arguments)
+    for one in compiled:
+        args.add("--kernel")
+        args.add(one.code, format = one.kernel + "=%s")
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._tool,
+        inputs = [one.code for one in compiled] + [one.metadata for one in compiled] + more,
+        mnemonic = mnemonic,
+        outputs = [output],
+        progress_message = message,
+        # The tool finds Python on it; with strict_action_env it is Bazel's own.
+        use_default_shell_env = True,
+    )
+
+def _triton_table_impl(ctx):
+    words = ["--table", ctx.outputs.out, "--library", ctx.attr.library, "--namespace=" + ctx.attr.namespace]
+    tuning = ctx.files.tuning
+    words += ["--tuning", tuning[0]] if tuning else []
+    _run(ctx, _compiled(ctx), words, ctx.outputs.out, "QolaTritonTable", "Writing the table of %{label}", tuning)
+    prefix = "qola_{}_triton_".format(ctx.attr.namespace) if ctx.attr.namespace else "qola_triton_"
+    ctx.actions.write(ctx.outputs.exports, "{{\n  global:\n    {}*;\n  local:\n    *;\n}};\n".format(prefix))
+
+_triton_table = rule(
+    implementation = _triton_table_impl,
+    attrs = {
+        "exports": attr.output(mandatory = True),
+        "kernels": _KERNELS,
+        "library": attr.string(mandatory = True),
+        "namespace": attr.string(),
+        "out": attr.output(mandatory = True),
+        "tuning": attr.label(allow_single_file = [".json"]),
+        "_tool": _TOOL,
+    },
+    doc = "Writes the C++ of a library's table, and what the library exports.",
+)
+
+def _triton_packs_impl(ctx):
+    compiled = _compiled(ctx)
+    packs = []
+    for arch in sorted({one.arch: None for one in compiled}):
+        pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))
+        some = [one for one in compiled if one.arch == arch]
+        _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", "Packing %{label} for " + arch)
+        packs.append(pack)
+    return [DefaultInfo(files = depset(packs))]
+
+_triton_packs = rule(
+    implementation = _triton_packs_impl,
+    attrs = {
+        "kernels": _KERNELS,
+        "library": attr.string(mandatory = True),
+        "_tool": _TOOL,
+    },
+    doc = "A pack of kernels for each arch.",
+)
+
+def _triton_files_impl(ctx):
+    files = []
+    for source in ctx.files.shared + ctx.files.packs:
+        # Packs are looked for beside the library.
+        file = ctx.actions.declare_file("{}/{}".format(ctx.label.name, source.basename))
+        ctx.actions.symlink(output = file, target_file = source)
+        files.append(file)
+    return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
+
+_triton_files = rule(
+    implementation = _triton_files_impl,
+    attrs = TRANSITION_ATTRS | {
+        "packs": attr.label(cfg = kernel_transition, mandatory = True),
+        "shared": attr.label(cfg = kernel_transition, mandatory = True),
+    },
+    doc = "A library and its packs, in one directory.",
+)
+
+def triton_library(name, kernels, namespace = "", tuning = None, tags = [], **kwargs):
+    """Kernels in Triton as a shared library: its functions find, load and launch them.
+
+    Makes `<name>/<namespace>_triton.so` (`qola_triton.so` without a namespace),
+    and beside it `<namespace>_triton-<arch>.qpack` for each arch, which are
+    looked for there when a kernel is launched: a machine needs the packs of its
+    own archs alone. The functions, of C, are those of cc/triton/qola_triton.h
+    (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
+    headers; it needs HIP's runtime.
+
+    Of several kernels that have what is asked for, the first one is taken: in
+    the order of `tuning`, then of `kernels`, and of each kernel's values.
+
+    Example:
+        triton_library(
+            name = "mine",
+            kernels = ["@qola_mine//:attention_forward"],
+            namespace = "mine",
+        )
+
+    Args:
+      name: target name.
+      kernels: labels of triton_kernel targets.
+      namespace: what names of files and functions begin with.
+      tuning: label of a JSON file with a list of objects, the kernels to prefer:
+        `kernel`, `arch` and choices, such as
+        `[{"kernel": "attention_forward", "arch": "gfx942", "HDIM": 64, "BLOCK_M": 128}]`.
+      tags: tags of all targets.
+      **kwargs: further common attributes, such as visibility.
+    """
+    library = "{}_triton".format(namespace or "qola")
+    private = dict(tags = tags + ["manual"], visibility = ["//visibility:private"])
+    _triton_table(
+        name = name + ".table",
+        exports = name + ".exports",
+        kernels = kernels,
+        library = library,
+        namespace = namespace,
+        out = name + ".table.cpp",
+        tuning = tuning,
+        **private
+    )
+    cc_library(
+        name = name + ".functions",
+        srcs = [name + ".table.cpp"],
+        # Nothing refers to them from inside.
+        alwayslink = True,
+        copts = HOST_ONLY + ["-std=c++17", "-fvisibility=hidden"],
+        features = ["aiter"],
+        linkstatic = True,
+        deps = [Label("//cc/triton")],
+        **(KERNEL_TARGET | private)
+    )
+    cc_shared_library(
+        name = name + ".shared",
+        additional_linker_inputs = [name + ".exports", LARGE_CODE],
+        deps = [name + ".functions", OLDER_SYSTEMS],
+        features = ["-static_libgcc"],
+        shared_lib_name = "{}.lib/{}.so".format(name, library),
+        user_link_flags = [
+            "-Wl,--version-script=$(location {}.exports)".format(name),
+            "-Wl,-T,$(location {})".format(LARGE_CODE),
+            "-Wl,-soname,{}.so".format(library),
+            "-lamdhip64",
+        ],
+        **(KERNEL_TARGET | private)
+    )
+    _triton_packs(name = name + ".packs", kernels = kernels, library = library, **private)
+    _triton_files(name = name, packs = name + ".packs", shared = name + ".shared", tags = tags, **kwargs)

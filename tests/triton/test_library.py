@@ -1,0 +1,259 @@
+"""A triton_library on a HIP runtime without a GPU: what it launches, and what it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import Options
+from qola.triton.arguments import packed
+from qola.triton.kernel import Argument
+from qola.triton.library import Built, pack, read_built
+from tests.triton.c_library import Attention, Found, Library
+from tests.triton.problem import Memory, Problem, check_backward, check_forward
+
+RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
+FILES = {Path(path).name: Path(path).absolute() for path in os.environ["QOLA_TEST_LIBRARY"].split()}
+KERNELS = [Path(path).absolute() for path in os.environ["QOLA_TEST_KERNELS"].split()]
+ARCH, NAMESPACE = "gfx942", "tests"
+LIBRARY, PACK = "tests_triton.so", f"tests_triton-{ARCH}.qpack"
+HDIM = 32
+
+#: Served by the library: causal to the bottom right, varlen and not.
+PROBLEMS = {
+    "plain": Problem(((70, 50),), hdim=HDIM, causal=2),
+    "one_row": Problem(((1, 65),), hdim=HDIM, causal=2),
+    "batch": Problem(((33, 64),) * 2, heads=4, heads_k=2, hdim=HDIM, causal=2),
+    "varlen": Problem(
+        ((40, 20), (0, 7), (65, 90)), varlen=True, heads=2, heads_k=1, hdim=HDIM, causal=2
+    ),
+}
+
+
+@cache
+def device() -> tuple[Hip, Library]:
+    """Return the device, and the library loaded on it."""
+    hip = Hip(RUNTIME, ARCH, Options(strict=True))
+    return hip, Library(FILES[LIBRARY], NAMESPACE)
+
+
+@cache
+def built() -> dict[str, Built]:
+    """Return the kernels that the library is made of, by name."""
+    codes = [path for path in KERNELS if path.suffix == ".hsaco"]
+    found = [read_built(path.name.partition("-")[0], path) for path in codes]
+    return {one.told["name"]: one for one in found}
+
+
+def placed(problem: Problem) -> tuple[Memory, dict[str, Any]]:
+    """Return a problem's tensors in memory of the device, and all values with addresses."""
+    hip, _ = device()
+    memory = Memory(problem)
+    addresses = {}
+    for name, array in memory.arrays.items():
+        allocation = hip.allocate(array)
+        memory.arrays[name], addresses[name] = allocation.array, allocation.address
+    return memory, memory.values() | addresses
+
+
+def attention(problem: Problem, values: dict[str, Any]) -> Attention:
+    """Return the structure for a problem."""
+    given = {name: values[name] for name, _ in Attention._fields_ if name in values}
+    given |= {"dtype": 1, "hdim": problem.hdim, "causal": problem.causal, "d_o": values["do"]}
+    given |= {"batch": len(problem.lengths), "heads": problem.heads, "heads_k": problem.heads_k}
+    given |= {"dropout": problem.dropout, "size": ctypes.sizeof(Attention)}
+    given |= dict(zip(("rows", "columns"), np.max(problem.lengths, axis=0).tolist(), strict=True))
+    if not problem.varlen:
+        given |= {"starts_q": None, "starts_k": None}
+    return Attention(**given | {"bias": None, "dbias": None})
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_attention(name: str) -> None:
+    """Prevents: another kernel, grid, LDS or argument than the problem's; wrong results."""
+    problem = PROBLEMS[name]
+    hip, library = device()
+    memory, values = placed(problem)
+    given = attention(problem, values)
+    hip.asked.clear()
+    assert library.attention("attention_forward", given) == 0, library.error()
+    hip.raise_error()
+    check_forward(memory)
+    assert library.attention("attention_backward", given) == 0, library.error()
+    hip.raise_error()
+    check_backward(memory)
+    # What a caller leaves out is null.
+    values |= {"bias": 0, "dbias": 0, "rows": given.rows, "columns": given.columns}
+    values |= {} if problem.varlen else {"starts_q": 0, "starts_k": 0}
+    symbols = ["forward", "backward_delta", "backward_dkdv", "backward_dq"]
+    assert [one.kernel for one in hip.asked] == [f"attention_{symbol}" for symbol in symbols]
+    by_code = {one.key: one for one in built().values()}
+    for asked in hip.asked:
+        told = by_code[asked.code].told
+        dq = asked.kernel.endswith("dkdv")
+        block = told["constants"]["BLOCK_N" if dq else "BLOCK_M"]
+        tiles = -(-(given.columns if dq else given.rows) // block)
+        heads = problem.heads_k if dq else problem.heads
+        assert asked.grid == (tiles, heads, len(problem.lengths))
+        assert asked.block == (told["num_warps"] * told["warp_size"], 1, 1)
+        assert asked.dynamic_lds == told["shared"]
+        assert told["constants"]["VARLEN"] == problem.varlen
+        arguments = [Argument(**one) for one in told["arguments"]]
+        assert asked.arguments == packed(arguments, values)
+
+
+def test_any_kernel_by_its_choices() -> None:
+    """Prevents: kernels of users that are in the table and that nobody can launch."""
+    hip, library = device()
+    problem = PROBLEMS["plain"]
+    memory, values = placed(problem)
+    values["starts_q"] = 0
+    name, choices = "attention_backward_delta", {"dtype": "fp16", "HDIM": "32", "VARLEN": "0"}
+    found = Found()
+    assert library.find(name, choices, found) == 0
+    assert built()[found.name.decode()].told["arch"] == found.arch.decode() == ARCH
+    assert library.constant(found.name.decode(), "BLOCK_M") == 64
+    plain = {n: v for n, v in values.items() if isinstance(v, (int, float))}
+    assert library.launch(name, choices, plain, (2, problem.heads, 1)) == 0, library.error()
+    hip.raise_error()
+    memory.arrays["delta"][...] = 1
+    hip.asked.clear()
+    assert library.launch(name, choices, plain, (0, 1, 1)) == 0
+    assert hip.asked == []
+    assert library.find(name, {"HDIM": "31"}, found) == -1
+    assert library.error() == "tests_triton has no attention_backward_delta HDIM=31"
+    del plain["rows"]
+    assert library.launch(name, choices, plain, (1, 1, 1)) == -6
+    assert library.error() == "attention_backward_delta: nothing for rows"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"hdim": 48}, -1, "no attention_forward BIAS=0 CAUSAL=2 DROPOUT=0 HDIM=48"),
+        ({"causal": 1}, -1, "CAUSAL=1"),
+        ({"dropout": 0.5}, -1, "DROPOUT=1"),
+        ({"dtype": 3}, -6, "dtype 3"),
+        ({"q": None}, -6, "nothing for q"),
+        ({"q_row": 12}, -6, "q_row is 12, no multiple of 8"),
+        ({"k_row": 2**31}, -6, "k_row is 2147483648, which 32 bits do not hold"),
+        ({"heads": 3, "heads_k": 2}, -6, "contradict each other"),
+        ({"starts_q": 16}, -6, "contradict each other"),
+        ({"size": 10**6}, -6, "a structure of 1000000 bytes"),
+        ({"size": 4}, -6, "a structure of 4 bytes"),
+        # A program that was compiled when the structure ended before what backward needs.
+        ({"size": Attention.d_o.offset}, 0, ""),
+        ({"batch": 0}, 0, ""),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], status: int, words: str) -> None:
+    """Prevents: a launch with values that the kernel cannot take, or a crash for them."""
+    hip, library = device()
+    _, values = placed(PROBLEMS["plain"])
+    given = attention(PROBLEMS["plain"], values)
+    for name, value in changes.items():
+        setattr(given, name, value)
+    hip.asked.clear()
+    assert library.attention("attention_forward", given) == status
+    assert words in library.error()
+    assert len(hip.asked) == (status == 0 and "batch" not in changes)
+
+
+def test_backward_launches_all_or_nothing() -> None:
+    """Prevents: half a backward, because a later kernel's argument is missing."""
+    hip, library = device()
+    _, values = placed(PROBLEMS["plain"])
+    given = attention(PROBLEMS["plain"], values)
+    given.dv = None
+    hip.asked.clear()
+    assert library.attention("attention_backward", given) == -6
+    assert (library.error(), hip.asked) == ("attention_backward_dkdv: nothing for dv", [])
+
+
+def ask(files: Sequence[Path], arch: str = ARCH) -> list[tuple[int, str]]:
+    """Return status and error of libraries' forward, in a process of their own."""
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "FAKE_HIP_ARCH": arch}
+    program = [sys.executable, "-m", "tests.triton.c_library", str(RUNTIME), NAMESPACE, str(HDIM)]
+    said = subprocess.run(
+        [*program, *map(str, files)], env=environ, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    pairs = [line.partition(" ") for line in said.stdout.splitlines()]
+    return [(int(status), error) for status, _, error in pairs]
+
+
+def library_with(directory: Path, content: bytes | None) -> Path:
+    """Return a copy of the library beside which a pack has this content, None for no pack."""
+    directory.mkdir()
+    shutil.copy(FILES[LIBRARY], directory / LIBRARY)
+    if content is not None:
+        (directory / PACK).write_bytes(content)
+    return directory / LIBRARY
+
+
+def test_packs_of_others(tmp_path: Path) -> None:
+    """Prevents: code of another arch or build that is launched; a pack missing without a word."""
+    every = list(built().values())
+    other = [replace(one, code=one.code + b"\0" * 16) for one in every]
+    contents: dict[str, tuple[bytes | None, str]] = {
+        "none": (None, f"no pack of kernels for gfx942: {tmp_path / 'none' / PACK}"),
+        "empty": (b"", "it does not begin with QOLAPCK1"),
+        "another build": (pack(other), "of this build of tests_triton"),
+        "no kernel": (pack([]), "of this build of tests_triton"),
+    }
+    files = [library_with(tmp_path / name, content) for name, (content, _) in contents.items()]
+    for (status, error), (name, (_, words)) in zip(ask(files), contents.items(), strict=True):
+        assert status == -4, name
+        assert words in error
+    (there,) = ask([library_with(tmp_path / "right", FILES[PACK].read_bytes())])
+    assert there == (0, "")
+    (elsewhere,) = ask([FILES[LIBRARY]], "gfx950")
+    assert elsewhere[0] == -2
+    assert elsewhere[1].endswith("is not for gfx950")
+
+
+def test_damaged_packs(tmp_path: Path) -> None:
+    """Prevents: a crash, or code that is not what was built, from a pack that is damaged."""
+    rng = random.Random(21)
+    whole = FILES[PACK].read_bytes()
+    files = []
+    for number in range(60):
+        data = bytearray(whole)
+        if number % 3 == 0:
+            del data[rng.randrange(len(data)) :]
+        elif number % 3 == 1:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        else:
+            # In the table, numbers most of all.
+            at = rng.randrange(0, 400)
+            data[at : at + 4] = struct.pack("<I", rng.choice((0, 1, 2**31, 2**32 - 1)))
+        files.append(library_with(tmp_path / str(number), bytes(data)))
+    found = ask(files)
+    assert {status for status, _ in found} <= {0, -4}
+    # What is there is damaged elsewhere, in another kernel or between them.
+    assert sum(status == -4 for status, _ in found) > 30
+
+
+def test_packs_are_those_of_the_kernels() -> None:
+    """Prevents: a pack whose bytes depend on anything but the kernels in it."""
+    every = list(built().values())
+    assert pack(every) == pack(every[::-1]) == FILES[PACK].read_bytes()
+    names = {json.loads(path.read_text())["name"] for path in KERNELS if path.suffix == ".json"}
+    assert names == set(built())
+    assert {hashlib.sha256(one.code).hexdigest() for one in every} == {one.key for one in every}
