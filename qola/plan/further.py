@@ -6,7 +6,8 @@ Those that need PyTorch become torch modules as those of attention, without kern
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,7 @@ from qola.plan.generated import GeneratedModule, check_names, copied_sources
 from qola.plan.model import PlannedFile
 from qola.plan.request import Module, ResolvedRequest
 
+_GUARD = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once\b|ifndef[ \t]+\w+\s+#[ \t]*define)", re.M)
 FOLDER = "generated"
 """Where generated files are, below a module's directory; sources include them from there."""
 
@@ -90,7 +92,13 @@ def _split(
     Sources that do not disturb each other are compiled together, as kernel instances are.
     """
     texts = {name: data.decode("utf-8") for name, data in made.files.items() if _is_source(name)}
-    batches = dict(_batches(texts, size))
+    # Of a header without a guard, two in one compile are an error.
+    unguarded = frozenset(
+        name
+        for name, data in made.files.items()
+        if not _is_source(name) and not _GUARD.search(data.decode("utf-8"))
+    )
+    batches = dict(_batches(texts, size, unguarded))
     batched_names = {member for members in batches.values() for member in members}
     sources: list[GeneratedSource] = []
     headers: list[GeneratedSource] = []
@@ -123,11 +131,19 @@ def _is_source(name: str) -> bool:
     return name.endswith(SOURCE_SUFFIXES)
 
 
-def _batches(texts: Mapping[str, str], size: int) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the name and the members of each batch of sources that include the same."""
+def _batches(
+    texts: Mapping[str, str], size: int, unguarded: Collection[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the name and the members of each batch of sources that include the same.
+
+    Args:
+        unguarded: generated headers that cannot be included twice.
+    """
 
     def alike(name: str) -> tuple[str, ...]:
-        names = local_names(texts[name]) if size > 1 else None
+        read = {posixpath.normpath(found) for found, _ in includes(texts[name])}
+        read |= {posixpath.normpath(posixpath.join(posixpath.dirname(name), f)) for f in read}
+        names = local_names(texts[name]) if size > 1 and not read & {*unguarded} else None
         return () if names is None else ("\n".join(included([texts[name]])), *names)
 
     for key, group in groupby(sorted(texts, key=lambda name: (alike(name), name)), alike):

@@ -84,6 +84,12 @@ def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
     assert len(module.sources) == 392 + 4
 
 
+def test_sources_of_a_header_without_a_guard_are_alone(plan: Planning) -> None:
+    """Prevents: a batch that does not compile, since two of its files include a definition."""
+    (module,) = plan("module_gemm_a8w8").torch_modules
+    assert not [source for source in module.sources if source.role == "batch"]
+
+
 def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
     """Prevents: a GEMM for none of the problems that AITER was tuned for."""
     (module,) = plan("module_gemm_a8w8").torch_modules
