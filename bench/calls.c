@@ -28,7 +28,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Bytes of memory that are the process's own: what files are mapped is shared with others. */
+/* Bytes of memory that the process has, with those of files that are mapped. */
 static long resident(void)
 {
     long size = 0, pages = 0;

@@ -4,7 +4,7 @@
     python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --sdk SDK --work EMPTY_DIRECTORY \
         --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
 
-Prints the table of docs/internals/performance.md. The device is the fake HIP runtime's: what is
+Prints a table. The device is the fake HIP runtime's: what is
 measured is what happens before a kernel runs. Problems are bf16 with head dimension 128. Compiles
 are compared with one command of a distribution's clang a kernel, one after the other, as ck-jit
 makes kernels; everything else with the full library.

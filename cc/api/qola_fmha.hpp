@@ -103,7 +103,7 @@ public:
         args_.bias_type = QOLA_BIAS_ELEMENTWISE;
         return set(args_.bias, tensor);
     }
-    // A float for each head of Q, or for each head of each sequence.
+    // A float for each head of Q, or for each head of each sequence: of the heads that were set before.
     Problem& alibi(void* slopes, bool batched = false)
     {
         args_.bias_type = QOLA_BIAS_ALIBI;

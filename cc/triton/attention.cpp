@@ -32,6 +32,13 @@ Attention whole(const Attention* given)
     if(!sound)
         throw Refusal(QOLA_TRITON_INVALID,
                       "batch, heads, heads_k, rows, columns, dropout or starts contradict each other");
+    // Rows are counted from the first of all sequences then.
+    if(attention.starts_q != nullptr)
+        for(std::int64_t Attention::*stride :
+            {&Attention::q_batch, &Attention::k_batch, &Attention::v_batch, &Attention::bias_batch, &Attention::o_batch,
+             &Attention::lse_batch, &Attention::do_batch, &Attention::dq_batch, &Attention::dk_batch,
+             &Attention::dv_batch, &Attention::dbias_batch})
+            attention.*stride = 0;
     return attention;
 }
 

@@ -95,7 +95,7 @@ struct qola_triton_attention
     float dropout; /* probability of an element of P to be dropped */
     int64_t seed;
     int32_t offset;
-    const int32_t* starts_q; /* null: all sequences have `rows` rows */
+    const int32_t* starts_q; /* null: all sequences have `rows` rows; else strides of batch are not looked at */
     const int32_t* starts_k;
     const void* q;
     const void* k;

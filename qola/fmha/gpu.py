@@ -41,7 +41,7 @@ class Gpu:
             RunError: there is no runtime, or no device.
         """
         self._built, self._arch = built, arch
-        self._parameters = {e.name: e.required[2:] for e in built.planned.entries}
+        self._parameters = built.parameters
         try:
             self._hip = ctypes.CDLL(RUNTIME, mode=ctypes.RTLD_GLOBAL)
             count = ctypes.c_int()

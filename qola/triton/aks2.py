@@ -73,8 +73,10 @@ def read(data: bytes, place: str) -> list[Kernel]:
         unpacked = stream.decompress(data[_HEAD.size :], max_length=total + 1)
     except lzma.LZMAError as error:
         raise wrong(f"no xz stream behind its head: {error}") from None
-    if len(unpacked) != total:
-        raise wrong(f"{len(unpacked)} bytes unpacked or more, {total} announced")
+    if len(unpacked) != total or not stream.eof:
+        raise wrong(
+            f"{len(unpacked)} bytes unpacked or more, {total} announced, or no end behind them"
+        )
     found = []
     at = 0
     for _ in range(count):
@@ -132,8 +134,11 @@ def _pack(file: Path, operands: Iterable[str]) -> None:
     kernels = []
     for operand in operands:
         name, _, path = operand.partition("=")
+        if not path:
+            raise BundleError(Finding(operand, "no file", "NAME=FILE.hsaco"))
         told = json.loads(Path(path).with_suffix(".json").read_text("utf-8"))
-        threads = told["num_warps"] * told["warp_size"]
+        # What was unpacked has the product alone.
+        threads = told.get("threads") or told["num_warps"] * told["warp_size"]
         kernels.append(Kernel(name, told["shared"], threads, Path(path).read_bytes()))
     write_if_changed(file, write(kernels))
 

@@ -181,7 +181,8 @@ def _metadata(
         "symbol": said["name"],
         "triton": said["triton_version"],
     }
-    return json.dumps(told, indent=1, sort_keys=True) + "\n"
+    # A constant may be a data type of Triton.
+    return json.dumps(told, indent=1, sort_keys=True, default=str) + "\n"
 
 
 def _value(text: str) -> object:

@@ -152,7 +152,13 @@ def _choice_lines(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _arguments(told: Mapping[str, Any]) -> Iterator[str]:
     for one in told["arguments"]:
-        form = form_of(Argument(**one))
+        try:
+            form = form_of(Argument(**one))
+        except KeyError:
+            expected = "a pointer, or a scalar of fp32, fp64, i1, or i or u with 8 to 64 bits"
+            raise ManifestError(
+                Finding(f"{told['name']}: {one['name']}", one["type"], expected)
+            ) from None
         # Of *fp16, u32, i64, fp32 and bf16 the first letter tells.
         kind = {"*": "p", "u": "u", "i": "i"}.get(one["type"][0], "f")
         size = struct.calcsize(form)

@@ -43,6 +43,11 @@ class Repository:
         """Kernel instances of the library."""
         return self.plan.kernels_of(self.planned)
 
+    @property
+    def parameters(self) -> dict[str, tuple[str, ...]]:
+        """What a caller gives each entry point by name, beside arguments and stream."""
+        return {e.name: (*e.required[2:], *e.optional) for e in self.planned.entries}
+
     def of_direction(self, direction: str) -> list[PlannedKernel]:
         """Return kernel instances that the dispatch of a direction launches."""
         return [k for k in self.kernels if k.direction == direction and not is_beside(k)]

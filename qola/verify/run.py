@@ -269,7 +269,7 @@ class _Host:
         self._symbols = built.symbols(wish.arch)
         self._code_objects = built.code_objects(wish.arch)
         self.direction = ATTENTION[built.module].direction
-        self._parameters = {e.name: (*e.required[2:], *e.optional) for e in built.planned.entries}
+        self._parameters = built.parameters
 
     def call(self, problem: Problem) -> Call:
         """Return what the entry point launches for a problem."""
