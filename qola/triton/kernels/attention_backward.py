@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from attention_parts import kept, put, seen, tile, window
+from attention_parts import kept, of_head, put, seen, sequence, tile, window
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
@@ -41,18 +41,15 @@ def attention_backward_delta(
 ):  # fmt: skip
     """Sum up O dO over hdim; the grid is (tiles of rows, heads, batch), strides of delta LSE's."""
     block, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    first_q = 0
-    if VARLEN:
-        first_q = tl.load(starts_q + batch)
-        rows = tl.load(starts_q + batch + 1) - first_q
+    first_q, rows = sequence(starts_q, batch, rows, VARLEN)
     first = block * BLOCK_M
     if first >= rows:
         return
     wide = tl.cast(batch, tl.int64)
     at = tl.arange(0, BLOCK_M)
     d = tl.arange(0, triton.next_power_of_2(HDIM))
-    o += wide * o_batch + head * o_head + tl.cast(first_q, tl.int64) * o_row
-    do += wide * do_batch + head * do_head + tl.cast(first_q, tl.int64) * do_row
+    o = of_head(o, batch, head, first_q, o_batch, o_head, o_row)
+    do = of_head(do, batch, head, first_q, do_batch, do_head, do_row)
     product = tile(o, first, o_row, at, d, rows, HDIM, True).to(tl.float32)
     product *= tile(do, first, do_row, at, d, rows, HDIM, True).to(tl.float32)
     delta += wide * lse_batch + head * lse_head + first_q
@@ -83,13 +80,8 @@ def attention_backward_dkdv(
     The heads of Q that share a head of K are added up.
     """
     block, head_k, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    first_q = 0
-    first_k = 0
-    if VARLEN:
-        first_q = tl.load(starts_q + batch)
-        rows = tl.load(starts_q + batch + 1) - first_q
-        first_k = tl.load(starts_k + batch)
-        columns = tl.load(starts_k + batch + 1) - first_k
+    first_q, rows = sequence(starts_q, batch, rows, VARLEN)
+    first_k, columns = sequence(starts_k, batch, columns, VARLEN)
     first_column = block * BLOCK_N
     if first_column >= columns:
         return
@@ -98,10 +90,10 @@ def attention_backward_dkdv(
     at_n = tl.arange(0, BLOCK_N)
     d = tl.arange(0, triton.next_power_of_2(HDIM))
     columns_at = first_column + at_n
-    k += wide * k_batch + head_k * k_head + tl.cast(first_k, tl.int64) * k_row
-    v += wide * v_batch + head_k * v_head + tl.cast(first_k, tl.int64) * v_row
-    dk += wide * dk_batch + head_k * dk_head + tl.cast(first_k, tl.int64) * dk_row
-    dv += wide * dv_batch + head_k * dv_head + tl.cast(first_k, tl.int64) * dv_row
+    k = of_head(k, batch, head_k, first_k, k_batch, k_head, k_row)
+    v = of_head(v, batch, head_k, first_k, v_batch, v_head, v_row)
+    dk = of_head(dk, batch, head_k, first_k, dk_batch, dk_head, dk_row)
+    dv = of_head(dv, batch, head_k, first_k, dv_batch, dv_head, dv_row)
     tile_k = tile(k, first_column, k_row, at_n, d, columns, HDIM, True)
     tile_v = tile(v, first_column, v_row, at_n, d, columns, HDIM, True)
     sum_k = tl.zeros([BLOCK_N, d.shape[0]], tl.float32)
@@ -115,8 +107,8 @@ def attention_backward_dkdv(
     for member in range(0, group):
         head = head_k * group + member
         number = batch * tl.num_programs(1) * group + head
-        q_head_at = q + (wide * q_batch + head * q_head + tl.cast(first_q, tl.int64) * q_row)
-        do_head_at = do + (wide * do_batch + head * do_head + tl.cast(first_q, tl.int64) * do_row)
+        q_head_at = of_head(q, batch, head, first_q, q_batch, q_head, q_row)
+        do_head_at = of_head(do, batch, head, first_q, do_batch, do_head, do_row)
         of_rows = wide * lse_batch + head * lse_head + first_q
         for first in range(begin, rows, BLOCK_M):
             rows_at = first + at_m
@@ -167,13 +159,8 @@ def attention_backward_dq(
     nothing is written, so its memory is to be 0 before.
     """
     block, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    first_q = 0
-    first_k = 0
-    if VARLEN:
-        first_q = tl.load(starts_q + batch)
-        rows = tl.load(starts_q + batch + 1) - first_q
-        first_k = tl.load(starts_k + batch)
-        columns = tl.load(starts_k + batch + 1) - first_k
+    first_q, rows = sequence(starts_q, batch, rows, VARLEN)
+    first_k, columns = sequence(starts_k, batch, columns, VARLEN)
     first = block * BLOCK_M
     if first >= rows:
         return
@@ -183,11 +170,11 @@ def attention_backward_dq(
     at_n = tl.arange(0, BLOCK_N)
     d = tl.arange(0, triton.next_power_of_2(HDIM))
     rows_at = first + at_m
-    q += wide * q_batch + head * q_head + tl.cast(first_q, tl.int64) * q_row
-    k += wide * k_batch + head // group * k_head + tl.cast(first_k, tl.int64) * k_row
-    v += wide * v_batch + head // group * v_head + tl.cast(first_k, tl.int64) * v_row
-    do += wide * do_batch + head * do_head + tl.cast(first_q, tl.int64) * do_row
-    dq += wide * dq_batch + head * dq_head + tl.cast(first_q, tl.int64) * dq_row
+    q = of_head(q, batch, head, first_q, q_batch, q_head, q_row)
+    k = of_head(k, batch, head // group, first_k, k_batch, k_head, k_row)
+    v = of_head(v, batch, head // group, first_k, v_batch, v_head, v_row)
+    do = of_head(do, batch, head, first_q, do_batch, do_head, do_row)
+    dq = of_head(dq, batch, head, first_q, dq_batch, dq_head, dq_row)
     of_rows = wide * lse_batch + head * lse_head + first_q
     if BIAS:
         bias += wide * bias_batch + head * bias_head

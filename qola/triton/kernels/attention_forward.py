@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from attention_parts import kept, put, seen, tile, window
+from attention_parts import kept, of_head, put, seen, sequence, tile, window
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 LN_2: tl.constexpr = tl.constexpr(0.6931471805599453)
@@ -63,13 +63,8 @@ def attention_forward(
     and strides of batch are 0.
     """
     block, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    first_q = 0
-    first_k = 0
-    if VARLEN:
-        first_q = tl.load(starts_q + batch)
-        rows = tl.load(starts_q + batch + 1) - first_q
-        first_k = tl.load(starts_k + batch)
-        columns = tl.load(starts_k + batch + 1) - first_k
+    first_q, rows = sequence(starts_q, batch, rows, VARLEN)
+    first_k, columns = sequence(starts_k, batch, columns, VARLEN)
     first = block * BLOCK_M
     if first >= rows:
         return
@@ -78,10 +73,10 @@ def attention_forward(
     at = tl.arange(0, BLOCK_M)
     d = tl.arange(0, triton.next_power_of_2(HDIM))
     rows_at = first + at
-    q += wide * q_batch + head * q_head + tl.cast(first_q, tl.int64) * q_row
-    k += wide * k_batch + head // group * k_head + tl.cast(first_k, tl.int64) * k_row
-    v += wide * v_batch + head // group * v_head + tl.cast(first_k, tl.int64) * v_row
-    o += wide * o_batch + head * o_head + tl.cast(first_q, tl.int64) * o_row
+    q = of_head(q, batch, head, first_q, q_batch, q_head, q_row)
+    k = of_head(k, batch, head // group, first_k, k_batch, k_head, k_row)
+    v = of_head(v, batch, head // group, first_k, v_batch, v_head, v_row)
+    o = of_head(o, batch, head, first_q, o_batch, o_head, o_row)
     lse += wide * lse_batch + head * lse_head + first_q
     if BIAS:
         bias += wide * bias_batch + head * bias_head

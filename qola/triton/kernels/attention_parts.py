@@ -5,6 +5,23 @@ import triton.language as tl
 
 
 @triton.jit
+def sequence(starts, batch, length, VARLEN: tl.constexpr):
+    """Say where a sequence begins, and how long it is: `length`, or as `starts` has it."""
+    first = 0
+    if VARLEN:
+        first = tl.load(starts + batch)
+        length = tl.load(starts + batch + 1) - first
+    return first, length
+
+
+@triton.jit
+def of_head(base, batch, head, first, batch_stride, head_stride, row_stride):
+    """Return where a head's rows from `first` on are; rows and batch are counted in 64 bits."""
+    start = tl.cast(batch, tl.int64) * batch_stride + head * head_stride
+    return base + (start + tl.cast(first, tl.int64) * row_stride)
+
+
+@triton.jit
 def window(
     first, rows, columns, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
