@@ -3,6 +3,7 @@
 
 #include "qola_call.h"
 #include "qola_status.h"
+#include "device.h"
 #include "files.h"
 #include "jobs.h"
 #include "load.h"
@@ -274,42 +275,9 @@ void check(hipError_t error, const char* call)
     throw StatusError(QOLA_STATUS_FAILED, what);
 }
 
-std::string arch_of(int device)
-{
-    hipDeviceProp_t properties;
-    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
-    const std::string name = properties.gcnArchName;
-    return name.substr(0, name.find(':'));
-}
-
-/// Arch of the current device, such as "gfx950". Asked once a device: its properties take the
-/// runtime a millisecond, and this is before each launch.
-const std::string& arch_of_current_device()
-{
-    // Of more devices than any machine has, the last is asked about each time.
-    static std::array<std::atomic<const std::string*>, 64> known{};
-    int device = 0;
-    check(hipGetDevice(&device), "hipGetDevice");
-    if(device < 0 || device >= static_cast<int>(known.size()))
-    {
-        thread_local std::string other;
-        return other = arch_of(device);
-    }
-    const std::string* arch = known[device].load(std::memory_order_acquire);
-    if(arch == nullptr)
-    {
-        // Never freed, as all that may be asked for while a process ends. Of two threads that ask
-        // at once, one's is kept.
-        auto own = std::make_unique<const std::string>(arch_of(device));
-        if(known[device].compare_exchange_strong(arch, own.get(), std::memory_order_acq_rel))
-            arch = own.release();
-    }
-    return *arch;
-}
-
 unsigned row_for_current_device(unsigned row, unsigned count)
 {
-    const std::string& arch = arch_of_current_device();
+    const std::string& arch = arch_of_current_device(check);
     for(unsigned at = row; at < row + count; ++at)
         if(arch == module.kernels[at].arch)
             return at;

@@ -1,5 +1,6 @@
 #include "library.h"
 
+#include "cc/runtime/device.h"
 #include "cc/runtime/files.h"
 #include "cc/runtime/little_endian.h"
 #include "cc/runtime/pack.h"
@@ -29,15 +30,6 @@ int current_device()
     int device = 0;
     check(hipGetDevice(&device), "hipGetDevice");
     return device;
-}
-
-/// The arch of a device, without what follows it, such as :sramecc+.
-std::string arch_of(int device)
-{
-    hipDeviceProp_t properties;
-    check(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
-    const std::string name = properties.gcnArchName;
-    return name.substr(0, name.find(':'));
 }
 
 std::string library_file()
@@ -162,8 +154,8 @@ std::string bytes_of(const Instance& instance, const Argument& argument, const q
 
 const Instance& find(const std::string& kernel, const Choices& choices)
 {
-    const std::string arch = arch_of(current_device());
-    bool elsewhere         = false;
+    const std::string& arch = qola_runtime::arch_of_current_device(check);
+    bool elsewhere          = false;
     for(std::size_t at = 0; at < table.count; ++at)
     {
         const Instance& instance = table.instances[at];
