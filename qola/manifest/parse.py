@@ -218,6 +218,22 @@ def _check_build(reader: _Reader, build: Values) -> None:
         )
 
 
+def _check_once(
+    reader: _Reader,
+    first: dict[str, tuple[str, int, str]],
+    name: str,
+    place: tuple[str, int, str],
+    expected: str,
+    fix: str,
+) -> None:
+    """Report a name that has a place in `first` already, else give it this one."""
+    if name in first:
+        line = reader.lines.of(first[name])
+        found = f"{shown(name)}, which line {line} declares already"
+        reader.report(place, found, expected, fix)
+    first.setdefault(name, place)
+
+
 def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needless: bool) -> None:
     if raw is None and not needless:
         reader.report(
@@ -228,20 +244,12 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needl
         )
     elif raw == []:
         reader.report(("modules",), "no module", "at least one [[modules]] table")
-    first: dict[str, int] = {}
+    first: dict[str, tuple[str, int, str]] = {}
     for n, module in enumerate(modules):
         name = module.get("name")
-        if name is None:
-            continue
-        if name in first:
-            line = reader.lines.of(("modules", first[name], "name"))
-            reader.report(
-                ("modules", n, "name"),
-                f"{shown(name)}, which line {line} declares already",
-                "every module once",
-                f"merge the two [[modules]] tables of {name}",
-            )
-        first.setdefault(name, n)
+        if name is not None:
+            fix = f"merge the two [[modules]] tables of {name}"
+            _check_once(reader, first, name, ("modules", n, "name"), "every module once", fix)
 
 
 #: Keys of [[triton]] that stand for a choice.
@@ -251,7 +259,7 @@ _CHOSEN_BY = {"dtypes": "dtype", "hdims": "HDIM", "causal": "CAUSAL"}
 def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
     if raw == []:
         reader.report(("triton",), "no kernel", "at least one [[triton]] table")
-    first: dict[str, int] = {}
+    first: dict[str, tuple[str, int, str]] = {}
     for n, table in enumerate(tables):
         written = dict(table.get("choices", ()))
         for key, name in _CHOSEN_BY.items():
@@ -263,15 +271,8 @@ def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
             reader.report(("triton", n, "deps"), found, expected, "remove deps", "warning")
         for kernel in table.get("kernels", ()):
             name = triton_name(table.get("name", ""), kernel)
-            if name in first:
-                line = reader.lines.of(("triton", first[name], "kernels"))
-                reader.report(
-                    ("triton", n, "kernels"),
-                    f"{shown(name)}, which line {line} declares already",
-                    "every kernel once under a name",
-                    'name = "other" in one of the tables',
-                )
-            first.setdefault(name, n)
+            expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
+            _check_once(reader, first, name, ("triton", n, "kernels"), expected, fix)
 
 
 def triton_name(name: str, kernel: str) -> str:
