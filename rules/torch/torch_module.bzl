@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private:archs.bzl", "by_archs")
 load("//rules/private/compile:embedded_code_objects.bzl", "embedded_code_objects")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY", "hip_source")
+load("//rules/private/link:generated_headers.bzl", "generated_headers")
 load("//rules/private/link:shared_form.bzl", "shared_form")
 load(":torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
 
@@ -58,13 +59,7 @@ def torch_module(
         _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
     })
-    if generated:
-        cc_library(
-            name = name + ".generated",
-            includes = [name + "/generated"],
-            textual_hdrs = generated,
-        )
-        own_deps = own_deps + [name + ".generated"]
+    own_deps = own_deps + generated_headers(name, generated)
     with_asm = bool(code_objects or asm_tables)
     if with_asm:
         cc_library(

@@ -76,7 +76,7 @@ def _refused_test_impl(ctx):
         asserts.expect_failure(env, part)
     return analysistest.end(env)
 
-_refused_test = analysistest.make(
+refused_test = analysistest.make(
     _refused_test_impl,
     attrs = {"parts": attr.string_list(doc = "Parts of the error.", mandatory = True)},
     expect_failure = True,
@@ -91,5 +91,5 @@ def refusal_test_suite(name):
     for bundle, attrs in _BUNDLES.items():
         qola_bundle(name = bundle, tags = ["manual"], **attrs)
     for test, (target, parts) in _REFUSED.items():
-        _refused_test(name = test, size = "small", parts = parts, target_under_test = target)
+        refused_test(name = test, size = "small", parts = parts, target_under_test = target)
     native.test_suite(name = name, tests = _REFUSED.keys())

@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("//rules:defs.bzl", "TritonKernelsInfo", "triton_kernel")
+load("//tests/starlark:refusal_tests.bzl", "refused_test")
 
 _NAMES = [
     "scale-BLOCK_256-dtype_{}-{}".format(dtype, arch)
@@ -27,18 +28,6 @@ def _matrix_test_impl(ctx):
 
 _matrix_test = analysistest.make(_matrix_test_impl)
 
-def _refused_test_impl(ctx):
-    env = analysistest.begin(ctx)
-    for part in ctx.attr.parts:
-        asserts.expect_failure(env, part)
-    return analysistest.end(env)
-
-_refused_test = analysistest.make(
-    _refused_test_impl,
-    attrs = {"parts": attr.string_list()},
-    expect_failure = True,
-)
-
 def triton_test_suite(name):
     """Declares the tests of this file.
 
@@ -54,6 +43,6 @@ def triton_test_suite(name):
         ("twice", ["gfx942"], {"BLOCK": ["1", "1"]}, "values, each once"),
     ]:
         triton_kernel(name = wrong, src = "kernels/scale.py", archs = archs, choices = choices, tags = ["manual"])
-        _refused_test(name = wrong + "_test", size = "small", parts = [part], target_under_test = ":" + wrong)
+        refused_test(name = wrong + "_test", size = "small", parts = [part], target_under_test = ":" + wrong)
         tests.append(wrong + "_test")
     native.test_suite(name = name, tests = tests)

@@ -1,8 +1,8 @@
 """python_module: one module of a manifest that Python imports, or whose C functions it calls."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//rules/private/compile:embedded_code_objects.bzl", "embedded_code_objects")
 load("//rules/private/compile:hip_source.bzl", "hip_source")
+load(":generated_headers.bzl", "generated_headers")
 load(":shared_form.bzl", "shared_form")
 
 def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}):
@@ -26,15 +26,8 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
     """
-    own_deps = [headers] + deps
+    own_deps = [headers] + deps + generated_headers(name, generated)
     parts = [name + "." + source for source in sources]
-    if generated:
-        cc_library(
-            name = name + ".generated",
-            includes = [name + "/generated"],
-            textual_hdrs = generated,
-        )
-        own_deps = own_deps + [name + ".generated"]
     if code_objects:
         embedded_code_objects(
             name = name + ".code_objects",
