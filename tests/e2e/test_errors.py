@@ -36,6 +36,7 @@ def failure(workspace: Bazel, *args: str) -> str:
     return result.stderr
 
 
+@pytest.mark.thorough
 def test_tampered_wheel(workspace: Bazel) -> None:
     """Prevents: kernels from an archive that is not the pinned one."""
     declare_other(workspace, f'qola.wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")')
@@ -82,6 +83,7 @@ def test_unknown_aiter_source(workspace: Bazel) -> None:
     assert "one of aiter" in text
 
 
+@pytest.mark.thorough
 def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
     """Prevents: a misspelt arch, or one the manifest does not have, that builds nothing quietly."""
     declare(workspace)
@@ -124,6 +126,7 @@ def test_commit_has_to_be_pinned_in_full(workspace: Bazel) -> None:
     assert "40 hexadecimal digits" in text
 
 
+@pytest.mark.thorough
 def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     """Prevents: a git source that never arrives: this one does, and is no AITER tree."""
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.invalid"]
@@ -146,6 +149,7 @@ def test_rocm_at_a_named_path(workspace: Bazel) -> None:
     assert "no runnable /no/rocm/here/bin/hipcc" in text
 
 
+@pytest.mark.thorough
 def test_no_rocm(workspace: Bazel) -> None:
     """Prevents: analysis that needs ROCm; a compile that fails without saying what is missing."""
     declare(workspace)

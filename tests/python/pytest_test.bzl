@@ -11,7 +11,17 @@ _SDK = {
     "@qola_rocm_sdk//:sdk/bin/llvm-nm": ["@qola_rocm_sdk//:sdk_tools"],
 }
 
-def pytest_test(name, files = [], srcs = [], data = [], paths = {}, env = {}, deps = [], **kwargs):
+def pytest_test(
+        name,
+        files = [],
+        srcs = [],
+        data = [],
+        paths = {},
+        env = {},
+        deps = [],
+        tags = [],
+        thorough_cases = False,
+        **kwargs):
     """Declares a test, of a package two directories below the root.
 
     Args:
@@ -22,21 +32,28 @@ def pytest_test(name, files = [], srcs = [], data = [], paths = {}, env = {}, de
       paths: labels of files that it reads, by the variable that names each.
       env: further variables.
       deps: libraries, beside those for development.
+      tags: tags.
+      thorough_cases: some cases have the marker thorough: these are a test of their own, with _thorough
+        in its name.
       **kwargs: further attributes of py_test.
     """
     files = files or [name + ".py"]
     read = data + paths.values()
     for label in paths.values():
         read = read + _SDK.get(label, [])
-    py_test(
-        name = name,
-        srcs = files + srcs + ["//tests/python:pytest_main"],
-        data = {label: None for label in read}.keys(),
-        env = {"PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files])} |
-              {variable: "$(rootpath {})".format(label) for variable, label in paths.items()} |
-              env,
-        imports = ["../.."],
-        main = "pytest_main.py",
-        deps = deps + ["@qola_pip_dev//:packages"],
-        **kwargs
-    )
+    targets = {name: ("not thorough", []), name + "_thorough": ("thorough", ["thorough"])}
+    for target, (cases, more) in (targets if thorough_cases else {name: ("", [])}).items():
+        py_test(
+            name = target,
+            srcs = files + srcs + ["//tests/python:pytest_main"],
+            data = {label: None for label in read}.keys(),
+            env = {"PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files])} |
+                  {"PYTEST_CASES": cases} |
+                  {variable: "$(rootpath {})".format(label) for variable, label in paths.items()} |
+                  env,
+            imports = ["../.."],
+            main = "pytest_main.py",
+            tags = tags + more,
+            deps = deps + ["@qola_pip_dev//:packages"],
+            **kwargs
+        )

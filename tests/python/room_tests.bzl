@@ -15,51 +15,63 @@ _SHARED = [
 _QUICK = "not thorough"
 _LONG = "thorough"
 
-def room_tests(name, deps, data = {}, medium = [], thorough = [], thorough_cases = [], env = {}):
-    """Declares a test for each test_*.py of the package, so that no file is forgotten.
+def room_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases = [], env = {}):
+    """Declares tests of each test_*.py of the package, so that no file is forgotten.
 
     Args:
-      name: the room.
+      name: the room, and its test: one process for all files that are not apart, since to start one
+        takes a second.
       deps: the room's library; a test sees no other part of qola.
       data: further files by test.
+      apart: tests that are targets of their own, by their files' names: they run CK's generators, pip
+        or git and may wait for a busy machine, or read what changes more often than the room.
+      thorough: further ones, tagged thorough.
+      thorough_cases: tests of which some cases have the marker thorough: these are a target of their
+        own, with _thorough in its name.
       env: further variables by test.
-      medium: tests that run CK's generators, pip or git and may wait for a busy machine.
-      thorough: those of them that are tagged thorough.
-      thorough_cases: those of which some cases have the marker thorough: these are a target of
-        their own, with _thorough in its name.
     """
     helpers = native.glob(
         ["*.py"],
         allow_empty = True,
         exclude = ["test_*.py"] + (_SHARED if native.package_name() == "tests/python" else []),
     )
-    for file in native.glob(["test_*.py"]):
-        test = file[:-len(".py")]
-        targets = {test: ("", ["thorough"] if test in thorough else [])}
-        if test in thorough_cases:
-            targets = {test: (_QUICK, []), test + "_thorough": (_LONG, ["thorough"])}
-        for target, (cases, tags) in targets.items():
-            py_test(
-                name = target,
-                size = "medium" if test in medium else "small",
-                timeout = "long" if test in medium else "short",
-                srcs = helpers + [file] + ["//tests/python:" + shared for shared in _SHARED],
-                data = data.get(test, []) + [
+    every = [file[:-len(".py")] for file in native.glob(["test_*.py"])]
+    together = [test for test in every if test not in apart + thorough]
+    targets = {test: ([test], _QUICK, []) for test in apart}
+    targets |= {test: ([test], "", ["thorough"]) for test in thorough}
+    targets |= {test + "_thorough": ([test], _LONG, ["thorough"]) for test in thorough_cases if test in apart}
+    targets |= {name: (together, _QUICK, [])} if together else {}
+    long = [test for test in thorough_cases if test in together]
+    targets |= {name + "_thorough": (long, _LONG, ["thorough"])} if long else {}
+    for target, (tests, cases, tags) in targets.items():
+        files = [test + ".py" for test in tests]
+        variables = {}
+        for test in tests:
+            variables = variables | env.get(test, {})
+        py_test(
+            name = target,
+            size = "medium",
+            timeout = "long",
+            srcs = helpers + files + ["//tests/python:" + shared for shared in _SHARED],
+            data = {
+                label: None
+                for label in [label for test in tests for label in data.get(test, [])] + [
                     "//:pyproject.toml",
                     "@aiter//:AITER.json",
-                ],
-                env = {
-                    "PYTEST_CASES": cases,
-                    "PYTEST_FILES": "$(rootpath {})".format(file),
-                    "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
-                } | env.get(test, {}),
-                imports = ["../../.."],
-                main = "//tests/python:pytest_main.py",
-                # The tree stands for its digest: AITER.json is the declared input, the
-                # 5,900 files beside it are read where they were fetched.
-                tags = ["no-remote"] + tags,
-                deps = deps + ["@qola_pip_dev//:packages"],
-            )
+                ]
+            }.keys(),
+            env = {
+                "PYTEST_CASES": cases,
+                "PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files]),
+                "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
+            } | variables,
+            imports = ["../../.."],
+            main = "//tests/python:pytest_main.py",
+            # The tree stands for its digest: AITER.json is the declared input, the
+            # 5,900 files beside it are read where they were fetched.
+            tags = ["no-remote"] + tags,
+            deps = deps + ["@qola_pip_dev//:packages"],
+        )
     native.filegroup(
         name = "sources",
         srcs = native.glob(["*.py"]),

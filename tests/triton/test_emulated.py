@@ -32,7 +32,7 @@ PROBLEMS = {
 _PART = os.environ.get("QOLA_TEST_PART", " ".join(PROBLEMS)).split()
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", _PART)
 def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
