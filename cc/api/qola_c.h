@@ -84,6 +84,14 @@ enum qola_kernels /* what may serve */
     QOLA_KERNELS_CK  = 1 /* Composable Kernel's alone, no assembly (v3) kernels */
 };
 
+/* Which dimensions of a row are rotated together: one and the next, or one and that rotary_dim / 2 behind it. */
+enum qola_rope
+{
+    QOLA_ROPE_NONE        = 0,
+    QOLA_ROPE_INTERLEAVED = 1,
+    QOLA_ROPE_HALF        = 2
+};
+
 enum qola_rounding /* of assembly kernels on gfx942, from float to bf16 */
 {
     QOLA_ROUND_DEFAULT      = 0, /* to nearest, ties away from zero */
@@ -191,6 +199,17 @@ typedef struct qola_mha_args
     const void* block_scale_seqstart_k;
     int64_t block_scale_size_q;
     int64_t block_scale_size_k;
+
+    /* Append-KV writes rows behind the seqlens_k rows of each sequence in K and V, which may be in pages;
+     * with `rope` rotated, and those of Q in place. With a mask, row n of Q stands where the n-th new row
+     * of K does; without, all stand where the first does. */
+    qola_tensor k_new;
+    qola_tensor v_new;
+    int64_t seqlen_new;     /* rows to append to each sequence */
+    const void* rotary_cos; /* of Q's type, [positions, rotary_dim / 2] without gaps */
+    const void* rotary_sin;
+    int32_t rope;       /* qola_rope */
+    int32_t rotary_dim; /* dimensions that are rotated, from the first on; a multiple of 16 */
 } qola_mha_args;
 
 /* A kernel that a call launches. Never changed. Texts belong to the library or to HIP. */
@@ -241,6 +260,12 @@ QOLA_C_ENTRY(mha_fwd_splitkv)
 #endif
 #ifdef QOLA_MHA_BATCH_PREFILL_PARAMETERS
 QOLA_C_ENTRY(mha_batch_prefill)
+#endif
+#ifdef QOLA_MHA_FWD_PAGEDKV_PARAMETERS
+QOLA_C_ENTRY(mha_fwd_pagedkv)
+#endif
+#ifdef QOLA_MHA_FWD_APPENDKV_PARAMETERS
+QOLA_C_ENTRY(mha_fwd_appendkv)
 #endif
 #ifdef QOLA_MHA_BWD_PARAMETERS
 QOLA_C_ENTRY(mha_bwd)

@@ -29,7 +29,8 @@ static_assert(sizeof(qola_mha_args) >= FIRST_ARGS);
     FIELD(atomic16) FIELD(cache_batch_idx) FIELD(num_pages) FIELD(kv_indptr) FIELD(kv_page_indices) \
     FIELD(kv_last_page_lens) FIELD(kv_layout) FIELD(kv_lookup) FIELD(q_descale) FIELD(k_descale)    \
     FIELD(v_descale) FIELD(block_scale_seqstart_q) FIELD(block_scale_seqstart_k)                    \
-    FIELD(block_scale_size_q) FIELD(block_scale_size_k)
+    FIELD(block_scale_size_q) FIELD(block_scale_size_k) FIELD(k_new) FIELD(v_new) FIELD(seqlen_new) \
+    FIELD(rotary_cos) FIELD(rotary_sin) FIELD(rope) FIELD(rotary_dim)
 
 #define QOLA_C_SIZE(field) +sizeof(qola_mha_args::field)
 // Each byte is some field's, or one that nobody refuses would be passed over.

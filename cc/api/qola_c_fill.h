@@ -5,6 +5,7 @@
 // them took is refused by its name.
 #pragma once
 
+#include "qola_c_append.h"
 #include "qola_c_problem.h"
 #include "qola_c_scratch.h"
 
@@ -28,12 +29,14 @@ constexpr bool takes(std::string_view name)
 template <class Entry, class Args>
 void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
 {
+    if constexpr(requires { args.knew_ptr; })
+        return append<Entry>(args, more, fields, workspace);
     using A                   = qola_mha_args;
     const qola_mha_args given = fields.values;
     // Only the backward has it, and only splits have those.
     constexpr bool backward = requires { args.do_ptr; };
     constexpr bool splits   = requires { args.o_acc_ptr; };
-    constexpr bool paged    = splits || requires { args.kv_indptr; };
+    constexpr bool paged    = splits || requires { args.kv_indptr; } || requires { args.block_table_ptr; };
     check(given, {backward, requires { args.seqstart_k_ptr; }, paged, workspace.real()});
     fields.take(&A::workspace);
     fields.take(&A::workspace_size);

@@ -27,7 +27,7 @@ struct Parameters
 {
     std::string q_dtype_str;
     Number is_group_mode, mask_type, bias_type, has_lse, has_dbias, has_sink, is_store_randval;
-    Number deterministic, use_ext_asm, is_v3_atomic_fp32, how_v3_bf16_cvt, qscale_type;
+    Number deterministic, use_ext_asm, is_v3_atomic_fp32, how_v3_bf16_cvt, qscale_type, rope_type;
     const void* seqstart_q_padding_ptr = nullptr;
     const void* seqstart_k_padding_ptr = nullptr;
     const void* seqlen_q_padded        = nullptr;

@@ -95,19 +95,27 @@ inline void check_lengths(const qola_mha_args& args, const Asking& asking)
     without_group(args.cu_seqlens_k, "cu_seqlens_k");
 }
 
-/// Refuses what is wrong with a problem whatever serves it.
-inline void check(const qola_mha_args& args, const Asking& asking)
+/// Refuses what no problem has, of sequences, heads and what may serve them.
+inline void check_heads(const qola_mha_args& args)
 {
-    const bool backward = asking.backward, launched = asking.launched;
     at_least_1(args.batch, "batch");
     at_least_1(args.nhead_q, "nhead_q");
     at_least_1(args.nhead_k, "nhead_k");
-    at_least_1(args.seqlen_q, "seqlen_q");
-    at_least_1(args.seqlen_k, "seqlen_k");
     at_least_1(args.hdim_q, "hdim_q");
     at_least_1(args.hdim_v, "hdim_v");
     if(args.nhead_q % args.nhead_k != 0)
         invalid("nhead_k: " + std::to_string(args.nhead_k) + " does not divide nhead_q");
+    if(args.kernels != QOLA_KERNELS_ANY && args.kernels != QOLA_KERNELS_CK)
+        invalid("kernels: " + std::to_string(args.kernels) + ", expected a qola_kernels");
+}
+
+/// Refuses what is wrong with a problem whatever serves it.
+inline void check(const qola_mha_args& args, const Asking& asking)
+{
+    const bool backward = asking.backward, launched = asking.launched;
+    check_heads(args);
+    at_least_1(args.seqlen_q, "seqlen_q");
+    at_least_1(args.seqlen_k, "seqlen_k");
     if(args.group != 0 && args.group != 1)
         invalid("group: " + std::to_string(args.group) + ", expected 0 or 1");
     if(args.group == 1)
@@ -134,8 +142,6 @@ inline void check(const qola_mha_args& args, const Asking& asking)
     if(args.bias_type == QOLA_BIAS_ALIBI &&
        (args.bias.stride_row != 0 || args.bias.stride_head < 0 || args.bias.stride_head > 1))
         invalid("bias.stride_row, bias.stride_head: slopes lie without gaps, expected 0 and 0 or 1");
-    if(args.kernels != QOLA_KERNELS_ANY && args.kernels != QOLA_KERNELS_CK)
-        invalid("kernels: " + std::to_string(args.kernels) + ", expected a qola_kernels");
     if(args.rounding < QOLA_ROUND_DEFAULT || args.rounding > QOLA_ROUND_TO_ZERO)
         invalid("rounding: " + std::to_string(args.rounding) + ", expected a qola_rounding");
     const auto needs = [&](const qola_tensor& tensor, const char* name) {

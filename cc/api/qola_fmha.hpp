@@ -127,12 +127,25 @@ public:
     Problem& rounding(qola_rounding value) { return set(args_.rounding, value); }
     // Split-KV: parts of K and V.
     Problem& splits(std::int64_t count) { return set(args_.num_splits, count); }
-    // Split-KV: K and V in pages of so many rows; int32_t[batch, width] says which.
+    // K and V in pages of so many rows; int32_t[batch, width] says which.
     Problem& pages(const void* table, std::int64_t width, std::int64_t rows)
     {
         args_.block_table_stride = width;
         args_.page_size          = rows;
         return set(args_.block_table, table);
+    }
+
+    // Append-KV: how many rows for each sequence, behind those that int32_t[batch] tells of.
+    Problem& append(const qola_tensor& k, const qola_tensor& v, std::int64_t rows, const void* behind)
+    {
+        set(args_.k_new, k).set(args_.v_new, v).set(args_.seqlen_new, rows);
+        return set(args_.seqlens_k, behind);
+    }
+    // Append-KV rotates so many dimensions of the new rows of K and of those of Q.
+    Problem& rope(qola_rope kind, std::int32_t dims, const void* cos, const void* sin)
+    {
+        set(args_.rope, kind).set(args_.rotary_dim, dims);
+        return set(args_.rotary_cos, cos).set(args_.rotary_sin, sin);
     }
 
     Problem& q(const qola_tensor& tensor) { return set(args_.q, tensor); }
@@ -215,15 +228,10 @@ struct Entry
 #define QOLA_FMHA_ENTRY(function, entry, main)             \
     inline Entry function()                                \
     {                                                      \
-        return {#entry,                                    \
-                main,                                      \
-                QOLA_C(entry),                             \
-                QOLA_C(entry##_find),                      \
-                QOLA_C(entry##_prepare),                   \
-                QOLA_C(entry##_kernel_count),              \
-                QOLA_C(entry##_kernel_name),               \
-                QOLA_C(entry##_status_string),             \
-                QOLA_C(entry##_last_error)};               \
+        return {#entry, main,                              \
+                QOLA_C(entry), QOLA_C(entry##_find), QOLA_C(entry##_prepare), \
+                QOLA_C(entry##_kernel_count), QOLA_C(entry##_kernel_name), \
+                QOLA_C(entry##_status_string), QOLA_C(entry##_last_error)}; \
     }
 #ifdef QOLA_MHA_FWD_PARAMETERS
 QOLA_FMHA_ENTRY(forward, mha_fwd, 0)
@@ -233,6 +241,12 @@ QOLA_FMHA_ENTRY(split_kv, mha_fwd_splitkv, 0)
 #endif
 #ifdef QOLA_MHA_BATCH_PREFILL_PARAMETERS
 QOLA_FMHA_ENTRY(batch_prefill, mha_batch_prefill, 0)
+#endif
+#ifdef QOLA_MHA_FWD_PAGEDKV_PARAMETERS
+QOLA_FMHA_ENTRY(paged_kv, mha_fwd_pagedkv, 0)
+#endif
+#ifdef QOLA_MHA_FWD_APPENDKV_PARAMETERS
+QOLA_FMHA_ENTRY(append_kv, mha_fwd_appendkv, 0)
 #endif
 #ifdef QOLA_MHA_BWD_PARAMETERS
 QOLA_FMHA_ENTRY(backward, mha_bwd, 1)

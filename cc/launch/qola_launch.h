@@ -24,7 +24,7 @@ namespace qola_launch {
 
 /// Sequences, heads and rows of a problem: no kernel runs, so it may be small. Two heads of Q have
 /// one of K and V.
-inline constexpr int BATCH = 2, HEADS_Q = 4, HEADS_K = 2, ROWS = 256, SPLITS = 2, PAGE = 16;
+inline constexpr int BATCH = 2, HEADS_Q = 4, HEADS_K = 2, ROWS = 256, SPLITS = 2, PAGE = 128;
 /// How float becomes bf16, in AITER's numbers: to nearest, ties away from zero.
 inline constexpr int ROUNDING = 1;
 
@@ -32,9 +32,9 @@ inline constexpr int ROUNDING = 1;
 struct Problem
 {
     std::string entry, dtype;
-    int hdim_q = 0, hdim_v = 0, mask = 0, bias = 0;
+    int hdim_q = 0, hdim_v = 0, mask = 0, bias = 0, rope = 0;
     bool group = false, lse = false, dropout = false, dbias = false, deterministic = false;
-    bool logits = false, skip = false, sink = false, assembly = false;
+    bool logits = false, skip = false, sink = false, pages = false, assembly = false;
 };
 
 inline void check(hipError_t error, const char* what)
@@ -104,13 +104,14 @@ struct Values
           bias_type{p.bias},
           has_lse{p.lse},
           has_dbias{p.dbias},
+          rope_type{p.rope},
           deterministic{p.deterministic},
           use_ext_asm{p.assembly}
     {
     }
 
     std::string q_dtype_str;
-    Number is_group_mode, mask_type, bias_type, has_lse, has_dbias, deterministic, use_ext_asm;
+    Number is_group_mode, mask_type, bias_type, has_lse, has_dbias, rope_type, deterministic, use_ext_asm;
     Number how_v3_bf16_cvt{ROUNDING}, is_store_randval{0}, is_v3_atomic_fp32{1}, qscale_type{0}, has_sink{0};
 };
 
@@ -133,6 +134,35 @@ struct Values
     QOLA_LAUNCH_SET(stride_##name, columns)                                 \
     QOLA_LAUNCH_SET(nhead_stride_##name, rows * (columns))                  \
     QOLA_LAUNCH_SET(batch_stride_##name, p.group ? 0 : HEADS_Q * ROWS * (columns))
+
+/// Sets what arguments have of a cache: pages, and rows that are appended.
+template <class Args>
+void fill_cache(Args& args, const Problem& p, Memory& memory)
+{
+    QOLA_LAUNCH_SET(num_total_pages, BATCH * ROWS / PAGE)
+    QOLA_LAUNCH_SET(page_block_size, PAGE)
+    QOLA_LAUNCH_SET(kv_indptr, memory.offsets(BATCH + 1, ROWS / PAGE))
+    QOLA_LAUNCH_SET(kv_page_indices, memory.offsets(BATCH * ROWS / PAGE, 1))
+    QOLA_LAUNCH_SET(kv_last_page_lens, memory.offsets(BATCH, 1))
+    if(p.pages)
+    {
+        QOLA_LAUNCH_SET(block_table_ptr, memory.offsets(BATCH * ROWS / PAGE, 1))
+        QOLA_LAUNCH_SET(batch_stride_block_table, ROWS / PAGE)
+    }
+    if constexpr(requires { args.knew_ptr; })
+    {
+        QOLA_LAUNCH_SET(seqlen_knew, ROWS / 2)
+        QOLA_LAUNCH_SET(seqlen_k_ptr, memory.offsets(BATCH, ROWS / 2))
+        QOLA_LAUNCH_TENSOR(knew, HEADS_K, p.hdim_q)
+        QOLA_LAUNCH_TENSOR(vnew, HEADS_K, p.hdim_v)
+    }
+    if(p.rope)
+    {
+        QOLA_LAUNCH_SET(rotary_dim, p.hdim_q)
+        QOLA_LAUNCH_SET(rotary_cos_ptr, memory(std::size_t{2} * ROWS * p.hdim_q))
+        QOLA_LAUNCH_SET(rotary_sin_ptr, memory(std::size_t{2} * ROWS * p.hdim_q))
+    }
+}
 
 /// Sets the arguments of an entry point as far as they have what is known.
 template <class Args>
@@ -237,13 +267,7 @@ void fill(Args& args, const Problem& p, Memory& memory)
     QOLA_LAUNCH_SET(stride_o_acc, p.hdim_v)
     QOLA_LAUNCH_SET(split_stride_lse_acc, scores)
     QOLA_LAUNCH_SET(split_stride_o_acc, scores * p.hdim_v)
-
-    // A paged cache of K and V.
-    QOLA_LAUNCH_SET(num_total_pages, BATCH * ROWS / PAGE)
-    QOLA_LAUNCH_SET(page_block_size, PAGE)
-    QOLA_LAUNCH_SET(kv_indptr, memory.offsets(BATCH + 1, ROWS / PAGE))
-    QOLA_LAUNCH_SET(kv_page_indices, memory.offsets(BATCH * ROWS / PAGE, 1))
-    QOLA_LAUNCH_SET(kv_last_page_lens, memory.offsets(BATCH, 1))
+    fill_cache(args, p, memory);
 }
 
 #undef QOLA_LAUNCH_SCORES
@@ -280,6 +304,8 @@ inline Problem read(const std::string& line)
     p.logits        = number("logits");
     p.skip          = number("skip");
     p.sink          = number("sink");
+    p.pages         = number("pages");
+    p.rope          = number("rope");
     p.assembly      = number("assembly");
     return p;
 }

@@ -56,10 +56,14 @@ def attention_of(module: str) -> AttentionModule:
     return ATTENTION[TORCH_ATTENTION.get(module, module)]
 
 
+ADDED = {"pagedkv_prefill": "mha_fwd_pagedkv", "fwd_appendkv": "mha_fwd_appendkv"}
+"""The function over Composable Kernel's own that runs a direction which AITER has none for."""
+
 ENTRIES = {
     "fwd": "mha_fwd",
     "fwd_splitkv": "mha_fwd_splitkv",
     "batch_prefill": "mha_batch_prefill",
+    **ADDED,
     "bwd": "mha_bwd",
 }
-"""The function of AITER, in namespace aiter, that runs a direction."""
+"""The function that runs a direction: of AITER, in namespace aiter, or one of `ADDED`."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.aiter.attention import ADDED, ATTENTION, ENTRIES
 from qola.aiter.declarations import Function, Parameter, Scope, qualified, read_scope
 from qola.aiter.includes import closure, find, include_dirs, includes
 from qola.aiter.preprocess import Macros, code, lines
@@ -37,7 +37,8 @@ class EntryFunction:
         parameters: every one with a name; types as they are written outside of namespace aiter,
             AITER's arguments by reference.
         direction: the direction it runs, "" where it launches nothing.
-        calls: the C++ expression that answers, up to its arguments: ``::aiter::mha_fwd``.
+        calls: the C++ expression that answers, up to its arguments: ``::aiter::mha_fwd``, or a
+            function of cc/api/qola_kv.h.
         member: what is taken of that, such as ``.workspace_size``; "" for all of it.
     """
 
@@ -71,7 +72,8 @@ def entry_functions(
     """Return the functions that a module's library passes on.
 
     Those of `directions`, and of the same header those named mha_* that a source defines beside
-    them, such as mha_fwd_workspace_size; where Composable Kernel has it, mha_bwd_workspace_size.
+    them, such as mha_fwd_workspace_size; where Composable Kernel has it, mha_bwd_workspace_size;
+    and those of directions that AITER has no function for.
 
     Args:
         directions: those that have kernels, of whichever kind.
@@ -86,7 +88,7 @@ def entry_functions(
     header = header_of(tree, config)
     declared = [f for scope in _scopes(tree.text(header), macros) for f in scope.functions]
     defined = _defined(sources, macros)
-    wanted = {ENTRIES[direction]: direction for direction in directions}
+    wanted = {ENTRIES[direction]: direction for direction in directions if direction not in ADDED}
     beside = defined - set(ENTRIES.values())
     found = [f for f in declared if f.name in wanted or f.name in beside]
     found = _distinct(f for f in found if f.name.startswith(_PUBLIC))
@@ -97,6 +99,7 @@ def entry_functions(
     functions = [_entry(f, wanted.get(f.name, ""), names) for f in found]
     if "bwd" in launched and _has_launcher(tree, dirs, header, macros):
         functions.append(_BWD_WORKSPACE)
+    functions += [added_entry(direction) for direction in ADDED if direction in directions]
     return tuple(dict.fromkeys(functions))
 
 
@@ -122,6 +125,31 @@ _BWD_WORKSPACE = EntryFunction(
     f"::{LAUNCHER}",
     ".workspace_size",
 )
+
+
+_STREAM = Parameter("const ck_tile::stream_config&", "stream_config", "")
+#: What functions over Composable Kernel's own are asked beside arguments and stream.
+_ASKED = {
+    "pagedkv_prefill": (
+        Parameter("std::string", "q_dtype_str", ""),
+        Parameter("bool", "is_group_mode", ""),
+        Parameter("mask_enum", "mask_type", ""),
+        Parameter("bias_enum", "bias_type", ""),
+        Parameter("bool", "has_lse", ""),
+    ),
+    "fwd_appendkv": (
+        Parameter("std::string", "q_dtype_str", ""),
+        Parameter("rope_enum", "rope_type", ""),
+    ),
+}
+
+
+def added_entry(direction: str) -> EntryFunction:
+    """Return the function of a direction that AITER has none for."""
+    name = ADDED[direction]
+    arguments = Parameter(f"const f{name}_args&", "args", "")
+    parameters = (arguments, _STREAM, *_ASKED[direction])
+    return EntryFunction(name, "float", parameters, direction, f"::qola_kv::{name}")
 
 
 def _distinct(functions: Iterable[Function]) -> list[Function]:

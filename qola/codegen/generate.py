@@ -16,7 +16,7 @@ from qola.codegen.answers import Answer, answered
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
-from qola.codegen.ck.levels import check_levels, directions_of
+from qola.codegen.ck.levels import check_added, check_levels, directions_of
 from qola.codegen.ck.predicates import Bucket, Wanted
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
 from qola.codegen.packed import unpack
@@ -92,6 +92,7 @@ def generate(
         warnings = check_levels(answers, wanted, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
     _check_variants(wanted, answers, asm.served)
+    check_added(wanted, answers, selection.add_directions)
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")

@@ -33,6 +33,7 @@ class Selection:
         drop_srcs: names of the module's sources that are left out.
         level: the level that each direction has to reach.
         keep_unreachable: also kernels that the dispatch cannot reach.
+        add_directions: those of the module's directions that must have kernels.
     """
 
     receipt: int | None = None
@@ -43,6 +44,7 @@ class Selection:
     drop_srcs: frozenset[str] = frozenset()
     level: str = LEVELS[0]
     keep_unreachable: bool = False
+    add_directions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class KernelInstance:
 
     Attributes:
         name: CK's name for it, the stem of its file.
-        direction: fwd, fwd_splitkv, batch_prefill or bwd.
-        role: fwd, splitkv, splitkv_combine, batch_prefill, dq_dk_dv, dot_do_o or convert_dq;
+        direction: fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd.
+        role: fwd, splitkv, splitkv_combine, batch_prefill, pagedkv, appendkv, dq_dk_dv, dot_do_o or
+            convert_dq;
             asm_dot_do_o and asm_convert_dq run before and after an assembly (v3) kernel.
         archs: the architectures it is compiled for, each into its own code object.
         file: path below the output directory, ``kernels/<name>.cpp``.

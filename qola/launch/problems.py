@@ -10,6 +10,8 @@ from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.codegen.types import FieldValue
 from qola.plan.model import Plan, PlannedModule
 
+#: CK's numbers for rotations (rope_enum).
+_ROPES = {"inter": 1, "half": 2}
 #: Of a mask, and of none: bottom right, which AITER's assembly kernels know for every length.
 _MASK = {True: 2, False: 0}
 _BIAS = {"no": 0, "bias": 1, "alibi": 2}
@@ -23,6 +25,8 @@ MAIN_ROLE = {
     "fwd": "fwd",
     "fwd_splitkv": "splitkv",
     "batch_prefill": "batch_prefill",
+    "pagedkv_prefill": "pagedkv",
+    "fwd_appendkv": "appendkv",
     "bwd": "dq_dk_dv",
 }
 
@@ -33,6 +37,8 @@ class Problem:
 
     Attributes:
         skip: sequences below a length are skipped.
+        pages: K and V lie in pages that a block table names.
+        rope: how rows are rotated that are appended; 0 for not at all.
         assembly: the caller allows assembly (v3) kernels.
     """
 
@@ -50,6 +56,8 @@ class Problem:
     logits: bool = False
     skip: bool = False
     sink: bool = False
+    pages: bool = False
+    rope: int = 0
     assembly: bool = False
 
     def line(self) -> str:
@@ -93,7 +101,8 @@ _FLAGS = ("lse", "dropout", "dbias", "deterministic", "logits", "skip", "sink")
 
 def _of_kernels(entry: str, kernels: Iterable[Mapping[str, FieldValue]]) -> Iterator[Problem]:
     for kernel in kernels:
-        if not {"dtype", "hdim_q", "mode"} <= set(kernel):
+        # What appends has no modes.
+        if not {"dtype", "hdim_q"} <= set(kernel) or not {"mode", "rope"} & set(kernel):
             return
         q, v = kernel["hdim_q"], kernel.get("hdim_v")
         if isinstance(q, str) or isinstance(v, str):
@@ -103,9 +112,11 @@ def _of_kernels(entry: str, kernels: Iterable[Mapping[str, FieldValue]]) -> Iter
             str(kernel["dtype"]),
             int(q or 0),
             int(v or q or 0),
-            group=kernel["mode"] == "group",
+            group=kernel.get("mode") == "group",
             mask=_MASK[kernel.get("mask", False) not in (False, "no")],
             bias=_BIAS.get(str(kernel.get("bias", "no")), 0),
+            pages=bool(kernel.get("pagedkv", False)),
+            rope=_ROPES.get(str(kernel.get("rope")), 0),
             **{name: bool(kernel.get(name, False)) for name in _FLAGS},
         )
 

@@ -23,6 +23,9 @@ FMHA_MODES = ("batch", "group")
 DIRECTIONS = ("fwd", "fwd_splitkv", "fwd_appendkv", "pagedkv_prefill", "batch_prefill", "bwd")
 """The words CK's generate.py takes after -d: the modules below its codegen/ops."""
 
+ADDABLE = ("pagedkv_prefill", "fwd_appendkv")
+"""Those of them that AITER has no function for, and libmha_fwd can have beside AITER's."""
+
 BUILD_MODES = ("pybind", "cpp_itfs")
 
 NATIVE = "native"
@@ -292,6 +295,15 @@ _MODULE_OWN = (
         allowed=DIRECTIONS,
         may_be_empty=True,
         example='["fwd_splitkv", "batch_prefill"]',
+    ),
+    Field(
+        "add_directions",
+        Kind.TEXT_LIST,
+        "CK directions to add that AITER has no function for (docs/guide/paged.md)",
+        "none",
+        allowed=ADDABLE,
+        may_be_empty=True,
+        example='["pagedkv_prefill", "fwd_appendkv"]',
     ),
     Field(
         "hsa_subdirs",

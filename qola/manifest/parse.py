@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qola.errors import Finding, ManifestError, Severity
+from qola.manifest.additions import wrong_additions
 from qola.manifest.field_types import Kind, Table
 from qola.manifest.fields import (
     BATCH,
@@ -250,6 +251,8 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needl
         if name is not None:
             fix = f"merge the two [[modules]] tables of {name}"
             _check_once(reader, first, name, ("modules", n, "name"), "every module once", fix)
+        for found, expected, fix in wrong_additions(module):
+            reader.report(("modules", n, "add_directions"), found, expected, fix)
 
 
 #: Keys of [[triton]] that stand for a choice.
@@ -418,6 +421,7 @@ def _module(index: int, module: Values, lines: Lines) -> ModuleSpec:
         group=module.get("group"),
         drop_srcs=tuple(sorted(set(module.get("drop_srcs", ())))),
         drop_directions=tuple(sorted(set(module.get("drop_directions", ())))),
+        add_directions=tuple(sorted(set(module.get("add_directions", ())))),
         hsa_subdirs=module.get("hsa_subdirs"),
         overrides=tuple(sorted((k, v) for k, v in module.items() if k in OVERRIDE_KEYS)),
         index=index,

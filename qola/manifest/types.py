@@ -43,6 +43,7 @@ class ModuleSpec:
     group: str | None
     drop_srcs: tuple[str, ...]
     drop_directions: tuple[str, ...]
+    add_directions: tuple[str, ...]
     hsa_subdirs: tuple[str, ...] | None
     overrides: tuple[tuple[str, object], ...]
     index: int
@@ -56,7 +57,11 @@ class ModuleSpec:
             else _plain(value)
             for key, value in self.overrides
         }
-        return {**_plain_fields(self), "overrides": overrides}
+        told = {**_plain_fields(self), "overrides": overrides}
+        if not self.add_directions:
+            # Manifests without it are digested as before there was such a key.
+            del told["add_directions"]
+        return told
 
 
 _TABLE_OVERRIDES = frozenset({"flags_extra_hip_per_source"})

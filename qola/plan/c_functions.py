@@ -23,7 +23,7 @@ _KNOWN = frozenset(
         *("q_dtype_str", "is_group_mode", "mask_type", "bias_type", "has_lse", "has_dbias"),
         *("has_sink", "is_store_randval", "deterministic", "use_ext_asm", "is_v3_atomic_fp32"),
         *("how_v3_bf16_cvt", "qscale_type", "seqstart_q_padding_ptr", "seqstart_k_padding_ptr"),
-        *("seqlen_q_padded", "seqlen_k_padded", "is_v3_api_check"),
+        *("seqlen_q_padded", "seqlen_k_padded", "is_v3_api_check", "rope_type"),
     }
 )
 _ENTRY = """\

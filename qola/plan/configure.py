@@ -87,7 +87,30 @@ def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleCo
         )
     # Directories of the manifest come first, so that their headers are found before AITER's.
     dirs = added["include_dirs"] + config.include_dirs
-    return replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
+    config = replace(config, flags_cc=(), flags_hip=flags, include_dirs=dirs)
+    return _with_directions(config, manifest, spec)
+
+
+def _with_directions(config: ModuleConfig, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
+    """Return the entry with a call of CK's generator for each direction that a manifest adds."""
+    there = {direction for call in config.ck_calls for direction in call.ck_directions}
+    new = [direction for direction in spec.add_directions if direction not in there]
+    if spec.add_directions and (config.without_ck or not config.ck_calls):
+        raise ManifestError(
+            Finding(
+                manifest.place("modules", spec.index, "add_directions"),
+                f"{', '.join(spec.add_directions)}, in a library without Composable Kernel",
+                "an entry that calls CK's generate.py, with Composable Kernel's kernels",
+                "remove add_directions, or -DENABLE_CK=0",
+            )
+        )
+    calls = []
+    for direction in new:
+        # With the receipt and the output of the calls that AITER has.
+        first = config.ck_calls[0]
+        args = ("-d", direction, "--receipt", first.ck_receipt, "--output_dir", "{}")
+        calls.append(replace(first, args=args))
+    return replace(config, generators=(*config.generators, *calls))
 
 
 def _evaluated(

@@ -71,6 +71,7 @@ def generate_module(
         drop_srcs=frozenset(spec.drop_srcs),
         level=request.level,
         keep_unreachable=request.manifest.keep_unreachable,
+        add_directions=frozenset(spec.add_directions),
     )
     folder = output.below(spec.name)
     try:
@@ -122,7 +123,7 @@ def check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
 
 def _place(resolved: ResolvedRequest, module: Module, place: str) -> str:
     """The place of a generator's finding, with the manifest's file where it means the manifest."""
-    if place == "drop_directions":
+    if place in ("drop_directions", "add_directions"):
         return resolved.place(module.spec, place)
     return f"{resolved.request.manifest.file} {place}" if place.startswith("[[") else place
 

@@ -54,7 +54,7 @@ def specs(manifest: Manifest, mode: BuildMode | None) -> tuple[ModuleSpec, ...]:
     if (mode or manifest.mode) != "pybind" or declared & {*FILTERED[FWD_VARIANTS]}:
         return ()
     return tuple(
-        ModuleSpec(name, "pybind", None, None, (), (), None, (), 0, 0)
+        ModuleSpec(name, "pybind", None, None, (), (), (), None, (), 0, 0)
         for name in expand(manifest.fwd_variants)
     )
 

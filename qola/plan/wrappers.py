@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qola.aiter.attention import ADDED
 from qola.aiter.declarations import Parameter
 from qola.aiter.entry_points import EntryFunction
 from qola.errors import AiterError, Finding
@@ -21,7 +22,7 @@ _HEADER = """\
 // Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree.
 // Make it again: qola plan; do not edit.
 //
-// The functions of AITER's {header} that the libraries of the manifest have, in its namespace.
+// The functions of AITER's {header} that the libraries of the manifest have, in its namespace{own}.
 // Those that launch kernels return the time in milliseconds where the stream configuration
 // measures, 0 or more on success, and a negative status (qola_common.h) when nothing was launched;
 // asked whether assembly (v3) kernels would serve, 1 where they would. A function that is not
@@ -46,7 +47,7 @@ _SOURCE = """\
 #include "qola_{header}"
 
 {include}#include "qola_entry.h"
-
+{added}
 #ifdef QOLA_ASM
 #include "qola_asm_domain.h"
 #endif
@@ -61,9 +62,13 @@ _ABOUT = {
     "fwd": "Runs one forward problem on the stream of the stream configuration.",
     "fwd_splitkv": "Runs one forward problem with K and V split among workgroups, then combined.",
     "batch_prefill": "Runs one forward problem over a paged K and V cache.",
+    "pagedkv_prefill": "Runs one forward problem over K and V in pages that a block table names.",
+    "fwd_appendkv": "Appends rows to K and V, paged or not, and rotates them and Q where asked to.",
     "bwd": "Runs one backward problem on the stream of the stream configuration.",
     "": "Answers from the host alone; 0 where it cannot, and the reason on standard error.",
 }
+#: Said of a library that the manifest adds directions to.
+_BEYOND = ",\n// and those of Composable Kernel that AITER has no function for"
 #: What the wheels' functions are asked beside their parameters, for `qola_asm_serves`: AITER's
 #: table covers more than a manifest may ask for, and its forward assembly kernels pass over a soft
 #: cap and over skipped sequences without a word.
@@ -113,11 +118,16 @@ def wrappers(
         AiterError: a function has `use_ext_asm` and not what decides who serves a problem.
     """
     return Wrappers(
-        _HEADER.format(header=header, declarations="\n\n".join(map(_declaration, functions))),
+        _HEADER.format(
+            header=header,
+            own=_BEYOND if any(f.direction in ADDED for f in functions) else "",
+            declarations="\n\n".join(map(_declaration, functions)),
+        ),
         _SOURCE.format(
             header=header,
             definitions="\n\n".join(_definition(f, header, throws) for f in functions),
             include='#include "qola_c_entry.h"\n' if c_functions else "",
+            added='#include "qola_kv.h"\n' if any(f.direction in ADDED for f in functions) else "",
             c_functions=f"\n{c_functions}" if c_functions else "",
         ),
     )

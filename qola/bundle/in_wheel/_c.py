@@ -58,6 +58,10 @@ class Arguments(ctypes.Structure):
         *_each(Tensor, "q_descale k_descale v_descale"),
         *_each(ctypes.c_void_p, "block_scale_seqstart_q block_scale_seqstart_k"),
         *_each(_I64, "block_scale_size_q block_scale_size_k"),
+        *_each(Tensor, "k_new v_new"),
+        ("seqlen_new", _I64),
+        *_each(ctypes.c_void_p, "rotary_cos rotary_sin"),
+        *_each(_I32, "rope rotary_dim"),
     ]
 
     def __init__(self, **values: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from qola.codegen.ck.predicates import WITHOUT, Wanted, show
@@ -62,6 +62,36 @@ def check_levels(
         for name, answer in filtered.items()
         for field, values in answer["unknown"].items()
     ]
+
+
+def check_added(
+    wanted: Mapping[str, Sequence[Wanted]], answers: Answers, added: Collection[str]
+) -> None:
+    """Check that each direction that is asked for by name has kernels.
+
+    Raises:
+        CodegenError: naming each that has none, and why.
+    """
+    findings = []
+    for direction in sorted(added):
+        answer = answers[direction]
+        if any(answer["counts"].values()):
+            continue
+        reasons = [
+            f"{w.label}: {line}"
+            for w in wanted[direction]
+            for line in answer["blame"].get(str(w.index)) or ["no kernel has all of it at once"]
+        ]
+        findings.append(
+            Finding(
+                place="add_directions",
+                found=f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
+                expected="a receipt and variants that keep a kernel of it",
+                fix=f"widen the dimensions named above, or take {direction} out",
+            )
+        )
+    if findings:
+        raise CodegenError(findings, "a direction that is added has no kernels")
 
 
 def _variants(filtered: Answers, wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[Finding]:

@@ -48,6 +48,12 @@ def record(request: Mapping[str, Any], receipt: int, archs: Sequence[str], *more
                     "an architecture CK has kernels for",
                     "leave the architecture out, or use an AITER whose CK has kernels for it",
                 ) from None
+        if isinstance(error, KeyError) and error.args == (request["direction"],):
+            raise RefusedError(
+                f"direction {request['direction']}, which this CK does not have",
+                "a direction of its generator",
+                "take it out of add_directions, or use an AITER whose CK has it",
+            ) from None
         raise
     if others := [name for name in seen.files if not name.endswith(".cpp") or "/" in name]:
         raise RefusedError(

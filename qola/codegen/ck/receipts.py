@@ -19,7 +19,7 @@ from qola.errors import CodegenError, Finding
 
 #: Directions that are generated for one module; a receipt counts as known to all of them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "fwd": ("fwd", "fwd_splitkv", "batch_prefill"),
+    "fwd": ("fwd", "fwd_splitkv", "batch_prefill", "pagedkv_prefill", "fwd_appendkv"),
     "bwd": ("bwd",),
 }
 #: CK's op module of each direction, below ``codegen/ops``.
@@ -27,6 +27,8 @@ OPS: Mapping[str, str] = {
     "fwd": "fmha_fwd",
     "fwd_splitkv": "fmha_fwd_splitkv",
     "batch_prefill": "fmha_batch_prefill",
+    "pagedkv_prefill": "fmha_pagedkv_prefill",
+    "fwd_appendkv": "fmha_fwd_appendkv",
     "bwd": "fmha_bwd",
 }
 
@@ -59,6 +61,9 @@ EMULATED: Mapping[int, Emulated] = {
             ),
             "fwd_splitkv": None,
             "batch_prefill": None,
+            # Not AITER's, but asked for by name.
+            "pagedkv_prefill": (("dtype", ("fp16", "bf16")),),
+            "fwd_appendkv": (("dtype", ("fp16", "bf16")),),
             "bwd": (
                 ("dtype", ("fp16", "bf16")),
                 ("dropout_kind", ("no", "dropout_wg32", "dropout_wg16")),

@@ -40,6 +40,8 @@ ASKED = {
     "skip_min_seqlen_q": "skip",
     "has_sink": "sink",
     "block_table_ptr": "pagedkv",
+    "use_pagedkv": "pagedkv",
+    "rope_type": "rope",
     "has_dbias": "dbias",
     "is_store_randval": "store_randval",
     "is_deterministic": "deterministic",

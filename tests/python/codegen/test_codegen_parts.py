@@ -13,6 +13,7 @@ import pytest
 from qola.aiter.ck_dir import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.observe import grouped_check, observe
+from qola.codegen.ck.output import RefusedError, record
 from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
 from qola.codegen.ck.rows import Kernel, Row
@@ -287,3 +288,16 @@ def test_an_object_that_holds_itself_is_read_once() -> None:
     item = Round()
     item.whole = item
     assert fields_of(item, {}) == {"arch_tag": None, "hdim_q": 64, "layout": "row"}
+
+
+def test_a_direction_that_a_generator_does_not_have(tmp_path: Path) -> None:
+    """Prevents: a traceback in place of words, for a direction that an old CK lacks."""
+    (tmp_path / "out").mkdir()
+    script = tmp_path / "generate.py"
+    request = {"script": script, "scratch": tmp_path / "out", "direction": "fwd_appendkv"}
+    script.write_text("import sys\n{'fwd': 1}[sys.argv[sys.argv.index('-d') + 1]]\n")
+    with pytest.raises(RefusedError, match="fwd_appendkv, which this CK does not have"):
+        record(request, 600, ["gfx950"])
+    script.write_text("{}['other']\n")
+    with pytest.raises(KeyError):
+        record(request, 600, ["gfx950"])

@@ -238,7 +238,7 @@ def test_the_documentation_is_complete(
     data = json.loads(build_plan(resolve(request), Folder()).to_json())
     assert data["warnings"], "the manifest is meant to have some"
     found: dict[str, set[str]] = {}
-    for plan in (data, _later_plan(tmp_path)):
+    for plan in (data, _later_plan(tmp_path), _added_plan(aiter_tree)):
         for path, value in objects(plan, "Top level"):
             found.setdefault(path, set()).update(value)
     roles = {kernel["role"] for kernel in data["kernels"]}
@@ -251,6 +251,16 @@ def test_the_documentation_is_complete(
                 f"docs/reference/plan.md, {path}: not in the plan"
             )
     assert set(documented) - set(found) == {"The command line's JSON"}
+
+
+def _added_plan(aiter_tree: Path) -> Any:
+    """Plan a direction that the manifest adds."""
+    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
+    text += 'name = "libmha_fwd"\nadd_directions = ["fwd_appendkv"]\nhsa_subdirs = []\n'
+    text += 'drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]\n'
+    text += '[[mha_fwd_variants]]\nhdim = 32\ndtype = "fp16"\n'
+    request = Request("m", loads(text, file="m.toml"), read_tree(aiter_tree))
+    return json.loads(build_plan(resolve(request), Folder()).to_json())
 
 
 def _later_plan(tmp_path: Path) -> Any:

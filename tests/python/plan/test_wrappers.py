@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qola.aiter.declarations import Parameter
-from qola.aiter.entry_points import EntryFunction
+from qola.aiter.entry_points import EntryFunction, added_entry
 from qola.errors import AiterError
 from qola.plan.wrappers import wrappers
 
@@ -85,3 +85,27 @@ def test_assembly_kernels_need_what_decides_who_serves_a_problem() -> None:
     # Of a direction without assembly kernels it is a parameter like any other.
     prefill = EntryFunction("p", "float", (ARGS, asm), "batch_prefill", "::aiter::p")
     assert "::aiter::p(args, use_ext_asm);" in wrappers("mha_fwd.h", (prefill,)).source
+
+
+def test_a_direction_that_aiter_has_no_function_for() -> None:
+    """Prevents: a function over Composable Kernel's called otherwise than it is declared."""
+    texts = wrappers("mha_fwd.h", (FWD, added_entry("fwd_appendkv")))
+    assert "in its namespace,\n// and those of Composable Kernel" in texts.header
+    assert texts.source.startswith("// Written by qola")
+    assert '#include "qola_entry.h"\n#include "qola_kv.h"\n\n#ifdef' in texts.source
+    assert (
+        """
+float mha_fwd_appendkv(const fmha_fwd_appendkv_args& args,
+                       const ck_tile::stream_config& stream_config,
+                       std::string q_dtype_str,
+                       rope_enum rope_type)
+{
+    return qola_entry::answer("mha_fwd_appendkv", false, [&](bool) {
+        return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
+            return ::qola_kv::mha_fwd_appendkv(args, stream_config, q_dtype_str, rope_type);
+        });
+    });
+}
+"""
+        in texts.source
+    )
