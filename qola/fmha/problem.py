@@ -128,7 +128,10 @@ def tensors_of(
     }
     starts_q, starts_k = ((0, *map(int, np.cumsum(lengths))) for lengths in (of.rows, of.columns))
     return Tensors(
-        **turned,
+        turned["q"],
+        turned["k"],
+        turned["v"],
+        turned["do"],
         bias=plain["bias"],
         slopes=plain["slopes"],
         starts_q=starts_q,

@@ -20,25 +20,10 @@ from qola.reference.attention import (
 )
 from qola.reference.formats import F64, FP32, rounded
 from qola.reference.limits import Arithmetic, backward_limits, forward_limits
+from qola.verify import append
 from qola.verify.problem import Problem
+from qola.verify.result import Result
 from qola.verify.tensors import Tensors
-
-
-@dataclass(frozen=True)
-class Result:
-    """A tensor that a kernel writes.
-
-    Attributes:
-        exact: the reference.
-        likely, worst: how far a kernel may be from it, see qola.reference.limits.
-        compared: elements that a kernel has to write. It leaves out sequences that are skipped,
-            and gradients of sequences that have no Q or no K.
-    """
-
-    exact: F64
-    likely: F64
-    worst: F64
-    compared: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -86,12 +71,15 @@ def expected(
 ) -> dict[str, Result]:
     """Return the results of a problem by name, in the layout of `Tensors`.
 
-    o, lse of a forward; dq, dk, dv, dbias of a backward. lse is [batch, heads, rows] or, in group
+    o, lse of a forward; dq, dk, dv, dbias of a backward; k, v, q of what appends, as they lie in
+    memory. lse is [batch, heads, rows] or, in group
     mode, [heads, rows]; dbias is [batch, heads, rows, columns] or [heads, rows, columns].
 
     Args:
         left: for a backward, what a forward left of each sequence; by default the reference's.
     """
+    if problem.new:
+        return append.expected(problem, given, arithmetic.low)
     sequences = given.sequences(problem)
     if problem.direction != "bwd":
         parts = [_forward(problem, of, arithmetic) for of in sequences]

@@ -3,109 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.reference.formats import F64, FP32, Format, decoded, encoded
-from qola.verify import pages
+from qola.reference.formats import F64, FP32, Format
+from qola.verify import append, pages
+from qola.verify.buffer import BESIDE, Buffer, Filled, of_batch, of_pages
 from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, formats
 
 #: Columns of K whose shares of dQ are summed up apart, at least.
 _LEAST_SPLIT = 16
-#: What lies between the rows of an input, and in rows of pages that no sequence has. A number:
-#: asynchronous kernels of CK load K beyond a head dimension that they pad, and multiply it by zeros
-#: of Q, which makes NaN of NaN.
-_BESIDE = 208.0
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A tensor in memory.
-
-    Attributes:
-        shape: as `Tensors` and `expected` have it.
-        strides: elements from one to the next along each dimension.
-        filled: with the problem's values, with zeros, or with NaN alone. What lies between rows is
-            NaN, too, and between those of values large: a kernel that takes it for its own shows.
-    """
-
-    name: str
-    format: Format
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    filled: Literal["values", "zero", "nan"] = "values"
-
-    @property
-    def elements(self) -> int:
-        """From the first element to the last."""
-        if 0 in self.shape:
-            return 0
-        steps = zip(self.shape, self.strides, strict=True)
-        return 1 + sum((count - 1) * stride for count, stride in steps)
-
-    @property
-    def _beside(self) -> int:
-        return int(encoded(_BESIDE if self.filled == "values" else np.nan, self.format))
-
-    def _view(self, raw: NDArray[Any]) -> NDArray[Any]:
-        steps = [stride * raw.itemsize for stride in self.strides]
-        return np.lib.stride_tricks.as_strided(raw, self.shape, steps)
-
-    def written(self, values: F64 | None = None) -> NDArray[Any]:
-        """Return what memory holds before a kernel runs, as unsigned integers.
-
-        Args:
-            values: of a buffer that is filled with them.
-        """
-        raw = np.full(self.elements, self._beside, np.dtype(f"uint{self.format.bits}"))
-        if self.elements and self.filled == "zero":
-            self._view(raw)[...] = 0
-        elif self.elements and self.filled == "values":
-            assert values is not None
-            assert values.shape == self.shape
-            self._view(raw)[...] = encoded(values, self.format)
-        return raw
-
-    def read(self, raw: NDArray[Any]) -> F64:
-        """Return the values that memory holds."""
-        if not self.elements:
-            return np.zeros(self.shape)
-        return decoded(self._view(raw), self.format)
-
-    def is_clean(self, raw: NDArray[Any]) -> bool:
-        """Whether a kernel left alone what lies between the rows."""
-        beside = np.ones(self.elements, np.bool_)
-        if self.elements:
-            self._view(beside)[...] = False
-        return bool(np.all(raw[beside] == self._beside))
 
 
 def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
     """Return the tensors of a problem, by the names that AITER's arguments have."""
+    if problem.new:
+        return append.buffers(problem, arch)
     given, out = formats(problem.dtype, arch)
     heads, shared = problem.nhead_q, problem.nhead_k
     found: list[Buffer] = []
 
-    def add(name: str, to: Format, of_k: bool, count: int, hdim: int, filled: Any) -> None:
+    def add(name: str, to: Format, of_k: bool, count: int, hdim: int, filled: Filled) -> None:
         lengths = problem.columns if of_k else problem.rows
-        shape: tuple[int, ...] = (sum(lengths), count, hdim)
-        row = count * hdim + problem.more_stride
-        strides: tuple[int, ...] = (row, hdim, 1)
         if of_k and problem.page:
-            shape = (pages.count(problem) * problem.page, count, hdim)
+            found.append(of_pages(problem, name, to, count, hdim, filled))
         elif not problem.group:
-            shape = (problem.batch, lengths[0], count, hdim)
-            strides = (lengths[0] * row, row, hdim, 1)
-            if problem.order == "bhsd":
-                row = hdim + problem.more_stride
-                strides = (count * lengths[0] * row, row, lengths[0] * row, 1)
-        found.append(Buffer(name, to, shape, strides, filled))
+            found.append(of_batch(problem, name, to, lengths[0], count, hdim, filled))
+        else:
+            row = count * hdim + problem.more_stride
+            shape = (sum(lengths), count, hdim)
+            found.append(Buffer(name, to, shape, (row, hdim, 1), filled))
 
-    def add_rows(name: str, filled: Any) -> None:
+    def add_rows(name: str, filled: Filled) -> None:
         shape = _of_rows(problem)
         found.append(Buffer(name, FP32, shape, _packed(shape), filled))
 
@@ -156,6 +87,8 @@ def buffers(problem: Problem, arch: str) -> dict[str, Buffer]:
 
 def tables(problem: Problem) -> dict[str, NDArray[np.int32]]:
     """Return where sequences begin, and which pages they have, by the names of arguments."""
+    if problem.new:
+        return append.tables(problem)
     found = pages.tables(problem)
     if problem.group:
         found["seqstart_q_ptr"] = np.cumsum([0, *problem.rows]).astype(np.int32)
@@ -229,8 +162,10 @@ def filled(
     Args:
         o, lse: what a forward left, for a backward.
     """
+    if problem.new:
+        return append.filled(problem, given)
     values = {name: getattr(given, name) for name in ("q", "k", "v", "do", "bias", "slopes")}
     values |= {"o": o, "lse": lse}
     if problem.page:
-        values |= {name: pages.laid_out(problem, values[name], _BESIDE) for name in ("k", "v")}
+        values |= {name: pages.laid_out(problem, values[name], BESIDE) for name in ("k", "v")}
     return {name: value for name, value in values.items() if value is not None}

@@ -13,14 +13,16 @@ from qola.reference.masks import Mask
 #: AITER's numbers for masks and biases (mask_enum, bias_enum).
 MASKS = {"no": 0, "top_left": 1, "bottom_right": 2}
 BIASES = {"no": 0, "bias": 1, "alibi": 2}
+ROPES = {"no": 0, "inter": 1, "half": 2}
+"""CK's numbers for rotations (rope_enum)."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A call of mha_fwd, mha_fwd_splitkv, mha_batch_prefill or mha_bwd.
+    """A call of an entry point.
 
     Attributes:
-        direction: fwd, fwd_splitkv, batch_prefill or bwd.
+        direction: fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd.
         dtype: CK's word for it: bf16, fp16, fp32, fp8, fp8bf16, ...
         group: sequences lie one behind the other; else all have the same lengths.
         rows, columns: length of Q, and of K and V, of each sequence.
@@ -30,6 +32,10 @@ class Problem:
         min_rows: sequences with at most so many rows are skipped; 0 for none.
         page: rows of K and V in a page, of which each sequence has a list; 0 where they are not
             in pages.
+        new: rows that are appended to K and V of each sequence, the last of its columns; in batch
+            mode, too, sequences may have another number of columns then. 0 of other directions.
+        rope: how these and the rows of Q are rotated: no, inter or half.
+        rotary: head dimensions that are rotated.
         assembly: whether AITER's assembly (v3) kernels may serve it.
         conversion: AITER's number for how they round to bf16: 0 to nearest even, 1 to nearest and
             away from zero, 2 toward zero.
@@ -63,6 +69,9 @@ class Problem:
     min_rows: int = 0
     splits: int = 1
     page: int = 0
+    new: int = 0
+    rope: str = "no"
+    rotary: int = 0
     assembly: bool = False
     conversion: int = 1
     dq_in_float: bool = True
@@ -142,6 +151,8 @@ class Problem:
             "has_lse": self.lse,
             "has_dropout": self.dropout is not None,
             "do_fp8_static_quant": False,
+            "use_pagedkv": self.page > 0,
+            "rope_type": ("none", "interleaved", "half_rotated")[ROPES[self.rope]],
             "qscale_type": "no_scale",
             "skip_min_seqlen_q": self.min_rows > 0,
             "has_sink": False,
@@ -205,6 +216,10 @@ class Problem:
             words.append(f"cap {self.soft_cap:g}")
         if self.page:
             words.append(f"pages of {self.page}")
+        if self.new:
+            words.append(f"appends {self.new} of {', '.join(map(str, self.columns))}")
+        if self.rope != "no":
+            words.append(f"rotates {self.rotary} {self.rope}")
         if self.min_rows:
             words.append(f"skips {self.min_rows} rows")
         if self.assembly:

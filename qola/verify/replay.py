@@ -18,9 +18,10 @@ from qola.emulate.launch import Device, Module, Options
 from qola.errors import Finding, QolaError
 from qola.reference.attention import Forward
 from qola.reference.formats import F64
+from qola.verify.buffer import Buffer
 from qola.verify.case import Call, Case, Launch
 from qola.verify.expected import compare, expected, left_by_forward
-from qola.verify.memory import Buffer, buffers, filled, tables
+from qola.verify.memory import buffers, filled, tables
 from qola.verify.outcome import Outcome, Trial
 from qola.verify.problem import Problem
 from qola.verify.tensors import Tensors, arithmetic, tensors

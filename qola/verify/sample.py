@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qola.codegen.types import FieldValue
 from qola.launch.problems import MAIN_ROLE
 from qola.plan.model import PlannedKernel
 from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
+from qola.verify import append_sample
 from qola.verify.dispatch import Dispatch, rows_of
+from qola.verify.edges import Fields, head_dims, lengths, tile_of
 from qola.verify.problem import Problem
 
 #: Problems that are thought of for each one that is drawn; each of the latter calls the library.
@@ -27,7 +28,6 @@ _CAPS = (2.0, 10.0, 50.0)
 #: Rows of a page: the fewest that AITER's own callers of split-KV allow; batch prefill knows 1.
 _PAGE = 128
 
-Fields = Mapping[str, FieldValue]
 #: An attempt to think of a problem: what decides, and which edge is to be tried, None for any.
 Proposal = Callable[[np.random.Generator, int | None], Problem | None]
 #: Names of what a problem is launched with.
@@ -166,35 +166,6 @@ def some_edge(chosen: np.random.Generator, edge: int | None) -> int:
     return int(chosen.integers(1 << 30)) if edge is None else edge
 
 
-def tile_of(fields: Fields) -> tuple[int, int]:
-    """Return rows of Q and columns of K that a kernel takes at once, as its tile's name begins."""
-    sizes = str(fields.get("tile", "")).split("_")[0].removeprefix("b").split("x")
-    rows, columns = ([int(size) for size in sizes if size.strip("0").isdigit()] + [64, 64])[:2]
-    return rows, columns
-
-
-def _lengths(tile: int) -> tuple[int, ...]:
-    """Return lengths at and beside the edges of tiles, and a few others."""
-    at = (
-        tile,
-        tile + 1,
-        2 * tile,
-        tile - 1,
-        1,
-        2 * tile + 7,
-        4 * tile,
-        tile // 2 + 3,
-        3 * tile - 1,
-    )
-    return tuple(length for length in at if length > 0)
-
-
-def _head_dims(bucket: int) -> tuple[int, ...]:
-    """Return head dimensions that go to a bucket, itself first."""
-    less = (bucket, bucket - 8, bucket - 16, bucket - 4, bucket - 1, bucket // 2 + 8, bucket // 2)
-    return tuple(size for size in less if size > 0)
-
-
 def propose(
     direction: str, fields: Fields, edge: int, chosen: np.random.Generator, max_work: int
 ) -> Problem | None:
@@ -204,6 +175,8 @@ def propose(
         edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
         chosen: decides what else there is to decide.
     """
+    if direction == "fwd_appendkv":
+        return append_sample.propose(fields, edge, chosen)
 
     def one(of: Sequence[int]) -> int:
         return of[int(chosen.integers(len(of)))]
@@ -213,7 +186,7 @@ def propose(
 
     rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
-    all_rows, all_columns = _lengths(rows_at_once), _lengths(columns_at_once)
+    all_rows, all_columns = lengths(rows_at_once), lengths(columns_at_once)
     if isinstance(most := fields.get("max_seqlen_q"), int) and most:
         all_rows = tuple(min(length, most) for length in all_rows)
     hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
@@ -238,10 +211,10 @@ def propose(
         return None
     nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
     bias = str(fields.get("bias") or "no")
-    hdim = hdim_q if edge == 0 or chance(0.4) else one(_head_dims(hdim_q))
+    hdim = hdim_q if edge == 0 or chance(0.4) else one(head_dims(hdim_q))
     hdim_v = hdim_v or hdim_q
     alike = hdim if hdim <= hdim_v else hdim_v
-    of_v = alike if chance(0.5) else hdim_v if chance(0.5) else one(_head_dims(hdim_v))
+    of_v = alike if chance(0.5) else hdim_v if chance(0.5) else one(head_dims(hdim_v))
     usual = float(np.float32(hdim**-0.5))
     skip = min([r for r in rows if r], default=1) if fields.get("skip") else 0
     if skip and max(rows) <= skip:

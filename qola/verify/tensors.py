@@ -71,6 +71,21 @@ def arithmetic(problem: Problem, arch: str, tile: int) -> Arithmetic:
 
 
 @dataclass(frozen=True)
+class Appended:
+    """Rows that are appended to K and V, and what they are rotated by.
+
+    Attributes:
+        k, v: [batch, rows, heads, hdim].
+        cos, sin: [positions, half of the dimensions that are rotated].
+    """
+
+    k: F64
+    v: F64
+    cos: F64
+    sin: F64
+
+
+@dataclass(frozen=True)
 class Tensors:
     """What a problem is computed from, in values that the data type has.
 
@@ -80,6 +95,7 @@ class Tensors:
             of all sequences, and a sequence has the first columns of its rows.
         slopes: [batch, nhead_q], or [nhead_q] for all.
         starts_q, starts_k: of group mode, where sequences begin, and where the last one ends.
+        appended: of a problem that appends to K and V.
     """
 
     q: F64
@@ -90,6 +106,7 @@ class Tensors:
     slopes: F64 | None
     starts_q: tuple[int, ...]
     starts_k: tuple[int, ...]
+    appended: Appended | None = None
 
     def sequences(self, problem: Problem) -> list[Sequence]:
         """Return the sequences that these are of."""
@@ -109,7 +126,7 @@ def tensors(problem: Problem, arch: str) -> Tensors:
     def drawn(format_: Format, *size: int, magnitude: float = problem.magnitude) -> F64:
         return rounded(generator.normal(size=size) * magnitude, format_)
 
-    of_q, of_k = [problem.batch, problem.rows[0]], [problem.batch, problem.columns[0]]
+    of_q, of_k = [problem.batch, problem.rows[0]], [problem.batch, max(problem.columns)]
     if problem.group:
         of_q, of_k = [sum(problem.rows)], [sum(problem.columns)]
     q = drawn(to, *of_q, problem.nhead_q, problem.hdim_q)
@@ -128,4 +145,16 @@ def tensors(problem: Problem, arch: str) -> Tensors:
         tuple(int(n) for n in np.cumsum([0, *lengths]))
         for lengths in (problem.rows, problem.columns)
     )
-    return Tensors(q, k, v, do, bias, slopes, starts_q, starts_k)
+    appended = None
+    if problem.new:
+        heads = problem.batch, problem.new, problem.nhead_k
+        angles = generator.uniform(0, 2 * np.pi, (positions(problem), problem.rotary // 2))
+        cos, sin = (rounded(of(angles), to) for of in (np.cos, np.sin))
+        k_new, v_new = (drawn(to, *heads, hdim) for hdim in (problem.hdim_q, problem.hdim_v))
+        appended = Appended(k_new, v_new, cos, sin)
+    return Tensors(q, k, v, do, bias, slopes, starts_q, starts_k, appended)
+
+
+def positions(problem: Problem) -> int:
+    """Return how many positions rows of Q and of K may be rotated by."""
+    return max(problem.columns) - problem.new + max(problem.new, problem.rows[0])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from qola.verify import pages
-from qola.verify.memory import Buffer, buffers, stride_arguments
+from qola.verify import append, pages
+from qola.verify.buffer import Buffer
+from qola.verify.memory import buffers, stride_arguments
 from qola.verify.problem import BIASES, MASKS, Problem
 
 #: Members of arguments that say how large a problem is; the dispatch reads others besides.
@@ -31,8 +32,12 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
     Args:
         parameters: names of what the entry point takes beside its arguments, see plan.json.
     """
+    if problem.new:
+        return append.entry_values(problem, arch)
     backward = problem.direction == "bwd"
     split = problem.direction == "fwd_splitkv"
+    # Neither has dropout, nor assembly kernels.
+    plain = split or problem.direction == "pagedkv_prefill"
     sizes = problem.arguments()
     left_out = set() if backward else {"max_seqlen_k"}
     left_out |= set() if split else {"num_splits"}
@@ -46,7 +51,7 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
         "window_size_right": problem.mask.right,
     }
     dropped = problem.dropout
-    if not split:
+    if not plain:
         words["use_ext_asm"] = problem.assembly
         values["p_drop"] = dropped.probability if dropped else 0.0
         values["drop_seed"] = dropped.seed if dropped else 0
@@ -63,7 +68,7 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
     else:
         values |= {"scale_s": problem.scale, "scale_p": 1.0, "scale_o": 1.0}
         values |= {"logits_soft_cap": problem.soft_cap, "has_lse": problem.lse}
-        if not split:
+        if not plain:
             values["s_randval"] = False
         if problem.direction == "fwd":
             values["min_seqlen_q"] = problem.min_rows

@@ -12,8 +12,9 @@ import pytest
 from qola.codegen.types import FieldValue
 from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
+from qola.verify.edges import Fields, tile_of
 from qola.verify.problem import Problem
-from qola.verify.sample import MAX_WORK, Fields, coverage, draw, draw_called, propose, tile_of
+from qola.verify.sample import MAX_WORK, coverage, draw, draw_called, propose
 from tests.consumer import predict
 from tests.python import plans
 from tests.python.verify.consumers import consumer_problem

@@ -1,0 +1,69 @@
+"""Problems that append to K and V, around what a kernel says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from qola.reference.masks import BOTTOM_RIGHT, NO_MASK
+from qola.verify.edges import Fields, head_dims, lengths
+from qola.verify.problem import Problem
+
+#: Rows of a tile of Q, and of K.
+_ROWS = 64
+#: Rows of a page, as Composable Kernel's own callers have them.
+_PAGE = 128
+_HEADS = ((1, 1), (2, 1), (4, 2), (3, 3))
+#: Dimensions that are rotated are a multiple of it.
+_ROTARY = 16
+
+
+def propose(fields: Fields, edge: int, chosen: np.random.Generator) -> Problem:
+    """Return a problem around what a kernel's fields say.
+
+    Args:
+        edge: which lengths: 0 has whole tiles and the kernel's head dimension.
+        chosen: decides what else there is to decide.
+    """
+
+    def one(of: Sequence[int]) -> int:
+        return of[int(chosen.integers(len(of)))]
+
+    every = lengths(_ROWS)
+    new = every[edge % len(every)]
+    rows = new if edge == 0 or chosen.random() < 0.3 else one(every)
+    if not fields.get("spad"):
+        rows = -(-rows // _ROWS) * _ROWS
+    size = int(fields.get("hdim_q") or 0)
+    hdim = size if edge == 0 or chosen.random() < 0.5 else one(head_dims(size))
+    rope = str(fields.get("rope") or "no")
+    rotary = 0
+    if rope != "no":
+        most = hdim // _ROTARY
+        if most == 0:
+            hdim, most = size, size // _ROTARY
+        rotary = _ROTARY * (most if edge == 0 else one(range(1, most + 1)))
+    nhead_q, nhead_k = _HEADS[int(chosen.integers(len(_HEADS)))]
+    # Rows that are there before: none, up to a page, and beyond.
+    before = [one((0, 1, _ROWS, 77, _PAGE - 3, _PAGE, _PAGE + 40)) for _ in range(1 + edge % 2)]
+    return Problem(
+        direction="fwd_appendkv",
+        dtype=str(fields.get("dtype")),
+        hdim_q=hdim,
+        hdim_v=hdim if chosen.random() < 0.5 else one(head_dims(size)),
+        group=False,
+        rows=(rows,) * len(before),
+        columns=tuple(place + new for place in before),
+        nhead_q=nhead_q,
+        nhead_k=nhead_k,
+        scale=1.0,
+        mask=BOTTOM_RIGHT if chosen.random() < 0.5 else NO_MASK,
+        page=_PAGE if fields.get("pagedkv") else 0,
+        new=new,
+        rope=rope,
+        rotary=rotary,
+        order="bhsd" if chosen.random() < 0.3 else "bshd",
+        more_stride=one((0, 0, 8, 64)),
+        data_seed=int(chosen.integers(1 << 32)),
+    )

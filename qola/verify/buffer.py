@@ -1,0 +1,109 @@
+"""A tensor of a problem in memory: what is there before a kernel runs, and what was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qola.reference.formats import F64, Format, decoded, encoded
+from qola.verify import pages
+from qola.verify.problem import Problem
+
+BESIDE = 208.0
+"""What lies between the rows of an input, and in rows of pages that no sequence has. A number:
+asynchronous kernels of CK load K beyond a head dimension that they pad, and multiply it by zeros
+of Q, which makes NaN of NaN."""
+
+
+Filled = Literal["values", "updated", "zero", "nan"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor in memory.
+
+    Attributes:
+        shape: as `Tensors` and `expected` have it.
+        strides: elements from one to the next along each dimension.
+        filled: with the problem's values, which kernels may update or not, with zeros, or with NaN
+            alone. What lies between rows is NaN, too, and between those of values large: a kernel
+            that takes it for its own shows.
+    """
+
+    name: str
+    format: Format
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    filled: Filled = "values"
+
+    @property
+    def elements(self) -> int:
+        """From the first element to the last."""
+        if 0 in self.shape:
+            return 0
+        steps = zip(self.shape, self.strides, strict=True)
+        return 1 + sum((count - 1) * stride for count, stride in steps)
+
+    @property
+    def _beside(self) -> int:
+        return int(encoded(BESIDE if self._has_values else np.nan, self.format))
+
+    @property
+    def _has_values(self) -> bool:
+        return self.filled in ("values", "updated")
+
+    def _view(self, raw: NDArray[Any]) -> NDArray[Any]:
+        steps = [stride * raw.itemsize for stride in self.strides]
+        return np.lib.stride_tricks.as_strided(raw, self.shape, steps)
+
+    def written(self, values: F64 | None = None) -> NDArray[Any]:
+        """Return what memory holds before a kernel runs, as unsigned integers.
+
+        Args:
+            values: of a buffer that is filled with them.
+        """
+        raw = np.full(self.elements, self._beside, np.dtype(f"uint{self.format.bits}"))
+        if self.elements and self.filled == "zero":
+            self._view(raw)[...] = 0
+        elif self.elements and self._has_values:
+            assert values is not None
+            assert values.shape == self.shape
+            self._view(raw)[...] = encoded(values, self.format)
+        return raw
+
+    def read(self, raw: NDArray[Any]) -> F64:
+        """Return the values that memory holds."""
+        if not self.elements:
+            return np.zeros(self.shape)
+        return decoded(self._view(raw), self.format)
+
+    def is_clean(self, raw: NDArray[Any]) -> bool:
+        """Whether a kernel left alone what lies between the rows."""
+        beside = np.ones(self.elements, np.bool_)
+        if self.elements:
+            self._view(beside)[...] = False
+        return bool(np.all(raw[beside] == self._beside))
+
+
+def of_batch(
+    problem: Problem, name: str, to: Format, length: int, heads: int, hdim: int, filled: Filled
+) -> Buffer:
+    """Return a tensor that has as many rows for each sequence."""
+    row = heads * hdim + problem.more_stride
+    strides = (length * row, row, hdim, 1)
+    if problem.order == "bhsd":
+        row = hdim + problem.more_stride
+        strides = (heads * length * row, row, length * row, 1)
+    return Buffer(name, to, (problem.batch, length, heads, hdim), strides, filled)
+
+
+def of_pages(
+    problem: Problem, name: str, to: Format, heads: int, hdim: int, filled: Filled
+) -> Buffer:
+    """Return a tensor in pages."""
+    row = heads * hdim + problem.more_stride
+    shape = (pages.count(problem) * problem.page, heads, hdim)
+    return Buffer(name, to, shape, (row, hdim, 1), filled)

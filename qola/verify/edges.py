@@ -1,0 +1,39 @@
+"""Lengths and head dimensions around what a kernel takes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qola.codegen.types import FieldValue
+
+Fields = Mapping[str, FieldValue]
+"""Of a kernel instance, as a plan has them."""
+
+
+def tile_of(fields: Fields) -> tuple[int, int]:
+    """Return rows of Q and columns of K that a kernel takes at once, as its tile's name begins."""
+    sizes = str(fields.get("tile", "")).split("_")[0].removeprefix("b").split("x")
+    rows, columns = ([int(size) for size in sizes if size.strip("0").isdigit()] + [64, 64])[:2]
+    return rows, columns
+
+
+def lengths(tile: int) -> tuple[int, ...]:
+    """Return lengths at and beside the edges of tiles, and a few others."""
+    at = (
+        tile,
+        tile + 1,
+        2 * tile,
+        tile - 1,
+        1,
+        2 * tile + 7,
+        4 * tile,
+        tile // 2 + 3,
+        3 * tile - 1,
+    )
+    return tuple(length for length in at if length > 0)
+
+
+def head_dims(bucket: int) -> tuple[int, ...]:
+    """Return head dimensions that go to a bucket, itself first."""
+    less = (bucket, bucket - 8, bucket - 16, bucket - 4, bucket - 1, bucket // 2 + 8, bucket // 2)
+    return tuple(size for size in less if size > 0)
