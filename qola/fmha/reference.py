@@ -7,10 +7,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from qola.fmha.problem import in_rows, tensors_of
+from qola.fmha.problem import in_rows, tensors_of, with_appended
 from qola.reference import attention
 from qola.reference.attention import Gradients, Softmax
-from qola.reference.formats import F64
+from qola.reference.formats import F64, FP32
+from qola.verify import append
 from qola.verify.expected import by_sequence, joined
 from qola.verify.problem import Problem
 
@@ -48,6 +49,40 @@ class Backward:
     dv: F64
     dbias: F64
     steps: tuple[Gradients, ...] = ()
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Q, K and V after rows were appended to K and V, of the shapes of `Problem.shapes`."""
+
+    q: F64
+    k: F64
+    v: F64
+
+
+def append_kv(
+    of: Problem,
+    q: Array,
+    k: Array,
+    v: Array,
+    k_new: Array,
+    v_new: Array,
+    *,
+    cos: Array | None = None,
+    sin: Array | None = None,
+) -> Appended:
+    """Return what appending leaves; arrays are those of `tensors_of` and `with_appended`.
+
+    Rows of K and V that no sequence has are 0.
+
+    Raises:
+        ArraysError: they are not those of the problem.
+    """
+    plain = replace(of, page=0)
+    given = with_appended(of, tensors_of(of, q, k, v), k_new, v_new, cos, sin)
+    found = {name: one.exact for name, one in append.expected(plain, given, FP32).items()}
+    whole = {name: append.by_sequence(plain, found[name]) for name in ("k", "v")}
+    return Appended(*(in_rows(of, one) for one in (found.get("q", given.q), *whole.values())))
 
 
 def forward(

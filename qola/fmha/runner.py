@@ -14,10 +14,11 @@ from qola.emulate.launch import Options
 from qola.errors import Finding
 from qola.fmha.done import Done, RunError
 from qola.fmha.gpu import Gpu
-from qola.fmha.problem import ArraysError, Problem, in_rows, tensors_of
+from qola.fmha.problem import ArraysError, Problem, in_rows, tensors_of, with_appended
 from qola.reference.attention import Forward
 from qola.reference.formats import F64, FP16, FP32, Format, rounded
 from qola.reference.limits import Arithmetic
+from qola.verify import append
 from qola.verify.expected import Verdict, by_sequence, compare, expected, left_by_forward
 from qola.verify.memory import buffers
 from qola.verify.replay import TILE, Emulator, contents
@@ -27,7 +28,7 @@ from qola.verify.tensors import Tensors, arithmetic, formats
 Array = NDArray[Any]
 
 #: What results that are laid out like Q, K, V and O are called.
-_IN_ROWS = frozenset({"o", "dq", "dk", "dv"})
+_IN_ROWS = frozenset({"o", "dq", "dk", "dv", "q", "k", "v"})
 EMULATED, HIP = "emulated", "hip"
 """Devices: the one that every machine has, and a GPU."""
 
@@ -39,8 +40,8 @@ class Run:
     Attributes:
         done: what they did, on whichever device.
         results: o and lse, or dq, dk, dv and dbias, of the shapes of `Problem.shapes`; dk and dv
-            have a head for each of Q. In float16 and float32 where the format is that, else the
-            same numbers in float32.
+            have a head for each of Q. Of what appends k, v, and q where it is rotated. In float16
+            and float32 where the format is that, else the same numbers in float32.
         verdicts: of each result element by element, against limits that no rounding exceeds.
     """
 
@@ -125,7 +126,7 @@ class Runner:
         """Run the forward of a problem; what its data type lacks of the arrays is rounded.
 
         Args:
-            of: of direction fwd or fwd_splitkv.
+            of: of direction fwd, fwd_splitkv or pagedkv_prefill.
             q, k, v, bias, slopes: see `tensors_of`.
 
         Raises:
@@ -133,6 +134,40 @@ class Runner:
             RunError: the library has no kernel for it, or a kernel could not be run.
         """
         return self._run(of, self._rounded(of, tensors_of(of, q, k, v, None, bias, slopes)))
+
+    def paged_prefill(self, of: Problem, q: Array, k: Array, v: Array, **more: Array) -> Run:
+        """Run attention over K and V in pages of `of.page` rows; see `forward`.
+
+        K and V are arrays of sequences all the same, which are put into pages in any order.
+        """
+        _must_be("pagedkv_prefill", of, has_pages=of.page > 0)
+        return self.forward(of, q, k, v, **more)
+
+    def append_kv(
+        self,
+        of: Problem,
+        q: Array,
+        k: Array,
+        v: Array,
+        k_new: Array,
+        v_new: Array,
+        *,
+        cos: Array | None = None,
+        sin: Array | None = None,
+    ) -> Run:
+        """Append rows to K and V of a problem of direction fwd_appendkv, and rotate them and Q.
+
+        Args:
+            k, v: as large as they are afterwards; of their last `of.new` rows nothing is read.
+            k_new, v_new, cos, sin: see `with_appended`.
+
+        Raises:
+            ArraysError: as `forward`.
+            RunError: as `forward`.
+        """
+        _must_be("fwd_appendkv", of, has_new=of.new > 0)
+        given = with_appended(of, tensors_of(of, q, k, v), k_new, v_new, cos, sin)
+        return self._run(of, self._rounded(of, given))
 
     def backward(
         self,
@@ -199,6 +234,11 @@ class Runner:
             for name, format_ in to.items()
             if getattr(given, name) is not None
         }
+        if given.appended is not None:
+            changed["appended"] = replace(
+                given.appended,
+                **{name: rounded(array, low) for name, array in vars(given.appended).items()},
+            )
         return replace(given, **changed)
 
     def _run(self, of: Problem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
@@ -216,7 +256,18 @@ class Runner:
         )
 
 
+def _must_be(direction: str, of: Problem, **has: bool) -> None:
+    """Refuse a problem of another direction, or without what one of this direction has."""
+    missing = [name.removeprefix("has_") for name, there in has.items() if not there]
+    if of.direction != direction or missing:
+        found = f"direction {of.direction}" + "".join(f", no {name}" for name in missing)
+        expected_ = f"direction {direction}, with {', '.join(n.removeprefix('has_') for n in has)}"
+        raise ArraysError(Finding(str(of), found, expected_))
+
+
 def _shown(of: Problem, name: str, array: F64, of_type: Format) -> Array:
     """Return a result as NumPy has its format, or in float32, which has all its numbers."""
+    if of.new and name in ("k", "v"):
+        array = append.by_sequence(of, array)
     laid = in_rows(of, array) if name in _IN_ROWS else array
     return laid.astype(np.float16 if of_type is FP16 else np.float32)

@@ -53,7 +53,7 @@ def laid_out(problem: Problem, tensor: F64, others: float) -> F64:
     """
     heads = tensor.shape[-2:]
     found = np.full((count(problem) * problem.page, *heads), others)
-    found[_rows(problem)] = tensor.reshape(-1, *heads)
+    found[rows(problem)] = tensor.reshape(-1, *heads)
     return found
 
 
@@ -71,7 +71,7 @@ def _lists(problem: Problem) -> list[NDArray[np.int32]]:
     return np.split(order.astype(np.int32), np.cumsum(_counts(problem)))[:-1]
 
 
-def _rows(problem: Problem) -> NDArray[np.int64]:
+def rows(problem: Problem) -> NDArray[np.int64]:
     """Return the rows of all pages that positions of K are in, sequence by sequence."""
     within = np.arange(problem.page)
     found = [

@@ -105,7 +105,8 @@ class Problem:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of Q, K, V and O, the same for their gradients, and of LSE.
 
-        A gradient of K or V has a head for each of Q.
+        A gradient of K or V has a head for each of Q. Of a problem that appends to K and V, they
+        are as large as the largest then is, and there is no O.
         """
         found: dict[str, tuple[int, ...]] = {}
         sizes = {
@@ -115,7 +116,8 @@ class Problem:
             "o": (self.rows, self.nhead_q, self.hdim_v),
         }
         for name, (lengths, heads, hdim) in sizes.items():
-            of = (lengths[0], heads) if self.order == "bshd" else (heads, lengths[0])
+            most = max(lengths)
+            of = (most, heads) if self.order == "bshd" else (heads, most)
             found[name] = (sum(lengths), heads, hdim) if self.group else (self.batch, *of, hdim)
         rows = (sum(self.rows),) if self.group else (self.rows[0],)
         found["lse"] = (self.nhead_q, *rows) if self.group else (self.batch, self.nhead_q, *rows)

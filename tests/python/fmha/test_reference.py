@@ -168,3 +168,39 @@ def test_what_a_validator_says() -> None:
         validator.check(o[0], o)
     infinite = np.full((2,), -np.inf)
     assert validator.check(infinite, infinite).passed
+
+
+@pytest.mark.parametrize("order", ["bshd", "bhsd"])
+@pytest.mark.parametrize("rope", ["half", "inter"])
+def test_rows_are_appended_and_rotated(rope: str, order: str) -> None:
+    """Prevents: rows in another place, or turned by another angle than their position's."""
+    sizes: dict[str, Any] = {"rows": 2, "columns": [7, 5], "heads": 4, "heads_k": 2, "hdim": 24}
+    of = problem("fwd_appendkv", "fp16", **sizes, order=order, new=3, rope=rope, rotary=16)
+    assert (of.group, of.batch, of.columns) == (False, 2, (7, 5))
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=of.shapes()[name]) for name in ("q", "k", "v"))
+    new = [rng.normal(size=replace(of, columns=(3, 3)).shapes()[name]) for name in ("k", "v")]
+    with pytest.raises(ArraysError) as error:
+        reference.append_kv(of, q, k, v, *new)
+    assert [finding.place for finding in error.value.findings] == ["cos", "sin"]
+    angles = rng.uniform(0, 7, size=(7, 8))
+    found = reference.append_kv(of, q, k, v, *new, cos=np.cos(angles), sin=np.sin(angles))
+    q, k, v, *new = (a if order == "bshd" else a.swapaxes(1, 2) for a in (q, k, v, *new))
+    got = [a if order == "bshd" else a.swapaxes(1, 2) for a in (found.q, found.k, found.v)]
+    left, right = (
+        (slice(0, 8), slice(8, 16)) if rope == "half" else (slice(0, 16, 2), slice(1, 16, 2))
+    )
+    for one, before in enumerate((4, 2)):
+        assert np.array_equal(got[1][one, :before], k[one, :before])
+        assert np.array_equal(got[2][one, before : before + 3], new[1][one])
+        assert not got[1][one, before + 3 :].any()
+        turned = np.exp(1j * angles[before : before + 3])[:, None]
+        for result, row, by in (
+            (got[1][one, before : before + 3], new[0][one], turned),
+            # Without a mask, all rows of Q stand where the first new one of K does.
+            (got[0][one], q[one], turned[:1]),
+        ):
+            numbers = (row[..., left] + 1j * row[..., right]) * by
+            assert np.allclose(result[..., left], numbers.real)
+            assert np.allclose(result[..., right], numbers.imag)
+            assert np.array_equal(result[..., 16:], row[..., 16:])
