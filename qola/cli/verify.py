@@ -79,7 +79,9 @@ def add_commands(commands: Any) -> None:
         _dispatch,
         _CODES,
         epilog="The libraries' host code runs up to the launch. It is an error where it launches "
-        "other kernels than their dispatch is read to launch, as `qola.fmha.Registry` does.",
+        "other kernels than their dispatch is read to launch, as `qola.fmha.Registry` does, or "
+        "none for any problem. Told and no error: directions whose dispatch is not understood, "
+        "problems that assembly kernels serve, and those of directions that no library has.",
     )
     add_options(parser, "manifest", required=True)
     parser.add_argument(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.agreement import Compared, compared
 from qola.fmha.problem import ArraysError, Problem
-from qola.fmha.sweep import read, sweep
+from qola.fmha.problem_lines import read
+from qola.fmha.sweep import sweep
 from qola.launch.problems import MAIN_ROLE
 from qola.verify.run import Built
 from qola.verify.tell import add_libraries, archs_of, builds
@@ -35,21 +37,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps({one.module: _places(one) for one in builds(args)}))
         return ExitCode.DONE
     try:
-        found = [one for built in builds(args) for one in _of(built, args)]
-        if not found:
-            words = "no problem for a direction of the libraries"
-            raise ArraysError(Finding(args.problems, words, "directions fwd, fwd_splitkv, bwd"))
+        found = _all(args)
     except QolaError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)
     if args.json:
         args.json.write_text("".join(f"{one.to_json()}\n" for one in found), encoding="utf-8")
-    differing = [one for one in found if not one.agrees]
-    shown = differing if args.problems == SWEEP else found
-    for one in shown:
-        print(f"{one.arch} {one.line()}")
+    return _tell(found, everything=args.problems != SWEEP)
+
+
+def _tell(found: Sequence[Compared], *, everything: bool) -> int:
+    """Print what came of problems, or of those that differ alone; return the exit code."""
+    for one in found:
+        if everything or one.agrees is False:
+            print(f"{one.arch} {one.line()}")
+    unread = [one for one in found if one.agrees is None]
+    reasons = Counter((one.arch, one.problem.direction, one.unread) for one in unread)
+    for (arch, direction, reason), count in reasons.items():
+        print(f"{arch} {direction}: {count} problems not compared: {reason}")
+    differing = sum(one.agrees is False for one in found)
     none = sum(not one.launched for one in found)
-    print(f"{len(found)} problems: {len(differing)} differ, {none} have no kernel")
+    more = f", {len(unread)} are not compared" if unread else ""
+    print(f"{len(found)} problems: {differing} differ, {none} have no kernel{more}")
     return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
 
 
@@ -57,15 +66,35 @@ def _places(built: Built) -> dict[str, str]:
     return {name: str(place) for name, place in vars(built).items() if name != "module"}
 
 
-def _of(built: Built, args: argparse.Namespace) -> Iterator[Compared]:
+def _all(args: argparse.Namespace) -> list[Compared]:
+    """Return what becomes of all problems, also of those of directions that no library has.
+
+    Raises:
+        QolaError: the file has no problems, or none for a library; a library ended the process.
+    """
     given = None if args.problems == SWEEP else _read(Path(args.problems))
-    for arch in archs_of(args, built):
-        kernels = [k for k in built.kernels if arch in k.archs]
-        directions = {k.direction for k in kernels} & set(MAIN_ROLE)
-        problems = list(sweep(kernels, args.count, args.seed)) if given is None else given
-        own = [one for one in problems if one.direction in directions]
-        if own:
-            yield from compared(built, arch, own)
+    found: list[Compared] = []
+    served: dict[str, set[str]] = {}
+    for built in builds(args):
+        for arch in archs_of(args, built):
+            kernels = [k for k in built.kernels if arch in k.archs]
+            directions = {k.direction for k in kernels} & set(MAIN_ROLE)
+            served.setdefault(arch, set()).update(directions)
+            swept = sweep(kernels, args.count, args.seed) if given is None else given
+            if own := [one for one in swept if one.direction in directions]:
+                found += compared(built, arch, own)
+    if not found:
+        known = ", ".join(sorted(set().union(*served.values()))) or "none"
+        words = "no problem for a direction of the libraries"
+        raise ArraysError(Finding(args.problems, words, f"one of {known}"))
+    for arch, directions in served.items():
+        words = "no library has kernels of the direction for the arch"
+        found += [
+            Compared(one, arch, (), (), (), unread=words)
+            for one in given or ()
+            if one.direction not in directions
+        ]
+    return found
 
 
 def _read(path: Path) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Problems for a library: those of a file, or around what its kernels serve."""
+"""Problems for a library, around what its kernels serve."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qola.errors import Finding
-from qola.fmha.problem import ArraysError, Problem
+from qola.fmha.problem import Problem
 from qola.launch.problems import MAIN_ROLE
 from qola.plan.model import PlannedKernel
 from qola.reference.dropout import Dropout
@@ -21,30 +20,6 @@ _CHANGED = 0.5
 _DTYPES = ("fp32", "fp16", "bf16", "fp8")
 _HDIMS = (8, 16, 32, 40, 64, 72, 96, 104, 128, 160, 192, 256, 264)
 _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom_right", 0, 3))
-
-
-def read(text: str, name: str) -> list[Problem]:
-    """Return the problems of a file: each line as `Problem.to_json` writes it, or a part of that.
-
-    Args:
-        name: of the file, for messages.
-
-    Raises:
-        ArraysError: with every line that is no problem.
-    """
-    found, wrong = [], []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(Problem.from_json(line))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            words = f"{type(error).__name__}: {error}"
-            expected = "a line of JSON with the fields of a problem (docs/guide/python.md)"
-            wrong.append(Finding(f"{name}:{number}", words, expected))
-    if wrong:
-        raise ArraysError(wrong)
-    return found
 
 
 def sweep(

@@ -33,6 +33,9 @@ _FORMATS = {
     "fp8fp32": (FP8, FP32),
     "bf8": (BF8, BF8),
 }
+DTYPES = tuple(_FORMATS)
+"""CK's words for data types whose formats are known."""
+
 #: AITER's number for rounding to bf16 toward zero, and columns of K that its assembly kernels take.
 _TOWARD_ZERO = 2
 _ASSEMBLY_TILE = 64

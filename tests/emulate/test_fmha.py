@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -230,6 +231,40 @@ def test_problems_of_a_file_are_shown(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert [len(one["launched"]) for one in values] == [1, 0, 3]
     assert all(one["selected"] == one["launched"] for one in values)
     assert asked("--problems", str(tmp_path / "nowhere")) == 2
+
+
+def test_problems_that_are_compared_with_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: problems that vanish without a word, and a check that fails for none of them."""
+    file = tmp_path / "mine.jsonl"
+    split = replace(FORWARD, direction="fwd_splitkv", splits=2)
+    allowed = replace(FORWARD, assembly=True)
+    file.write_text("\n".join(one.to_json() for one in (FORWARD, split, allowed)))
+    assert asked("--problems", str(file), "--arch", ARCH) == 0
+    *lines, told, last = capfd.readouterr().out.splitlines()
+    assert len(lines) == 3
+    # Assembly kernels that may serve a problem and do not leave it to the dispatch.
+    assert " -> fmha_fwd_d32_fp16_batch" in lines[1]
+    words = "1 problems not compared: no library has kernels of the direction for the arch"
+    assert told == f"gfx950 fwd_splitkv: {words}"
+    assert last == "3 problems: 0 differ, 1 have no kernel, 1 are not compared"
+    file.write_text(split.to_json())
+    assert asked("--problems", str(file), "--arch", ARCH) == 2
+    assert "one of bwd, fwd" in capfd.readouterr().err
+
+
+def test_a_direction_that_is_not_understood() -> None:
+    """Prevents: a sweep that ends as a whole where the dispatch of one direction is not read."""
+    program = Path(os.environ["QOLA_TEST_PREFILL"]).absolute()
+    words = [str(program), "--problems", "sweep", "--count", "60", "--arch", ARCH]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+    *told, last = said.stdout.splitlines()
+    assert told
+    assert all(" batch_prefill: " in line and "not understood" in line for line in told)
+    assert " 0 differ" in last
+    assert last.endswith(" are not compared")
 
 
 def test_another_dispatch_than_the_library_s(

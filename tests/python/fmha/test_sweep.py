@@ -1,15 +1,14 @@
-"""Problems of a file and of a sweep, and what is said of those that differ."""
+"""Problems of a sweep, and what is said of those that differ."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
-import pytest
-
 from qola.fmha.agreement import Compared
-from qola.fmha.problem import ArraysError, problem
-from qola.fmha.sweep import read, sweep
+from qola.fmha.problem import problem
+from qola.fmha.problem_lines import read
+from qola.fmha.sweep import sweep
 from qola.verify.case import REFUSED
 from tests.python.plans import kernel
 
@@ -23,18 +22,6 @@ KERNELS = [
 ]
 
 
-def test_problems_of_a_file() -> None:
-    """Prevents: a line that says less than all, refused; or one that is none, passed over."""
-    short = {"direction": "fwd", "dtype": "bf16", "hdim_q": 64, "hdim_v": 64, "group": False}
-    short |= {"rows": [100], "columns": [130], "nhead_q": 4, "nhead_k": 2, "scale": 0.125}
-    text = f"{FORWARD.to_json()}\n\n{json.dumps(short | {'lse': True})}\n"
-    assert read(text, "mine") == [FORWARD, FORWARD]
-    wrong = ['{"dtype": "bf16"}', "[1]", "{", json.dumps(short | {"colour": 3})]
-    with pytest.raises(ArraysError) as error:
-        read("\n".join([FORWARD.to_json(), *wrong]), "mine")
-    assert [one.place for one in error.value.findings] == [f"mine:{n}" for n in (2, 3, 4, 5)]
-
-
 def test_a_sweep_is_the_same_for_a_seed() -> None:
     """Prevents: a difference that is seen once and never again, and a sweep of one kernel."""
     found = list(sweep(KERNELS, 200))
@@ -46,6 +33,8 @@ def test_a_sweep_is_the_same_for_a_seed() -> None:
     # And what the kernels do not serve.
     assert {one.dtype for one in found} > {"bf16"}
     assert list(sweep([], 5)) == []
+    # Each can be written into a file of problems, changed or not.
+    assert read("\n".join(one.to_json() for one in found), "swept") == found
 
 
 def test_what_is_said_of_a_problem() -> None:
@@ -66,6 +55,9 @@ def test_what_is_said_of_a_problem() -> None:
     assert (
         differing[1].line().endswith("launched none; selected k (mha_fwd returned -1: no kernel)")
     )
+    unread = replace(same, selected=(), unread="not understood")
+    assert unread.agrees is None
+    assert unread.line() == f"{FORWARD} -> k 2x4x1"
     values = json.loads(differing[0].to_json())
     assert (values["agrees"], values["launched"], values["problem"]["dtype"]) == (
         *(False, ["l"]),
