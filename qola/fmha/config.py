@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from qola.codegen.types import FieldValue
 from qola.errors import ExitCode, Finding, QolaError
 from qola.fmha.tile import Tile
+from qola.fmha.words import ANY, value_of, word
 from qola.plan.json_types import WrongValueError, reader
 
 Switch = bool | None
@@ -40,11 +41,12 @@ _OBSERVED = {"arch": "arch_tag", "randval": "store_randval"}
 _CODES = {"deterministic": "det", "dropout_kind": "kind", "pipeline": "p", "vlayout": "v"}
 #: What a config's name begins with.
 _HEAD = re.compile(
-    r"(?P<family>[a-z_]+)\.(?P<dtype>\w+)\.(?P<mode>[a-z]+)\.d(?P<hdim_q>\d+)x(?P<hdim_v>\d+)\."
-    r"(?P<arch>\w+)\.(?P<tile>[\w-]+)(?P<rest>(?:\.[\w-]+)*)"
+    r"(?P<family>[a-z_]+)\.(?P<dtype>[\w~]+)\.(?P<mode>[\w~]+)\.d(?P<hdim_q>-?\d+)"
+    r"x(?P<hdim_v>-?\d+)\.(?P<arch>[\w~]+)\.(?P<tile>[\w-]+)(?P<rest>(?:\.[\w~-]+)*)",
+    re.ASCII,
 )
-#: Of another CK's fields, and the word for every arch.
-_MORE, _ANY = "x", "any"
+#: Of another CK's fields.
+_MORE = "x"
 
 
 class ConfigError(QolaError):
@@ -72,7 +74,7 @@ class KernelConfig:
         trload: it reads by gfx950's transposing loads.
         spad, skpad, dpad, dvpad: it takes any length of Q and of K, any head dimension of Q and
             of V, not just whole tiles.
-        more: fields of another CK, by name.
+        more: fields of another CK, sorted by name.
     """
 
     family: str
@@ -105,6 +107,11 @@ class KernelConfig:
     dpad: Padding = None
     dvpad: Padding = None
     more: tuple[tuple[str, FieldValue], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Sort what is of another CK."""
+        if self.more:
+            object.__setattr__(self, "more", tuple(sorted(dict(self.more).items())))
 
     @staticmethod
     def of(direction: str, role: str, observed: Mapping[str, FieldValue]) -> KernelConfig:
@@ -157,13 +164,14 @@ class KernelConfig:
     @property
     def name(self) -> str:
         """A name with all of it, which `parse` reads: a file may have it."""
-        head = f"{self.family}.{self.dtype}.{self.mode or _ANY}.d{self.hdim_q}x{self.hdim_v}"
-        words = [head, self.arch or _ANY, str(self.tile)]
+        mode, arch = (ANY if one is None else word(one) for one in (self.mode, self.arch))
+        words = [self.family, word(self.dtype), mode, f"d{self.hdim_q}x{self.hdim_v}", arch]
+        words.append(str(self.tile))
         for name in _OPTIONAL:
             value = getattr(self, name)
             if value is not None:
                 words.append(_word(_CODES.get(name, name), value))
-        words += [f"{_MORE}-{_word(name, value)}" for name, value in self.more]
+        words += [f"{_MORE}-{word(name)}-{word(value)}" for name, value in self.more]
         return ".".join(words)
 
     @staticmethod
@@ -177,19 +185,10 @@ class KernelConfig:
         if match is None:
             found = f"not of the form {_FORM}"
             raise ConfigError(Finding(name, found, "a name that KernelConfig.name gave"))
-        head = match.groupdict()
-        data: dict[str, Any] = {name: head[name] for name in ("family", "dtype", "tile")}
-        data |= {name: int(head[name]) for name in ("hdim_q", "hdim_v")}
-        data |= {name: head[name] for name in ("mode", "arch") if head[name] != _ANY}
-        more: dict[str, FieldValue] = {}
-        for word in filter(None, head["rest"].split(".")):
-            own = word.removeprefix(f"{_MORE}-")
-            key, value = _read(own)
-            if own != word:
-                more[key] = value
-            else:
-                data[_LONG.get(key, key)] = value
-        config = KernelConfig.from_values({**data, "more": more})
+        try:
+            config = KernelConfig.from_values(_values_of(match))
+        except ValueError as error:
+            raise ConfigError(Finding(name, str(error), "escapes of a text")) from None
         if config.name != name:
             raise ConfigError(Finding(name, "not as KernelConfig.name gives it", config.name))
         return config
@@ -292,13 +291,36 @@ def _word(code: str, value: FieldValue) -> str:
     """Return a field as a name has it: mask, nmask, bias-alibi, dpad-8."""
     if isinstance(value, bool):
         return code if value else f"n{code}"
-    return f"{code}-{value}"
+    return f"{code}-{word(value)}"
 
 
-def _read(word: str) -> tuple[str, FieldValue]:
+def _read(text: str) -> tuple[str, FieldValue]:
     """Return field and value of a word in a name."""
-    code, dash, text = word.partition("-")
+    code, dash, value = text.partition("-")
     if dash:
-        return code, int(text) if text.isdigit() else text
+        return code, value_of(value)
     known = _LONG.get(code, code)
     return (code[1:], False) if known not in _READERS and code[:1] == "n" else (code, True)
+
+
+def _values_of(match: re.Match[str]) -> dict[str, Any]:
+    """Return what `from_values` takes, from a name of the right form.
+
+    Raises:
+        ValueError: an escape is none.
+    """
+    head = match.groupdict()
+    data: dict[str, Any] = {name: head[name] for name in ("family", "tile")}
+    data["dtype"] = value_of(head["dtype"])
+    data |= {name: int(head[name]) for name in ("hdim_q", "hdim_v")}
+    data |= {name: value_of(head[name]) for name in ("mode", "arch") if head[name] != ANY}
+    more: dict[str, FieldValue] = {}
+    for text in filter(None, head["rest"].split(".")):
+        code, _, own = text.partition("-")
+        if code == _MORE and "-" in own:
+            name, _, value = own.partition("-")
+            more[str(value_of(name))] = value_of(value)
+        else:
+            code, value_read = _read(text)
+            data[_LONG.get(code, code)] = value_read
+    return {**data, "more": more}

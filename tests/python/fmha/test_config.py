@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qola.codegen.types import FieldValue
 from qola.fmha.config import ConfigError, KernelConfig
 from qola.fmha.rules import validate
 from qola.fmha.tile import Tile
@@ -32,7 +35,7 @@ FORWARD = KernelConfig(
 )
 NAME = (
     "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
-    ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value.x-nother.x-size-3"
+    ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value.x-other-false.x-size-3"
 )
 
 
@@ -140,6 +143,43 @@ def test_kernels_beside_ck_have_none() -> None:
     """Prevents: a helper of an assembly kernel, which CK has no family for, called by another's."""
     with pytest.raises(ConfigError, match="bwd asm_dot_do_o"):
         KernelConfig.of("bwd", "asm_dot_do_o", {})
+
+
+ODD: Sequence[FieldValue] = (
+    *(
+        "",
+        "any",
+        "true",
+        "null",
+        "7",
+        "-7",
+        "007",
+        "a.b-c",
+        "n",
+        "nmask",
+        "Große",
+        "~s",
+        "x~41",
+        "/",
+    ),
+    *(True, False, None, 0, 7, -7),
+)
+
+
+def test_names_have_whatever_a_config_has() -> None:
+    """Prevents: a kernel of another CK whose name is read as another kernel's, or not at all."""
+    names = [str(one) for one in ODD]
+    configs = [replace(FORWARD, more=((name, value),)) for name in names for value in ODD]
+    configs.append(replace(FORWARD, more=tuple(zip(reversed(names), ODD, strict=True))))
+    words = [one for one in ODD if isinstance(one, str)]
+    configs += [replace(FORWARD, dtype=o, mode=o, arch=o, pipeline=o, mask=o) for o in words]
+    configs += [replace(FORWARD, hdim_q=-8, dpad=0), replace(FORWARD, mode=None, arch=None)]
+    for config in configs:
+        assert KernelConfig.parse(config.name) == config
+        assert KernelConfig.from_json(config.to_json()) == config
+        assert re.fullmatch(r"[\w.~-]+", config.name, re.ASCII)
+    with pytest.raises(ConfigError, match="escapes of a text"):
+        KernelConfig.parse(f"{FORWARD.name}.x-new-~ff")
 
 
 @pytest.mark.parametrize("text", ["", "64", "b", "r1x1x1", "b64_q3", "b64_r1x1", "b64_o1_o2"])

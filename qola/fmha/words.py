@@ -1,0 +1,49 @@
+"""Values as words of a name: letters, digits, _ and ~ alone, and read back as what they were."""
+
+from __future__ import annotations
+
+import re
+
+from qola.codegen.types import FieldValue
+
+ANY = "any"
+"""The word for None where a name has to say something."""
+
+_PLAIN = {"true": True, "false": False, "null": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+_ESCAPED = re.compile(r"(?:~[0-9a-f]{2})+")
+#: Begins a text that would be read as something else; no escape begins so.
+_TEXT = "~s"
+
+
+def word(value: FieldValue) -> str:
+    """Return a value as a word, which `value_of` reads."""
+    if isinstance(value, str):
+        mistaken = not value or value == ANY or value in _PLAIN or _NUMBER.fullmatch(value)
+        return _TEXT * bool(mistaken) + _OTHER.sub(_escape, value)
+    if value is None or isinstance(value, bool):
+        return {True: "true", False: "false", None: "null"}[value]
+    return _OTHER.sub(_escape, str(value))
+
+
+def value_of(text: str) -> FieldValue:
+    """Return the value of a word.
+
+    Raises:
+        ValueError: its escapes are not of a text.
+    """
+    plain = _ESCAPED.sub(_unescape, text.removeprefix(_TEXT))
+    if text.startswith(_TEXT):
+        return plain
+    if _NUMBER.fullmatch(plain):
+        return int(plain)
+    return _PLAIN.get(plain, plain)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "".join(f"~{byte:02x}" for byte in match[0].encode("utf-8", "surrogatepass"))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("~", "")).decode("utf-8", "surrogatepass")
