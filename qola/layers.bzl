@@ -5,6 +5,7 @@ load("//rules:python.bzl", "python_library")
 # From the ground up. A room imports what stands in earlier layers and nothing of its own layer.
 LAYERS = [
     ["ground"],
+    ["kernel"],
     ["aiter", "manifest", "reference", "triton"],
     ["fetch"],
     ["checkout", "codegen"],

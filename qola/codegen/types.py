@@ -8,11 +8,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from qola.errors import Finding
+from qola.kernel import words
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
     from qola.manifest.types import BwdVariant, FwdVariant
 
-FieldValue = str | int | bool | None
+FieldValue = words.FieldValue
 Fields = tuple[tuple[str, FieldValue], ...]
 
 LEVELS = ("opaque", "linked", "filtered")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qola.errors import Finding
-from qola.fmha.config import ConfigError, KernelConfig
+from qola.kernel.config import ConfigError, KernelConfig
 
 #: By module: the table of its variants, its directions, and what a variant may say.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

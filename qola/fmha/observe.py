@@ -19,9 +19,9 @@ from qola.codegen.ck.output import archs_of, record, tags_of
 from qola.codegen.ck.rows import Dispatch, read_base
 from qola.codegen.ck.vocabulary import fields_of
 from qola.errors import CodegenError, Finding
-from qola.fmha.archs import Archs
-from qola.fmha.config import KernelConfig
 from qola.fmha.registry import Entry, Registry
+from qola.kernel.archs import Archs
+from qola.kernel.config import KernelConfig
 from qola.manifest.receipts import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.

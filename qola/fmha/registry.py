@@ -10,7 +10,7 @@ from typing import Any
 
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.errors import ExitCode, Finding, QolaError
-from qola.fmha.config import KernelConfig
+from qola.kernel.config import KernelConfig
 from qola.verify.dispatch import Dispatch
 from qola.verify.problem import Problem
 from qola.verify.repository import Repository, is_beside

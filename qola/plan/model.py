@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from qola.codegen.types import CodeObject, Direction, FieldValue
 from qola.errors import Finding, PlanError, unseen
 from qola.fetch.pins import PatchPin
+from qola.json_types import WrongValueError, reader
 from qola.manifest.archs import MAX_ARCHS
-from qola.plan.json_types import WrongValueError, reader
 from qola.version import __version__
 
 SCHEMA_VERSION = 4

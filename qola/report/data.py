@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding
-from qola.plan.json_types import reader
+from qola.json_types import reader
 from qola.report.device_code import ReportError
 from qola.version import __version__
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qola.fmha.archs import pinned
 from qola.fmha.rules import RULES
+from qola.kernel.archs import pinned
 
 _HEAD = """\
 # Rules of kernels
@@ -19,7 +19,7 @@ _ARCHS = """
 ## What there is
 
 By family and by Composable Kernel's name for archs: data types, and head dimensions of Q for any of
-them. The pinned Composable Kernel's tiles are in [archs.json](../../qola/fmha/archs.json).
+them. The pinned Composable Kernel's tiles are in [archs.json](../../qola/kernel/archs.json).
 
 | Family | Archs | Data types | Head dimensions | Pipelines |
 | --- | --- | --- | --- | --- |

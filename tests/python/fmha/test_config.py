@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from qola.codegen.types import FieldValue
-from qola.fmha.config import ConfigError, KernelConfig
 from qola.fmha.rules import validate
-from qola.fmha.tile import Tile
+from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.tile import Tile
 from tests.python.fmha.observed import Observed, kernels
 
 FORWARD = KernelConfig(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qola.fmha.config import ConfigError, KernelConfig
 from qola.fmha.manifest import manifest
 from qola.fmha.observe import emitted
 from qola.fmha.registry import Registry
+from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest.load import loads
 from tests.python.fmha.observed import quiet
 from tests.python.verify.libraries import libraries

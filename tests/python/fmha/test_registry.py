@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qola.fmha.config import KernelConfig
 from qola.fmha.problem import Problem, problem
 from qola.fmha.registry import Entry, Registry, RegistryError
+from qola.kernel.config import KernelConfig
 from qola.launch.problems import MAIN_ROLE
 from qola.verify.sample import MAX_WORK, generator, propose
 from tests.consumer import predict

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.fmha.archs import FILE, Archs, pinned
-from qola.fmha.config import KernelConfig
 from qola.fmha.observe import tables_of
 from qola.fmha.rules import RULES, InvalidError, Rule, check, validate
-from qola.fmha.tile import Tile
+from qola.kernel.archs import FILE, Archs, pinned
+from qola.kernel.config import KernelConfig
+from qola.kernel.tile import Tile
 from tests.python.fmha.observed import quiet
 from tools.docs import kernel_rules
 

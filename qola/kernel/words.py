@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from qola.codegen.types import FieldValue
+FieldValue = str | int | bool | None
+"""What a field of a kernel holds."""
 
 ANY = "any"
 """The word for None where a name has to say something."""

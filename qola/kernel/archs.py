@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from qola.fmha.config import KernelConfig
-from qola.fmha.tile import Tile, Triple
+from qola.kernel.config import KernelConfig
+from qola.kernel.tile import Tile, Triple
 
 FILE = Path(__file__).with_name("archs.json")
 

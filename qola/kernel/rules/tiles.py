@@ -1,0 +1,160 @@
+"""Rules of tiles: what fits together, and on an arch."""
+
+from __future__ import annotations
+
+from qola.kernel.archs import Archs
+from qola.kernel.config import KernelConfig
+from qola.kernel.rules.model import OPS, PIPELINE, Wrong, rule
+
+#: Families that multiply Q with K, then P with V.
+_FORWARD = ("fwd", "fwd_splitkv", "fwd_pagedkv", "batch_prefill")
+#: Numbers of a tile's block, its products with waves, and those with matrix instructions.
+_ARITY = {
+    **dict.fromkeys(_FORWARD, (6, 2, 2)),
+    "fwd_splitkv_combine": (1, 0, 0),
+    "fwd_appendkv": (4, 0, 0),
+    "bwd_dq_dk_dv": (9, 3, 2),
+    "bwd_dot_do_o": (1, 0, 0),
+    "bwd_convert_dq": (2, 0, 0),
+}
+#: Bytes of an element of K and V, 1 of the rest.
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+#: Copies of K and V in LDS, of a pipeline that loads ahead.
+_COPIES = {"qr_async": 3}
+
+
+@rule(
+    "arity",
+    "a family's kernels are templates of so many numbers",
+    (f"{PIPELINE}/tile_fmha_shape.hpp", "BlockTile::at(number<5>{})"),
+)
+def arity(config: KernelConfig, _archs: Archs) -> Wrong:
+    found, wanted = _sizes(config), _ARITY[config.family]
+    for what, has, needs in zip(("block", "waves", "warps"), found, wanted, strict=True):
+        if has != needs:
+            yield f"{has} numbers or products of {what}", f"{needs} for {config.family}"
+
+
+def _sizes(config: KernelConfig) -> tuple[int, int, int]:
+    tile = config.tile
+    return len(tile.block), len(tile.waves), len(tile.warps)
+
+
+def _is_whole(config: KernelConfig) -> bool:
+    """Whether a tile has all the numbers that other rules are about, none of them 0."""
+    every = [
+        *config.tile.block,
+        *(n for of in (*config.tile.waves, *config.tile.warps) for n in of),
+    ]
+    return _sizes(config) == _ARITY[config.family] and min(every) > 0
+
+
+@rule(
+    "mfma",
+    "of 256 head dimensions, CK schedules matrix instructions eight at a time",
+    (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(NumMfmaInsts % 8 == 0)"),
+)
+def mfma(config: KernelConfig, _archs: Archs) -> Wrong:
+    # Archs whose waves have 64 lanes.
+    wide = (config.arch or "").startswith("gfx9")
+    if (config.family, config.pipeline, config.hdim_q) != ("fwd", "qr", 256) or not wide:
+        return
+    if _is_whole(config):
+        tile = config.tile
+        (m, n, k), (waves_m, waves_n, _) = tile.warps[0], tile.waves[0]
+        count = (tile.block[0] // m) * (tile.block[1] // n) * (tile.block[2] // k)
+        count //= waves_m * waves_n
+        if count % 8:
+            yield f"{count} matrix instructions a step", "a multiple of 8"
+
+
+@rule(
+    "per_cu",
+    "-1 leaves the blocks of a compute unit to the pipeline; others are asked of the compiler",
+    (f"{OPS}/fmha_fwd.py", "-1 will let pipeline decide the occupancy"),
+)
+def per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.tile.per_cu is not None and config.tile.per_cu != -1 and config.tile.per_cu < 1:
+        yield f"{config.tile.per_cu} blocks", "-1, or 1 and more"
+
+
+@rule(
+    "waves",
+    "the waves of the first product are those of the others, or a part of them",
+    (f"{PIPELINE}/tile_fmha_shape.hpp", "static_assert(NumGemm1Warps % NumGemm0Warps == 0)"),
+)
+def waves(config: KernelConfig, _archs: Archs) -> Wrong:
+    counts = [m * n * k for m, n, k in config.tile.waves]
+    if any(n < 1 for of in config.tile.waves for n in of):
+        yield "a product without waves", "1 and more along m, n and k"
+    elif any(count % counts[0] for count in counts):
+        yield f"products of {', '.join(map(str, counts))} waves", "multiples of the first"
+
+
+@rule(
+    "combine_tile",
+    "splits are put together so many columns of O at a time",
+    (f"{OPS}/fmha_fwd_splitkv.py", "static_assert({F_bn1} % {F_bn1comb} == 0)"),
+)
+def combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+    combines = config.family == "fwd_splitkv_combine" and _is_whole(config)
+    if combines and config.hdim_v % config.tile.block[0]:
+        yield f"{config.tile.block[0]} columns of {config.hdim_v}", "a divisor of hdim_v"
+
+
+@rule(
+    "warps",
+    "matrix instructions of an arch have certain sizes",
+    (f"{OPS}/fmha_fwd.py", "F_wm0: int"),
+)
+def warps(config: KernelConfig, archs: Archs) -> Wrong:
+    offers = [of for of in archs.offers if (of.arch, of.dtype) == (config.arch, config.dtype)]
+    known = {warps for offer in offers for warps in offer.warps}
+    for warps in dict.fromkeys(config.tile.warps):
+        if offers and warps not in known:
+            words = ", ".join("x".join(map(str, one)) for one in sorted(known))
+            yield f"{'x'.join(map(str, warps))} for {config.dtype}", f"one of {words}"
+
+
+@rule(
+    "whole_tile",
+    "a tile is a number of waves' tiles, and the head dimension a number of steps",
+    (f"{PIPELINE}/tile_fmha_shape.hpp", "kQKHeaddim should be divisible by kK0"),
+)
+def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.family not in _FORWARD or not _is_whole(config):
+        return
+    m0, n0, k0, n1, k1, most = config.tile.block
+    (waves_m, waves_n, _), (waves_m1, waves_n1, _) = config.tile.waves
+    (m, n, k), (of_m1, of_n1, of_k1) = config.tile.warps
+    parts = {
+        "bm0": (m0, waves_m * m),
+        "bm0 of P": (m0, waves_m1 * of_m1),
+        "bn0": (n0, waves_n * n),
+        "bk0": (k0, k),
+        "bn1": (n1, waves_n1 * of_n1),
+        "bk1": (k1, of_k1),
+        "bk0max": (most, k0),
+        "bn0 of P": (n0, k1),
+    }
+    for name, (size, step) in parts.items():
+        if size % step:
+            yield f"{name} {size}", f"a multiple of {step}"
+    if most < config.hdim_q or n1 < config.hdim_v:
+        sizes = f"{config.hdim_q}x{config.hdim_v}"
+        yield f"a tile of {most}x{n1} for head dimensions {sizes}", "at least as much"
+
+
+@rule(
+    "lds",
+    "K and V of a step lie in the LDS of a block, as often as a pipeline loads ahead",
+    ("include/ck_tile/core/arch/arch.hpp", "get_smem_capacity()"),
+)
+def lds(config: KernelConfig, archs: Archs) -> Wrong:
+    if config.family not in _FORWARD or not _is_whole(config):
+        return
+    _, n0, k0, n1, k1, _ = config.tile.block
+    size = _BYTES.get(config.dtype, 1) * _COPIES.get(config.pipeline or "", 1)
+    least, most = size * max(n0 * k0, n1 * k1), archs.lds_of(config.arch)
+    if least > most:
+        yield f"{least} bytes of LDS at least", f"up to {most} on {config.arch or 'any arch'}"
