@@ -25,6 +25,8 @@ from qola.triton.kernel import Argument
 #: Of cc/runtime: a pack, and the trailer of its entries, with QOLA_KERNEL_ABI.
 _PACK, _ENTRY, _ABI = b"QOLAPCK1", b"QOLAKRN1", 1
 _ALIGNMENT = 16
+#: Memory in a GPU that Triton expects to be handed over at a launch; a library hands over null.
+_SCRATCH = ("global_scratch_size", "profile_scratch_size")
 _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 64, "BLOCK_M": 128}]'
 
 
@@ -48,8 +50,19 @@ class Built:
 
 
 def read_built(kernel: str, code: Path) -> Built:
-    """Read a code object, with the metadata beside it."""
+    """Read a code object, with the metadata beside it.
+
+    Raises:
+        ManifestError: it needs memory that no launch of a library gives it.
+    """
     told = json.loads(code.with_suffix(".json").read_text("utf-8"))
+    needed = [f"{name} {told[name]}" for name in _SCRATCH if told[name]]
+    if needed:
+        chosen = " ".join(f"{name}={value}" for name, value in sorted(told["choices"].items()))
+        place = f"{told['name']}: {kernel} {told['arch']} {chosen}".rstrip()
+        expected = "a kernel that needs no scratch memory: a library hands over none"
+        fix = "take these choices out; the code object is there for programs that launch it"
+        raise ManifestError(Finding(place, ", ".join(needed), expected, fix))
     return Built(kernel, code.read_bytes(), told)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from qola.bundle.pack_files import kernels_of_pack
 from qola.errors import ManifestError
-from qola.triton.library import Built, pack, preferred, table
+from qola.triton.library import Built, pack, preferred, read_built, table
 
 
 def built(arch: str, block: int, hdim: int = 64, code: bytes = b"") -> Built:
     told: dict[str, Any] = {
         "arch": arch,
+        "global_scratch_size": 0,
+        "profile_scratch_size": 0,
         "arguments": [
             {"divisible": 16, "name": "x", "type": "*bf16"},
             {"divisible": 1, "name": "n", "type": "u32"},
@@ -78,6 +81,22 @@ def test_a_table() -> None:
         assert line in text
     assert '{"f", "f-BLOCK_64-HDIM_64-dtype_bf16-gfx942", "gfx942", "f", ' in text
     assert "QOLA_NAMESPACE" not in table([built("gfx942", 64)], "", "qola_triton")
+
+
+@pytest.mark.parametrize("name", ["global_scratch_size", "profile_scratch_size"])
+def test_scratch_memory_is_refused(tmp_path: Path, name: str) -> None:
+    """Prevents: a kernel that writes to memory it was never given, at address 0."""
+    one = built("gfx942", 64)
+    code = tmp_path / f"{one.told['name']}.hsaco"
+    code.write_bytes(one.code)
+    code.with_suffix(".json").write_text(json.dumps(one.told), "utf-8")
+    assert read_built("f", code) == one
+    code.with_suffix(".json").write_text(json.dumps({**one.told, name: 128}), "utf-8")
+    with pytest.raises(ManifestError) as caught:
+        read_built("f", code)
+    (found,) = caught.value.findings
+    assert found.place == f"{one.told['name']}: f gfx942 BLOCK=64 HDIM=64 dtype=bf16"
+    assert found.found == f"{name} 128"
 
 
 def test_a_pack_is_one_of_lazy_libraries(tmp_path: Path) -> None:
