@@ -12,6 +12,10 @@ CMAKE_CONFIG = f"{CMAKE_DIRECTORY}/qola-config.cmake"
 """The file that makes it one."""
 
 
+TRITON = "triton"
+"""The module, and component, that is the library of a manifest's kernels in Triton."""
+
+
 def component_of(module: str) -> str:
     """Component of the CMake package that is a module: mha_fwd for libmha_fwd."""
     return module.removeprefix("lib")
@@ -35,6 +39,11 @@ def component_files(component: str) -> tuple[str, ...]:
 def library_file(namespace: str, module: str) -> str:
     """File name of a library: <namespace>_<module>.so, or <module>.so without a namespace."""
     return f"{namespace}_{module}.so" if namespace else f"{module}.so"
+
+
+def triton_file(namespace: str) -> str:
+    """File name of the library of kernels in Triton, as triton_library makes it."""
+    return f"{namespace or 'qola'}_{TRITON}.so"
 
 
 def archive_file(namespace: str) -> str:

@@ -42,6 +42,12 @@ def string_dict(items: Mapping[str, str]) -> str:
     return "\n".join(["{", *lines, "    }"])
 
 
+def dict_of_lists(items: Mapping[str, Iterable[str]]) -> str:
+    """Return a dict of lists of strings as an argument of a call, in the order given."""
+    lines = [f"        {string(key)}: {string_list(values, 8)}," for key, values in items.items()]
+    return "\n".join(["{", *lines, "    }"])
+
+
 def rule(function: str, **values: str | bool | Sequence[str] | None) -> str:
     """Return a call with plain values as arguments, None for one that is left out."""
     given = {name: _value(value) for name, value in values.items() if value is not None}

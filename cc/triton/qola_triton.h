@@ -10,7 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The namespace of the library, as in its manifest or triton_library; none where it has none. */
+/* The namespace of the library, as in its manifest or triton_library; none where it has none. In a bundle, the
+ * header beside this one defines it. */
+#if defined(__has_include) && !defined(QOLA_NAMESPACE)
+#if __has_include("qola_config.h")
+#include "qola_config.h"
+#endif
+#endif
 #ifdef QOLA_NAMESPACE
 #define QOLA_TRITON_JOIN_(space, name) qola_##space##_triton_##name
 #define QOLA_TRITON_JOIN(space, name) QOLA_TRITON_JOIN_(space, name)

@@ -14,11 +14,12 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import Forms
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
+from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, results_of, said_by
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
-from qola.layout import RECORD, library_file
+from qola.layout import RECORD, TRITON, library_file, triton_file
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 
 PLAN = "plan"
@@ -44,7 +45,7 @@ def build_all(
     chosen, directory = setup.chosen, setup.directory
     file = chosen.manifest.file
     setup.write()
-    names = [module.name for module in chosen.modules]
+    names = chosen.names
     kind = "lazy libraries, " if forms.lazy else ""
     progress(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
@@ -55,7 +56,7 @@ def build_all(
     # Read before Bazel runs again: it then forgets what failing actions wrote.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
     broken = {n: broken_below(r, events) for n, r in results.items()}
-    good = [name for name in names if name in ATTENTION and results[name].success]
+    good = [name for name in names if name in (*ATTENTION, TRITON) and results[name].success]
     bundle = _Bundle()
     if good:
         text = setup.made.bundle_file(good, forms.lazy, forms.static)
@@ -124,20 +125,22 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
         paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
         files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
-    names = [module.name for module in chosen.modules]
+    names = chosen.names
     failed += not_made(namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)
     archs = bundled.get("archs") or chosen.archs or chosen.manifest.architectures
-    for module in chosen.modules:
-        library = _library_of(results[module.name])
-        name = f"lib/{library.name if library else library_files[module.name]}"
+    for name in names:
+        library = _library_of(results[name])
+        place = f"lib/{library.name if library else library_files[name]}"
         if library:
-            files.setdefault(name, library)
+            files.setdefault(place, library)
+            for pack in _packs_of(results[name]):
+                files.setdefault(f"lib/{pack.name}", pack)
         else:
-            failed.append(name)
-        about = known.get(module.name, {})
-        records.append(_module_record(about, module.name, built, library, output / name))
+            failed.append(place)
+        about = known.get(name, {})
+        records.append(_module_record(about, name, built, library, output / place))
     are_lazy = lazy and any(name in ATTENTION for name in names)
     record = run_record(chosen, records, archs, lazy=are_lazy, bundle_error=bundle.error)
     whole = cast(BuildResult, {**bundled, **record})
@@ -164,6 +167,7 @@ def _library_files(chosen: Chosen, results: Mapping[str, TargetResult]) -> dict[
         )
         for module in chosen.modules
     }
+    assumed[TRITON] = triton_file(chosen.manifest.namespace)
     return {**assumed, **{module.name: module.library for module in planned}}
 
 
@@ -171,6 +175,11 @@ def _library_of(result: TargetResult) -> Path | None:
     """Return the library that a module's target made, None for none."""
     made = [file for file in result.outputs.get(DEFAULT_OUTPUTS, ()) if file.suffix == ".so"]
     return made[0] if result.success and made else None
+
+
+def _packs_of(result: TargetResult) -> list[Path]:
+    """Return the packs beside a library."""
+    return [file for file in result.outputs.get(DEFAULT_OUTPUTS, ()) if file.suffix == SUFFIX]
 
 
 def _module_record(

@@ -21,10 +21,12 @@ from qola.layout import (
     RECORD,
     SBOM,
     STATIC,
+    TRITON,
     archive_file,
     component_files,
     component_of,
     lazy_place,
+    triton_file,
 )
 from qola.manifest.fields import NATIVE
 
@@ -183,20 +185,25 @@ def _directories(output: Path, names: Iterable[str]) -> Iterator[None]:
 def not_made(namespace: str, modules: Iterable[str], files: Container[str]) -> list[str]:
     """Return files that an earlier build of these modules may have left, of other libraries."""
     named = [SBOM]
-    attention = [module for module in modules if module in ATTENTION]
-    if attention:
+    bundled = [module for module in modules if module in (*ATTENTION, TRITON)]
+    if bundled:
         named += [CMAKE_CONFIG, f"lib/{archive_file(namespace)}", *component_files(STATIC)]
-    for module in attention:
+    for module in bundled:
         named += component_files(component_of(module))
     return [name for name in named if name not in files]
 
 
 def outdated(namespace: str, modules: Iterable[str], lazy: bool, output: Path) -> list[str]:
-    """Return directories and files of lazy libraries that hold nothing but what is installed now.
+    """Return directories and files that hold nothing but what is installed now.
 
-    Where a module's lazy library was, its sources are those of another library now.
+    Where a module's lazy library was, its sources are those of another library now; packs of
+    kernels in Triton may be of archs that are no longer built for.
     """
+    modules = tuple(modules)
     found = [lazy_place(namespace, name) for name in modules if name in ATTENTION]
+    if TRITON in modules:
+        packs = output.glob(f"lib/{Path(triton_file(namespace)).stem}-*.qpack")
+        found += [path.relative_to(output).as_posix() for path in packs]
     # Modules of other groups may be lazy still, and want the program.
     indices = [
         *output.glob("share/qola/*/kernels.index"),

@@ -18,7 +18,7 @@ from qola.checkout.request import (
 )
 from qola.checkout.source import AiterSource, choose, use_as_is
 from qola.codegen.types import LEVELS
-from qola.errors import Finding, ManifestError
+from qola.layout import TRITON
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
@@ -71,6 +71,7 @@ class Chosen:
         mode: build mode instead of the manifest's, None for that.
         other_aiter: the source wins over what the manifest says of AITER.
         require: level that each direction of Composable Kernel has to reach.
+        triton: the kernels in Triton, too.
     """
 
     manifest: Manifest
@@ -81,6 +82,12 @@ class Chosen:
     aiter: AiterSource
     other_aiter: bool = False
     require: str = LEVELS[0]
+    triton: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of what is built: of the modules, and of the library of kernels in Triton."""
+        return [*(module.name for module in self.modules), *([TRITON] if self.triton else [])]
 
 
 def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
@@ -96,12 +103,8 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         if request.groups
         else torch_variants.all_modules(manifest, request.build_mode)
     )
-    if not modules:
-        found, fix = (
-            "[[triton]] tables alone",
-            "in Bazel, @qola_<manifest>//:<kernel> of each kernel",
-        )
-        raise ManifestError(Finding(manifest.file, found, "a library to build: [[modules]]", fix))
+    # A group is one of modules.
+    triton = bool(manifest.triton) and not request.groups
     gpu_archs = environ.get("GPU_ARCHS", "")
     archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
     source = aiter_request(
@@ -124,7 +127,15 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         or (source.commit_asked and manifest.aiter_commit not in (None, source.commit))
     )
     return Chosen(
-        manifest, file, modules, archs, request.build_mode, aiter, other_aiter, request.require
+        manifest,
+        file,
+        modules,
+        archs,
+        request.build_mode,
+        aiter,
+        other_aiter,
+        request.require,
+        triton,
     )
 
 
@@ -153,6 +164,7 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         require=chosen.require,
         disk_cache=cache / "disk",
         python=triton_files(manifest, file),
+        triton=bool(manifest.triton),
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")

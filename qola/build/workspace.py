@@ -13,6 +13,7 @@ from qola.aiter.attention import ATTENTION
 from qola.checkout.source import AiterSource
 from qola.codegen.types import LEVELS
 from qola.files import sha256_of_text, write_if_changed
+from qola.layout import TRITON
 from qola.manifest.types import BuildMode
 from qola.version import __version__
 
@@ -47,6 +48,7 @@ class Workspace:
         override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
         require: level that each direction of Composable Kernel has to reach.
         python: files of the manifest's kernels in Triton, by path.
+        triton: the manifest has kernels in Triton.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Workspace:
     disk_cache: Path
     require: str = LEVELS[0]
     python: Mapping[str, str] = field(default_factory=dict)
+    triton: bool = False
 
     def files(self, version: str, directory: Path) -> Mapping[str, str]:
         """Return the workspace's files by name; `version` is what Bazelisk reads."""
@@ -115,14 +118,26 @@ class Workspace:
             )
             for name in names
         ]
+        if self.triton:
+            # Of this workspace, so that Bazel's events have it under this name.
+            files = starlark.rule("filegroup", name=TRITON, srcs=[self._triton_library])
+            libraries.append(files)
         load = 'load("@qola//rules:defs.bzl", "qola_library")'
         return "\n\n".join([_HEADER, load, *libraries]) + "\n"
 
+    @property
+    def _triton_library(self) -> str:
+        return f"@qola_{self.name}//:triton_library"
+
     def bundle_file(self, modules: Sequence[str], lazy: bool = False, static: bool = False) -> str:
-        """Return BUNDLE_FILE: these modules' libraries, or lazy ones, perhaps with an archive."""
+        """Return BUNDLE_FILE: these modules' libraries, or lazy ones, perhaps with an archive.
+
+        Of the modules may be TRITON.
+        """
+        in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
         load = 'load("@qola//rules:defs.bzl", "qola_bundle")'
         calls = []
-        if static:
+        if static and modules:
             load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_static")'
             archives = [f"@qola_{self.name}//:{module}_static" for module in modules]
             calls.append(starlark.rule("qola_static", name="static", modules=archives))
@@ -130,7 +145,8 @@ class Workspace:
             "qola_bundle",
             name="bundle",
             libraries=targets(modules, lazy),
-            static=":static" if static else None,
+            static=":static" if static and modules else None,
+            triton=self._triton_library if in_triton else None,
         )
         return "\n\n".join([_HEADER, load, *calls, bundle]) + "\n"
 

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
+from qola.bundle.triton import TritonInput, compiler_of, is_own, module_record
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
 from qola.layout import RECORD, SBOM
@@ -61,6 +63,7 @@ class BundleInputs:
         generated_at: a UTC time as 2026-01-31T00:00:00Z to state, "" for none.
         lazy: of lazy libraries; None: the libraries have their kernels inside.
         static: an archive of the same modules, None for none.
+        triton: the library of kernels in Triton, None for none.
     """
 
     name: str
@@ -76,6 +79,7 @@ class BundleInputs:
     generated_at: str
     lazy: LazyInput | None = None
     static: str | None = None
+    triton: TritonInput | None = None
 
     @staticmethod
     def from_json(text: str) -> BundleInputs:
@@ -91,7 +95,11 @@ class BundleInputs:
         lazy = data.pop("lazy", None)
         if lazy:
             lazy = LazyInput(**{**lazy, "packs": tuple(lazy["packs"])})
-        return BundleInputs(**{**data, **lists, "libraries": libraries, "lazy": lazy})
+        triton = data.pop("triton", None)
+        if triton:
+            triton = TritonInput(**triton)
+        parts = {"libraries": libraries, "lazy": lazy, "triton": triton}
+        return BundleInputs(**{**data, **lists, **parts})
 
 
 def build(inputs: BundleInputs, output: Path) -> None:
@@ -104,7 +112,9 @@ def build(inputs: BundleInputs, output: Path) -> None:
     created = _created(inputs.generated_at)
     plan = Plan.from_json(_text(inputs.plan))
     entries = _entries(plan, inputs)
-    components = licenses.needed(file for headers in plan.header_sets for file in headers.files)
+    headers = (file for headers in plan.header_sets for file in headers.files)
+    # Kernels in Triton have nothing of AITER's.
+    components = licenses.needed(headers) if inputs.libraries else ("qola",)
     texts = licenses.collect(
         [
             *((licenses.component_of(file), _text(file)) for file in inputs.license_files),
@@ -131,6 +141,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.copy(file, f"configs/{name}", ("aiter",))
     if inputs.lazy:
         _copy_lazy(inputs.lazy, files, components)
+    triton = [_copy_triton(inputs.triton, plan, files)] if inputs.triton else []
     for component, license in texts.items():
         files.write(license.text, license.path, (component,))
     rocm = json.loads(_text(inputs.rocm))
@@ -144,6 +155,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         generated_at=inputs.generated_at or None,
         lazy=inputs.lazy is not None,
         static=static,
+        more=triton,
     )
     for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
         files.write(text, path, ("qola",))
@@ -204,6 +216,22 @@ def _copy_lazy(lazy: LazyInput, files: _Files, everything: tuple[str, ...]) -> N
         name = posixpath.basename(pack)
         files.copy(pack, f"{lazy.namespace_dir}/packs/{name}", everything)
     files.copy(lazy.tool, "bin/qola-kernels", ("qola",)).chmod(0o755)
+
+
+def _copy_triton(triton: TritonInput, plan: Plan, files: _Files) -> dict[str, Any]:
+    """Copy library, packs and headers; return what manifest.json says of them."""
+    place = f"lib/{posixpath.basename(triton.library)}"
+    target = files.copy(triton.library, place, ("qola",))
+    packs = {}
+    for arch, pack in sorted(triton.packs.items()):
+        name = f"lib/{posixpath.basename(pack)}"
+        # What a user's kernel is licensed under is not known here.
+        files.copy(pack, name, ("qola",) if is_own(plan) else ())
+        packs[arch] = files.facts(name)
+    for name, header in sorted(triton.headers.items()):
+        files.copy(header, f"include/{name}", ("qola",))
+    facts = LibraryFacts(**vars(files.facts(place)), symbols=exported(target))
+    return module_record(plan, facts, packs, compiler_of(triton.packs))
 
 
 def _text(path: str) -> str:

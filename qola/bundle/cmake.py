@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +89,19 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         wanted=".".join(f"${{PACKAGE_FIND_VERSION_{part}}}" for part in breaking),
         own=".".join(breaking.values()),
     )
-    files = {component_of(m["name"]): (m["library"], m["size"]) for m in record["modules"]}
+    files = {component_of(m["name"]): m for m in record["modules"]}
     if record["static"]:
-        files[STATIC] = (record["static"]["path"], record["static"]["size"])
+        files[STATIC] = {**record["static"], "library": record["static"]["path"]}
     components = {
         cmake_file(component): _COMPONENT.format(
             version=record["qola"],
             component=component,
-            file=_quoted(posixpath.basename(path)),
-            size=size,
-            archs=archs,
+            file=_quoted(posixpath.basename(one["library"])),
+            size=one["size"],
+            archs=" ".join(map(_quoted, one.get("archs", record["archs"]))),
         )
-        for component, (path, size) in files.items()
+        + _packs(component, one.get("packs", ()))
+        for component, one in files.items()
     }
     return {
         CMAKE_CONFIG: config,
@@ -108,6 +109,12 @@ def package(record: Mapping[str, Any]) -> dict[str, str]:
         f"{CMAKE_DIRECTORY}/{TARGETS}": _TARGETS_FILE.read_text(encoding="utf-8"),
         **components,
     }
+
+
+def _packs(component: str, packs: Iterable[Mapping[str, Any]]) -> str:
+    """Return where the packs are: a program that is installed takes those it wants with it."""
+    names = " ".join(_quoted(posixpath.basename(pack["path"])) for pack in packs)
+    return f"set(_qola_{component}_PACKS {names})\n" if names else ""
 
 
 def _quoted(text: str) -> str:

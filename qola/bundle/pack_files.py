@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from qola.errors import BundleError, Finding
 
@@ -13,6 +14,19 @@ MAGIC = b"QOLAPCK1"
 
 _HEADER = struct.Struct("<8sII")
 _ROW = struct.Struct("<32sQQ")
+
+
+def labels_of_pack(file: Path, name: str) -> list[tuple[str, ...]]:
+    """Return name, arch and compiler of each kernel in a pack.
+
+    Args:
+        name: what an error calls the file.
+
+    Raises:
+        BundleError: the pack ends before what its table names.
+    """
+    with file.open("rb") as pack:
+        return [tuple(label.split("\t")) for label, _, _ in _table(pack, name)]
 
 
 def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
@@ -25,24 +39,30 @@ def kernels_of_pack(file: Path, name: str) -> Iterator[tuple[str, bytes]]:
         BundleError: the pack ends before what its table names, or names parts of it twice.
     """
     with file.open("rb") as pack:
-        # Python takes the memory for a read before it reads: ask for no more than is there.
         left = end = os.fstat(pack.fileno()).st_size
-        header = pack.read(_HEADER.size)
-        if len(header) < _HEADER.size:
-            raise _short(name)
-        _, count, labels = _HEADER.unpack(header)
-        if _HEADER.size + count * _ROW.size + labels > end:
-            raise _short(name)
-        rows = pack.read(count * _ROW.size)
-        names = pack.read(labels).decode("utf-8", "replace").splitlines()
-        if len(names) != count:
-            raise _short(name)
-        for label, (_, offset, size) in zip(names, _ROW.iter_unpack(rows), strict=True):
+        for label, offset, size in _table(pack, name):
             left -= size
             if offset + size > end or left < 0:
                 raise _short(name)
             pack.seek(offset)
             yield " ".join(label.split("\t")[:2]), pack.read(size)
+
+
+def _table(pack: BinaryIO, name: str) -> list[tuple[str, int, int]]:
+    """Return label, offset and size of each kernel."""
+    # Python takes the memory for a read before it reads: ask for no more than is there.
+    end = os.fstat(pack.fileno()).st_size
+    header = pack.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise _short(name)
+    _, count, labels = _HEADER.unpack(header)
+    if _HEADER.size + count * _ROW.size + labels > end:
+        raise _short(name)
+    rows = pack.read(count * _ROW.size)
+    names = pack.read(labels).decode("utf-8", "replace").splitlines()
+    if len(names) != count:
+        raise _short(name)
+    return [(n, at, size) for n, (_, at, size) in zip(names, _ROW.iter_unpack(rows), strict=True)]
 
 
 def _short(name: str) -> BundleError:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from qola.layout import STATIC, component_of, pkgconfig_file
+from qola.layout import STATIC, TRITON, component_of, pkgconfig_file
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.
@@ -26,11 +26,13 @@ Libs: {libs}
 _DESCRIPTIONS = {
     "libmha_fwd": "forward attention for AMD GPUs",
     "libmha_bwd": "backward attention for AMD GPUs",
+    TRITON: "kernels in Triton for AMD GPUs, compiled ahead of time",
 }
 
 
 def texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the files, texts by their paths below the bundle."""
+    archs = {component_of(m["name"]): m["archs"] for m in record["modules"] if "archs" in m}
     libs = {
         component_of(module["name"]): (
             _DESCRIPTIONS[module["name"]],
@@ -49,7 +51,7 @@ def texts(record: Mapping[str, Any]) -> dict[str, str]:
         pkgconfig_file(component): _TEXT.format(
             qola=record["qola"],
             namespace=record["namespace"],
-            archs=" ".join(record["archs"]),
+            archs=" ".join(archs.get(component, record["archs"])),
             name=posixpath.basename(pkgconfig_file(component)).removesuffix(".pc"),
             description=description,
             libs=f"-L${{libdir}} {options}",

@@ -45,6 +45,7 @@ def manifest_record(
     generated_at: str | None,
     lazy: bool = False,
     static: FileFacts | None = None,
+    more: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return manifest.json as data.
 
@@ -53,12 +54,14 @@ def manifest_record(
         generated_at: a time to state; None for none, which is what makes bundles comparable.
         lazy: the libraries load their kernels when these are first called.
         static: the archive of the same modules.
+        more: what is said of libraries that are no modules of AITER.
     """
     modules = [
         _module(plan, module, libraries[module.library], frozenset(archs))
         for module in plan.modules
         if module.library in libraries
     ]
+    modules += map(dict, more)
     return {
         "schema": SCHEMA_VERSION,
         "qola": plan.qola,

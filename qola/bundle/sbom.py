@@ -48,7 +48,7 @@ class BundleFile:
 
     Attributes:
         sha1, sha256: digests; SPDX asks for the first of every file.
-        components: keys of licenses.COMPONENTS that it is made from.
+        components: keys of licenses.COMPONENTS that it is made from; none for a user's own.
     """
 
     path: str
@@ -77,7 +77,7 @@ def document(
     packages = [
         _bundle(record, spdx_files, licenses, name),
         *_components(record, licenses),
-        _rocm(record),
+        *_tools(record),
     ]
     relationships = [Relationship(_DOCUMENT, RelationshipType.DESCRIBES, _BUNDLE)]
     relationships += [
@@ -88,7 +88,10 @@ def document(
         for file in files
         for component in file.components
     ]
-    relationships.append(Relationship(_ROCM, RelationshipType.BUILD_TOOL_OF, _BUNDLE))
+    relationships += [
+        Relationship(tool.spdx_id, RelationshipType.BUILD_TOOL_OF, _BUNDLE)
+        for tool in _tools(record)
+    ]
     relationships += [
         Relationship(_file_id(file.path), RelationshipType.DYNAMIC_LINK, _ROCM)
         for file in files
@@ -156,13 +159,15 @@ def _file(file: BundleFile, licenses: Mapping[str, License]) -> File:
             Checksum(ChecksumAlgorithm.SHA256, file.sha256),
         ],
         file_types=[_file_type(file.path)],
-        license_concluded=_expression(licenses, file.components or ["qola"]),
+        license_concluded=_expression(licenses, file.components)
+        if file.components
+        else SpdxNoAssertion(),
         copyright_text=SpdxNoAssertion(),
     )
 
 
 def _file_type(path: str) -> FileType:
-    if path.startswith("bin/") or path.endswith((".a", ".so")):
+    if path.startswith("bin/") or path.endswith((".a", ".qpack", ".so")):
         return FileType.BINARY
     if path.startswith("include/"):
         return FileType.SOURCE
@@ -209,31 +214,32 @@ def _components(record: Mapping[str, Any], licenses: Mapping[str, License]) -> l
             **{"download_location": SpdxNoAssertion(), **more},
         )
 
-    kernels = [
-        package(
-            "composable_kernel",
-            "Composable Kernel",
-            PackagePurpose.SOURCE,
-            source_info="the copy within the AITER source of this document",
-        )
-        for component in licenses
-        if component == "composable_kernel"
-    ]
-    return [
-        package(
-            "aiter",
+    about: dict[str, tuple[str, PackagePurpose, dict[str, Any]]] = {
+        "aiter": (
             "AITER",
             PackagePurpose.SOURCE,
-            version=aiter["id"] or aiter["version"] or None,
-            download_location=location,
-            checksums=[Checksum(ChecksumAlgorithm.SHA256, source["sha256"])]
-            if "sha256" in source
-            else [],
-            external_references=references,
-            source_info=f"from a {source.get('kind', 'local')} source{patched}",
+            {
+                "version": aiter["id"] or aiter["version"] or None,
+                "download_location": location,
+                "checksums": [Checksum(ChecksumAlgorithm.SHA256, source["sha256"])]
+                if "sha256" in source
+                else [],
+                "external_references": references,
+                "source_info": f"from a {source.get('kind', 'local')} source{patched}",
+            },
         ),
-        *kernels,
-        package("qola", "qola", PackagePurpose.APPLICATION, version=record["qola"]),
+        "composable_kernel": (
+            "Composable Kernel",
+            PackagePurpose.SOURCE,
+            {"source_info": "the copy within the AITER source of this document"},
+        ),
+        "qola": ("qola", PackagePurpose.APPLICATION, {"version": record["qola"]}),
+    }
+    # A bundle of kernels in Triton alone has nothing of the others.
+    return [
+        package(component, name, purpose, **more)
+        for component, (name, purpose, more) in about.items()
+        if component in licenses
     ]
 
 
@@ -249,6 +255,26 @@ def _origin(
     if "remote" in source and "commit" in source:
         return f"git+{source['remote']}@{source['commit']}", []
     return SpdxNoAssertion(), []
+
+
+def _tools(record: Mapping[str, Any]) -> list[Package]:
+    """Return what compiled the bundle's files."""
+    compilers = {module["compiler"] for module in record["modules"] if "compiler" in module}
+    return [_rocm(record), *map(_triton, sorted(compilers))]
+
+
+def _triton(compiler: str) -> Package:
+    return Package(
+        spdx_id="SPDXRef-triton",
+        name="Triton",
+        version=compiler.removeprefix("triton "),
+        download_location=SpdxNoAssertion(),
+        files_analyzed=False,
+        license_concluded=SpdxNoAssertion(),
+        license_declared=SpdxNoAssertion(),
+        copyright_text=SpdxNoAssertion(),
+        primary_package_purpose=PackagePurpose.APPLICATION,
+    )
 
 
 def _rocm(record: Mapping[str, Any]) -> Package:

@@ -81,7 +81,7 @@ def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[Chosen, Key
     forms = Forms(choose_lazy(args.lazy, around.environ, progress), args.static)
     chosen = choose_all(request_of_build(args, around), around.environ, progress)
     check_static(forms.static, forms.lazy, chosen.modules, around.environ, progress)
-    fetch.refuse_python_modules(chosen)
+    fetch.refuse_what_is_lacking(chosen)
     key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ, progress)
     return chosen, key, forms
 

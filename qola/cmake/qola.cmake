@@ -203,11 +203,11 @@ function(_qola_build output)
       "0; what qola says is above" "${words}")
   endif()
   # A prebuilt of TransformerEngine's own has libraries and no package.
-  file(GLOB libraries "${output}/lib/*libmha_fwd.so" "${output}/lib/*libmha_bwd.so")
+  file(GLOB libraries "${output}/lib/*libmha_fwd.so" "${output}/lib/*libmha_bwd.so" "${output}/lib/*_triton.so")
   if(NOT libraries)
     _qola_fail("the manifest has no attention libraries" "${manifest}"
       "qola build ended well, without any in ${output}/lib"
-      "a manifest with the module libmha_fwd or libmha_bwd" "qola plan ${manifest}")
+      "a manifest with libmha_fwd, libmha_bwd or [[triton]]" "qola plan ${manifest}")
   endif()
 endfunction()
 
@@ -292,7 +292,8 @@ function(_qola_install prefix)
   foreach(target IN LISTS qola_LIBRARIES)
     if(NOT target STREQUAL "qola::static")
       get_target_property(library ${target} IMPORTED_LOCATION)
-      install(FILES "${library}" DESTINATION "${destination}/lib")
+      string(REPLACE "::" "_" component ${target})
+      install(FILES "${library}" ${${component}_PACKS} DESTINATION "${destination}/lib")
       # A lazy library reads ../share/qola.
       list(APPEND directories configs share/qola)
     endif()
@@ -311,9 +312,8 @@ endfunction()
 # qola_bundle([MANIFEST <file>] [COMPONENTS <component>...] [OUTPUT_DIR <directory>]
 #             [ARCHS <arch>...] [AITER_ROOT <directory>] [INSTALL_PREFIX <directory>] [LAZY] [STATIC]
 #             [PREBUILT <url>...] [PUBLIC_KEY <key>])
-# Declares qola::mha_fwd, qola::mha_bwd and qola::static, as far as they are there, for the whole
-# project; sets qola_LIBRARIES to those to link, qola_INSTALL_PREFIX, and the variables of
-# find_package(qola).
+# Declares qola::mha_fwd, mha_bwd, triton and static, as far as they are there, for the whole project; sets
+# qola_LIBRARIES to those to link, qola_INSTALL_PREFIX, and the variables of find_package(qola).
 function(qola_bundle)
   cmake_parse_arguments(PARSE_ARGV 0 arg "LAZY;STATIC"
     "AITER_ROOT;MANIFEST;OUTPUT_DIR;INSTALL_PREFIX;PUBLIC_KEY" "COMPONENTS;ARCHS;PREBUILT")
@@ -333,9 +333,9 @@ function(qola_bundle)
     set(arg_COMPONENTS mha_fwd mha_bwd)
   endif()
   foreach(component IN LISTS arg_COMPONENTS)
-    if(NOT component MATCHES "^(mha_fwd|mha_bwd|static)$")
+    if(NOT component MATCHES "^(mha_fwd|mha_bwd|triton|static)$")
       _qola_fail("a component that qola does not have" "COMPONENTS of qola_bundle" "${component}"
-        "mha_fwd, mha_bwd, static" "correct the name")
+        "mha_fwd, mha_bwd, triton, static" "correct the name")
     endif()
   endforeach()
   if(NOT arg_OUTPUT_DIR)

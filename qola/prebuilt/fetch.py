@@ -48,8 +48,8 @@ def first_prebuilt(
     """
     if not choose_sources(options, chosen.manifest, environ, chosen.file.parent):
         return None
-    if python := _python_modules(chosen):
-        progress(f"no prebuilt bundle has {', '.join(python)}, which Python imports: building")
+    if lacking := _lacking(chosen):
+        progress(f"no prebuilt bundle has {lacking}: building")
         return None
     try:
         key = key_of(chosen, forms, bazel_args, environ, progress)
@@ -63,18 +63,23 @@ def first_prebuilt(
         return None
 
 
-def _python_modules(chosen: Chosen) -> list[str]:
-    return [module.name for module in chosen.modules if module.name not in ATTENTION]
+def _lacking(chosen: Chosen) -> str:
+    """Return what no prebuilt bundle has of a build."""
+    python = [module.name for module in chosen.modules if module.name not in ATTENTION]
+    lacking = [f"{', '.join(python)}, which Python imports"] if python else []
+    # The key of a prebuilt bundle says nothing of users' Python files, nor of Triton's version.
+    lacking += ["kernels in Triton"] if chosen.triton else []
+    return ", and ".join(lacking)
 
 
-def refuse_python_modules(chosen: Chosen) -> None:
-    """Raise NoPrebuiltError if there are modules that no bundle can have."""
-    if python := _python_modules(chosen):
+def refuse_what_is_lacking(chosen: Chosen) -> None:
+    """Raise NoPrebuiltError if there is something that no prebuilt bundle has."""
+    if lacking := _lacking(chosen):
         raise NoPrebuiltError(
             Finding(
                 chosen.manifest.file,
-                f"{', '.join(python)}, which Python imports",
-                f"{' or '.join(ATTENTION)} alone: a bundle has no modules of Python's",
+                lacking,
+                f"{' or '.join(ATTENTION)} alone",
                 "--group GROUP chooses modules",
             )
         )

@@ -18,10 +18,11 @@ from qola.plan.model import (
     PlannedSource,
     PythonModule,
     TorchModule,
-    TritonKernel,
 )
 from qola.repository.merge import MergedPackage
+from qola.repository.triton_targets import triton_targets
 from qola.starlark import call as _call
+from qola.starlark import dict_of_lists as _dict_of_lists
 from qola.starlark import inline_list as _inline
 from qola.starlark import string as _string
 from qola.starlark import string_dict as _string_dict
@@ -86,20 +87,23 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _python_module(plan, python, aiter)
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
-    calls += _triton(plan)
+    calls += triton_targets(plan)
     symbols = ["bundle_files", "header_set"]
-    if names := sorted(module.name for module in plan.modules):
+    names = sorted(module.name for module in plan.modules)
+    if names or plan.triton:
         calls.append(
             _call(
                 "manifest_targets",
                 {
                     "name": _string(plan.name),
                     "modules": _inline(names),
+                    **({"triton": _string(":triton_library")} if plan.triton else {}),
                     "version": _string(__version__),
                 },
             )
         )
-        symbols += ["manifest_targets", "module_library", "public_headers"]
+        symbols += ["manifest_targets"]
+        symbols += ["module_library", "public_headers"] if names else []
     symbols += ["python_module"] if plan.python_modules else []
     if plan.torch_modules:
         calls.append(_torch_wheel(plan))
@@ -224,41 +228,6 @@ def _torch_wheel(plan: Plan) -> str:
     )
 
 
-def _triton(plan: Plan) -> list[str]:
-    if not plan.triton:
-        return []
-    library = _call(
-        "triton_library",
-        {
-            "name": _string("triton_library"),
-            "kernels": _list((f":{kernel.name}" for kernel in plan.triton), 4),
-            "namespace": _string(plan.namespace),
-            "tags": _inline(["manual"]),
-            "visibility": _inline(["//visibility:public"]),
-        },
-    )
-    return [*map(_triton_kernel, plan.triton), library]
-
-
-def _triton_kernel(kernel: TritonKernel) -> str:
-    root = "@qola//qola/triton:" if kernel.own else ""
-    source, *deps = (root + file.file for file in kernel.files)
-    return _call(
-        "triton_kernel",
-        {
-            "name": _string(kernel.name),
-            "src": _string(source),
-            "archs": _inline(kernel.archs),
-            "choices": _dict_of_lists(dict(sorted(kernel.choices.items()))),
-            "function": _string(kernel.function),
-            "tags": _inline(["manual"]),
-            **({"time_limit": str(kernel.time_limit)} if kernel.time_limit else {}),
-            "visibility": _inline(["//visibility:public"]),
-            "deps": _inline(deps),
-        },
-    )
-
-
 def _generated(module: PythonModule | TorchModule) -> dict[str, str]:
     if not module.generated:
         return {}
@@ -318,11 +287,6 @@ def _by_arch_set(
         " ".join(chosen): {s.name: s.file for s in sources if s.archs in ((), chosen)}
         for chosen in arch_sets(archs)
     }
-
-
-def _dict_of_lists(items: Mapping[str, Iterable[str]]) -> str:
-    lines = [f"        {_string(key)}: {_list(values, 8)}," for key, values in items.items()]
-    return "\n".join(["{", *lines, "    }"])
 
 
 def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:

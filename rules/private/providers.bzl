@@ -70,6 +70,18 @@ QolaBundleFilesInfo = provider(
     },
 )
 
+TritonLibraryInfo = provider(
+    doc = "A library of kernels in Triton, built.",
+    fields = {
+        "archs": "list of strings: archs that it has kernels for",
+        "bundle_files": "QolaBundleFilesInfo of its manifest, None without one",
+        "headers": "dict from a name in include/ to a File",
+        "library": "File: <namespace>_triton.so, the name it is loaded by",
+        "packs": "dict from an arch to a File: <namespace>_triton-<arch>.qpack",
+        "plan": "File: plan.json of its manifest, None without one",
+    },
+)
+
 EmulatedModuleInfo = provider(
     doc = "One module of a manifest, to be run without a GPU.",
     fields = {

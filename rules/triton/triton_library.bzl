@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
 load("//rules/private/link:link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
 load(":triton_kernel.bzl", "TritonKernelsInfo")
@@ -14,6 +15,11 @@ _KERNELS = attr.label_list(
     providers = [TritonKernelsInfo],
 )
 _TOOL = attr.label(cfg = "exec", default = "//qola/triton:library_tool", executable = True)
+
+_PacksInfo = provider(
+    doc = "Packs of kernels.",
+    fields = {"packs": "dict from an arch to a File"},
+)
 
 def _compiled(ctx):
     found = []
@@ -75,13 +81,13 @@ _triton_table = rule(
 
 def _triton_packs_impl(ctx):
     compiled = _compiled(ctx)
-    packs = []
+    packs = {}
     for arch in sorted({one.arch: None for one in compiled}):
         pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))
         some = [one for one in compiled if one.arch == arch]
         _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", "Packing %{label} for " + arch)
-        packs.append(pack)
-    return [DefaultInfo(files = depset(packs))]
+        packs[arch] = pack
+    return [DefaultInfo(files = depset(packs.values())), _PacksInfo(packs = packs)]
 
 _triton_packs = rule(
     implementation = _triton_packs_impl,
@@ -94,24 +100,42 @@ _triton_packs = rule(
 )
 
 def _triton_files_impl(ctx):
-    files = []
-    for source in ctx.files.shared + ctx.files.packs:
+    def named(source):
         # Packs are looked for beside the library.
         file = ctx.actions.declare_file("{}/{}".format(ctx.label.name, source.basename))
         ctx.actions.symlink(output = file, target_file = source)
-        files.append(file)
-    return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
+        return file
+
+    library = named(ctx.file.shared)
+    packs = {arch: named(pack) for arch, pack in ctx.attr.packs[0][_PacksInfo].packs.items()}
+    files = [library] + packs.values()
+    return [
+        DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files)),
+        OutputGroupInfo(library = depset([library]), packs = depset(packs.values())),
+        TritonLibraryInfo(
+            archs = packs.keys(),
+            bundle_files = ctx.attr.bundle_files[QolaBundleFilesInfo] if ctx.attr.bundle_files else None,
+            headers = {file.basename: file for file in ctx.files.headers},
+            library = library,
+            packs = packs,
+            plan = ctx.file.plan,
+        ),
+    ]
 
 _triton_files = rule(
     implementation = _triton_files_impl,
     attrs = TRANSITION_ATTRS | {
-        "packs": attr.label(cfg = kernel_transition, mandatory = True),
-        "shared": attr.label(cfg = kernel_transition, mandatory = True),
+        "bundle_files": attr.label(providers = [QolaBundleFilesInfo]),
+        "headers": attr.label_list(allow_files = [".h"], mandatory = True),
+        "packs": attr.label(cfg = kernel_transition, mandatory = True, providers = [_PacksInfo]),
+        "plan": attr.label(allow_single_file = [".json"]),
+        "shared": attr.label(allow_single_file = True, cfg = kernel_transition, mandatory = True),
     },
     doc = "A library and its packs, in one directory.",
+    provides = [TritonLibraryInfo],
 )
 
-def triton_library(name, kernels, namespace = "", tuning = None, tags = [], **kwargs):
+def triton_library(name, kernels, namespace = "", tuning = None, manifest = None, tags = [], **kwargs):
     """Kernels in Triton as a shared library: its functions find, load and launch them.
 
     Makes `<name>/<namespace>_triton.so` (`qola_triton.so` without a namespace),
@@ -119,7 +143,8 @@ def triton_library(name, kernels, namespace = "", tuning = None, tags = [], **kw
     looked for there when a kernel is launched: a machine needs the packs of its
     own archs alone. The functions, of C, are those of cc/triton/qola_triton.h
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
-    headers; it needs HIP's runtime.
+    headers; it needs HIP's runtime. The library is the same with packs and
+    without: the output groups `library` and `packs` are one of these each.
 
     Of several kernels that have what is asked for, the first one is taken: in
     the order of `tuning`, then of `kernels`, and of each kernel's values.
@@ -138,6 +163,9 @@ def triton_library(name, kernels, namespace = "", tuning = None, tags = [], **kw
       tuning: label of a JSON file with a list of objects, the kernels to prefer:
         `kernel`, `arch` and choices, such as
         `[{"kernel": "attention_forward", "arch": "gfx942", "HDIM": 64, "BLOCK_M": 128}]`.
+      manifest: in a manifest's repository, labels by what they are of it: `plan`,
+        `bundle_files` and `config`, qola_config.h. With them the library can be in
+        a qola_bundle.
       tags: tags of all targets.
       **kwargs: further common attributes, such as visibility.
     """
@@ -179,4 +207,14 @@ def triton_library(name, kernels, namespace = "", tuning = None, tags = [], **kw
         **(KERNEL_TARGET | private)
     )
     _triton_packs(name = name + ".packs", kernels = kernels, library = library, **private)
-    _triton_files(name = name, packs = name + ".packs", shared = name + ".shared", tags = tags, **kwargs)
+    manifest = manifest or {}
+    _triton_files(
+        name = name,
+        bundle_files = manifest.get("bundle_files"),
+        headers = [Label("//cc/triton:qola_triton.h")] + ([manifest["config"]] if manifest else []),
+        packs = name + ".packs",
+        plan = manifest.get("plan"),
+        shared = name + ".shared",
+        tags = tags,
+        **kwargs
+    )

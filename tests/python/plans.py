@@ -13,6 +13,8 @@ from qola.plan.model import (
     PlannedKernel,
     PlannedModule,
     PythonModule,
+    TritonInstance,
+    TritonKernel,
 )
 
 
@@ -57,3 +59,12 @@ def plan(**changes: Any) -> Plan:
     of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
     of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
     return Plan(**of | changes)
+
+
+def triton_kernel(name: str = "attention_forward", *archs: str, own: bool = True) -> TritonKernel:
+    """Return a kernel in Triton with one choice."""
+    instances = tuple(
+        TritonInstance(f"{name}-HDIM_64-{arch}", arch, {"HDIM": "64"}) for arch in archs
+    )
+    file = PlannedFile(name, f"kernels/{name}.py", "0" * 64)
+    return TritonKernel(name, name, own, (file,), archs, {"HDIM": ("64",)}, 0, instances)

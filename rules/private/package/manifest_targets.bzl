@@ -14,20 +14,15 @@ _WHEELS_FOR = dict(
     platform = "manylinux_2_28_x86_64",
 )
 
-def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, version, tags, **kwargs):
+def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, static, packs, triton, version, tags, **kwargs):
     """The targets that are made of several modules; all but the bundle are manual."""
     manual = tags + ["manual"]
-    qola_static(
-        name = prefix + "static",
-        modules = ["{}:{}_static".format(repository, module) for module in modules],
-        tags = manual,
-        **kwargs
-    )
     qola_bundle(
         name = bundle,
         libraries = ["{}:{}".format(repository, module) for module in modules],
         static = ":{}static".format(prefix) if static else None,
         tags = tags,
+        triton = triton,
         **kwargs
     )
     qola_wheel(
@@ -37,6 +32,14 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         tags = manual,
         version = version,
         **(_WHEELS_FOR | kwargs)
+    )
+    if not modules:
+        return
+    qola_static(
+        name = prefix + "static",
+        modules = ["{}:{}_static".format(repository, module) for module in modules],
+        tags = manual,
+        **kwargs
     )
     kernel_pack(
         name = prefix + "pack",
@@ -50,6 +53,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         libraries = ["{}:{}_lazy".format(repository, module) for module in modules],
         packs = [":{}pack".format(prefix)] if packs else [],
         tags = manual,
+        triton = triton,
         **kwargs
     )
     qola_wheel(
@@ -61,18 +65,20 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
         **(_WHEELS_FOR | kwargs)
     )
 
-def manifest_targets(name, modules, version):
+def manifest_targets(name, modules, version, triton = None):
     """Declares what a manifest's repository has besides its modules.
 
     Expands to `bundle`, `static`, `wheel`, `pack`, `lazy_bundle` and
     `lazy_wheel`, as qola_manifest_targets makes them of all modules, to the
     aliases `tar` and `lazy`, and to a launch_test, a
-    library_caller and an emulated_module of each module.
+    library_caller and an emulated_module of each module. Where kernels in Triton
+    are all that the manifest has, of these `bundle`, `wheel` and `tar`.
 
     Args:
       name: the manifest.
       modules: its attention modules.
       version: of the wheels.
+      triton: label of its library of kernels in Triton, for the bundles.
     """
     _declare_packages(
         manifest = name,
@@ -85,6 +91,7 @@ def manifest_targets(name, modules, version):
         repository = "",
         static = False,
         tags = ["manual"],
+        triton = triton,
         version = version,
         visibility = ["//visibility:public"],
     )
@@ -114,7 +121,8 @@ def manifest_targets(name, modules, version):
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
-    for short, actual in {"lazy": "lazy_bundle", "tar": "bundle_tar"}.items():
+    shorts = {"tar": "bundle_tar"} | ({"lazy": "lazy_bundle"} if modules else {})
+    for short, actual in shorts.items():
         native.alias(
             name = short,
             actual = actual,
@@ -122,7 +130,7 @@ def manifest_targets(name, modules, version):
             visibility = ["//visibility:public"],
         )
 
-def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = [], version = "", tags = [], **kwargs):
+def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static = False, packs = [], triton = False, version = "", tags = [], **kwargs):
     """All that can be built of a manifest, under names and as files of the calling package.
 
     | Target | Rule | Made of |
@@ -149,6 +157,8 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
         targets begin with. A wheel's package is qola_<name>, that of the lazy
         libraries qola_<name>_lazy.
       modules: the attention modules, those of them that the manifest has.
+      triton: whether the bundles have the library of the manifest's kernels in
+        Triton, `@qola_<name>//:triton_library`.
       static: whether the bundle has the archive inside.
       packs: archs whose kernels the pack has, which is then inside the bundle of
         lazy libraries. Without any, the bundle has no pack, and the pack all archs.
@@ -181,6 +191,7 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
         repository = repository,
         static = static,
         tags = tags,
+        triton = repository + ":triton_library" if triton else None,
         version = version or native.module_version() or "0.0.0",
         **kwargs
     )

@@ -3,10 +3,34 @@
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
-load("//rules/private:providers.bzl", "QolaLibraryInfo", "QolaStaticInfo")
+load("//rules/private:providers.bzl", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 load(":bundle_tool.bzl", "BUNDLE_TOOL_ATTRS", "PACK_ATTRS", "pack_bundle")
 
+def _check_triton(ctx):
+    plan = ctx.attr.triton[TritonLibraryInfo].plan
+    plans = [library[QolaLibraryInfo].plan for library in ctx.attr.libraries[:1]]
+    if not plan or plans not in ([], [plan]):
+        fail(finding(
+            "kernels in Triton of another manifest in a bundle",
+            place = "{}: triton".format(ctx.label),
+            found = "{} of {}".format(ctx.attr.triton.label, plan.short_path if plan else "no manifest"),
+            expected = plans[0].short_path if plans else "the library of a manifest's [[triton]] tables",
+            fix = "@qola_<manifest>//:triton_library",
+        ))
+
 def _check_libraries(ctx):
+    if ctx.attr.triton:
+        _check_triton(ctx)
+    if not ctx.attr.libraries:
+        if not ctx.attr.triton or ctx.files.packs or ctx.attr.static:
+            fail(finding(
+                "a bundle without libraries",
+                place = "{}: libraries".format(ctx.label),
+                found = "none",
+                expected = "a qola_library; none is needed where `triton` is all there is",
+                fix = "name one, or leave packs and static out",
+            ))
+        return
     first = ctx.attr.libraries[0]
     for library in ctx.attr.libraries[1:]:
         if library[QolaLibraryInfo].plan != first[QolaLibraryInfo].plan:
@@ -85,7 +109,7 @@ def _include_dirs(library):
 
 def _lazy(ctx, infos):
     # Also the inputs of the action that makes the bundle.
-    if not infos[0].lazy:
+    if not infos or not infos[0].lazy:
         return struct(files = [], settings = None)
     roots = {info.lazy.place: info.lazy.root for info in infos}
     return struct(
@@ -98,11 +122,29 @@ def _lazy(ctx, infos):
         },
     )
 
+def _triton(info):
+    # As _lazy.
+    if not info:
+        return struct(files = [], settings = None)
+    return struct(
+        files = [info.library] + info.packs.values() + info.headers.values(),
+        settings = {
+            "headers": {name: file.path for name, file in info.headers.items()},
+            "library": info.library.path,
+            "packs": {arch: file.path for arch, file in info.packs.items()},
+        },
+    )
+
 def _qola_bundle_directory_impl(ctx):
     _check_libraries(ctx)
     infos = [library[QolaLibraryInfo] for library in ctx.attr.libraries]
-    info = infos[0]
+    triton_info = ctx.attr.triton[TritonLibraryInfo] if ctx.attr.triton else None
+    info = infos[0] if infos else triton_info
+
+    # Kernels in Triton do not read AITER's tuning data.
+    configs = info.bundle_files.configs if infos else []
     lazy = _lazy(ctx, infos)
+    triton = _triton(triton_info)
     headers = depset(transitive = [
         library[CcInfo].compilation_context.headers
         for library in ctx.attr.libraries
@@ -111,7 +153,7 @@ def _qola_bundle_directory_impl(ctx):
     inputs = ctx.actions.declare_file(ctx.label.name + ".inputs.json")
     ctx.actions.write(inputs, json.encode_indent({
         "archs": info.archs,
-        "configs": [file.path for file in info.bundle_files.configs],
+        "configs": [file.path for file in configs],
         "generated_at": ctx.attr.generated_at,
         "lazy": lazy.settings,
         "headers": [file.path for file in headers.to_list()],
@@ -129,12 +171,13 @@ def _qola_bundle_directory_impl(ctx):
         "rocm": ctx.file._rocm.path,
         "static": ctx.file.static.path if ctx.file.static else None,
         "tree": info.bundle_files.tree.dirname,
+        "triton": triton.settings,
     }) + "\n")
     ctx.actions.run(
         arguments = ["build", "--inputs", inputs.path, "--output", directory.path],
         executable = ctx.executable._tool,
         inputs = depset(
-            info.bundle_files.configs + info.bundle_files.license_files + lazy.files + ctx.files.static +
+            configs + info.bundle_files.license_files + lazy.files + ctx.files.static + triton.files +
             [i.library for i in infos] +
             [ctx.file._license, ctx.file._rocm, info.bundle_files.tree, info.plan, inputs],
             transitive = [headers],
@@ -150,7 +193,7 @@ def _qola_bundle_directory_impl(ctx):
             files = depset([directory]),
             runfiles = ctx.runfiles([directory]),
         ),
-        OutputGroupInfo(report = depset(_report(ctx, infos))),
+        OutputGroupInfo(report = depset(_report(ctx, infos) if infos else [])),
     ]
 
 def _report(ctx, infos):
@@ -178,12 +221,11 @@ _qola_bundle_directory = rule(
     attrs = BUNDLE_TOOL_ATTRS | TRANSITION_ATTRS | {
         "generated_at": attr.string(),
         "libraries": attr.label_list(
-            allow_empty = False,
-            mandatory = True,
             providers = [[QolaLibraryInfo, CcInfo]],
         ),
         "packs": attr.label_list(allow_files = [".qpack"]),
         "static": attr.label(allow_single_file = [".a"], providers = [QolaStaticInfo]),
+        "triton": attr.label(providers = [TritonLibraryInfo]),
         "_kernels": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
@@ -211,7 +253,7 @@ _qola_bundle_tar = rule(
     doc = "A bundle's directory as a tar file, the same bytes for the same content.",
 )
 
-def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", **kwargs):
+def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, generated_at = "", **kwargs):
     """Bundles libraries of one manifest with all that their users need.
 
     Declares two targets: `<name>`, a directory, and `<name>_tar`, the file
@@ -223,10 +265,13 @@ def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", *
     Args:
       name: target name, and the name of the directory.
       libraries: labels of qola_library targets, all of one manifest: all lazy or
-        none.
+        none. There may be none beside `triton`.
       packs: labels of kernel_pack targets for lazy libraries.
       static: label of a qola_static of the same manifest, to have it in the bundle
         too; not with lazy libraries.
+      triton: label of the same manifest's library of kernels in Triton,
+        `@qola_<manifest>//:triton_library`: library, packs and header are in the
+        bundle too.
       generated_at: UTC time that manifest.json and the SBOM state as the time of
         generation, such as "2026-01-31T00:00:00Z"; by default they state none.
       **kwargs: attributes of both targets, such as tags and visibility.
@@ -237,6 +282,7 @@ def qola_bundle(name, libraries, packs = [], static = None, generated_at = "", *
         libraries = libraries,
         packs = packs,
         static = static,
+        triton = triton,
         **kwargs
     )
     _qola_bundle_tar(

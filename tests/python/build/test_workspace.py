@@ -12,7 +12,6 @@ from qola.build import workspace
 from qola.build.setup import BuildRequest, choose_all
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.errors import ManifestError
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[1] / "golden" / "workspace"
@@ -74,12 +73,25 @@ def test_files_of_kernels_in_triton() -> None:
     }
 
 
-def test_a_manifest_without_a_library(tmp_path: Path) -> None:
-    """Prevents: a build of nothing that ends well."""
+def test_the_library_of_kernels_in_triton() -> None:
+    """Prevents: kernels of a manifest that `qola build` leaves out, or a bundle without them."""
+    made = replace(PLAIN, triton=True)
+    golden("triton_BUILD.bazel.txt", made.build_file())
+    golden("triton_bundle.txt", made.bundle_file(["libmha_fwd", "triton"], lazy=True))
+    golden("triton_alone_bundle.txt", made.bundle_file(["triton"], static=True))
+    assert workspace.targets(["triton"], True) == ["//:triton"]
+
+
+def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
+    """Prevents: [[triton]] alone refused; groups of modules that bring kernels nobody asked for."""
     manifest = tmp_path / "m.toml"
-    manifest.write_text('[[triton]]\nkernels = ["attention_forward"]\n')
-    with pytest.raises(ManifestError, match=r"\[\[triton\]\] tables alone"):
-        choose_all(BuildRequest(manifest_path=manifest), {}, print)
+    triton = '[build]\narchitectures = ["gfx942"]\n[[triton]]\nkernels = ["attention_forward"]\n'
+    manifest.write_text(triton)
+    assert choose_all(BuildRequest(manifest), {}, print).names == ["triton"]
+    manifest.write_text(f'{triton}[[modules]]\nname = "libmha_fwd"\ngroup = "a"\n')
+    assert choose_all(BuildRequest(manifest), {}, print).names == ["libmha_fwd", "triton"]
+    chosen = choose_all(BuildRequest(manifest, groups=["a"]), {}, print)
+    assert chosen.names == ["libmha_fwd"]
 
 
 def test_modules_without_a_lazy_form() -> None:

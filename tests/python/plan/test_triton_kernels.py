@@ -101,7 +101,9 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         assert (tmp_path / "out" / file.file).read_text("utf-8") == FILES[path]
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
     for line in (
-        '"bundle_files", "header_set", "triton_kernel", "triton_library")',
+        '"header_set", "manifest_targets", "triton_kernel", "triton_library")',
+        '"plan": "plan.json"',
+        'modules = [],\n    triton = ":triton_library"',
         'src = "triton/scale/scale.py"',
         'deps = ["triton/scale/parts.py"]',
         'archs = ["gfx942"]',

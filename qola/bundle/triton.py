@@ -1,0 +1,69 @@
+"""The library of kernels in Triton, and its packs, in a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from qola.bundle.pack_files import labels_of_pack
+from qola.bundle.record import FileFacts, LibraryFacts
+from qola.layout import TRITON
+from qola.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class TritonInput:
+    """A library of kernels in Triton.
+
+    Attributes:
+        packs: the pack of each arch.
+        headers: to include/, by their names there.
+    """
+
+    library: str
+    packs: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+def compiler_of(packs: Mapping[str, str]) -> str:
+    """Return what compiled the kernels in packs, such as triton 3.9.0."""
+    found = {label[2] for arch, pack in packs.items() for label in labels_of_pack(Path(pack), arch)}
+    return ", ".join(sorted(found))
+
+
+def is_own(plan: Plan) -> bool:
+    """Return whether all the kernels are qola's, and none from a user's file."""
+    return all(kernel.own for kernel in plan.triton)
+
+
+def module_record(
+    plan: Plan, library: LibraryFacts, packs: Mapping[str, FileFacts], compiler: str
+) -> dict[str, Any]:
+    """Return what manifest.json says of the library, in the form of the other modules."""
+    return {
+        "name": TRITON,
+        "success": True,
+        "error": "",
+        "library": library.path,
+        "size": library.size,
+        "sha256": library.sha256,
+        "entry_points": list(library.symbols),
+        "symbols": list(library.symbols),
+        "kernels": {
+            kernel.name: {
+                "count": len(kernel.instances),
+                "names": [instance.name for instance in kernel.instances],
+            }
+            for kernel in plan.triton
+        },
+        "levels": {},
+        "md_name": PurePosixPath(library.path).stem,
+        "so_path": library.path,
+        "duration_s": None,
+        "code_objects": [],
+        "archs": sorted(packs),
+        "compiler": compiler,
+        "packs": [{"arch": arch, **asdict(facts)} for arch, facts in sorted(packs.items())],
+    }
