@@ -26,6 +26,7 @@ from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
 from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, QueryError, count, items_of, select
+from qola.layout import TRITON, triton_file
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
@@ -179,9 +180,12 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
         console.line()
         console.table(to_table(expected))
         console.line()
-        for line in to_lines(expected, {m.name: m.library for m in plan.with_kernels}):
+        libraries = {m.name: m.library for m in plan.with_kernels}
+        packs = f"packs of {triton_file(plan.namespace)}"
+        for line in to_lines(expected, {**libraries, TRITON: packs}):
             console.line(line)
-        if compiles := sum(len(kernel.instances) for kernel in plan.triton):
+        unknown = not (measured and measured.triton)
+        if unknown and (compiles := sum(len(kernel.instances) for kernel in plan.triton)):
             console.line(f"without {compiles} compiles of Triton, a few seconds of one core each")
     for warning in plan.warnings:
         console.line()

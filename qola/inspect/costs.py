@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,13 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
+        triton: function to (HDIM, cost), ascending; empty where none was measured.
     """
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
     dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
     source: str
+    triton: Mapping[str, Sequence[tuple[int, Cost]]] = field(default_factory=dict)
 
 
 def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
@@ -79,10 +81,13 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
         data = json.loads(bounded_bytes(path, _MAX_BYTES))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
+        triton = data.get("triton_kernels", ())
         return Costs(
             _grouped(data["kernels"], lambda e: ((e["direction"], e["role"]), e["hdim"])),
             _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
-            f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}",
+            f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}"
+            + (f"; {data['triton']}" if triton else ""),
+            _grouped(triton, lambda e: (e["kernel"], e["hdim"])) if triton else {},
         )
     except (OSError, UnfitFileError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from qola.inspect.costs import ALL, Cost, Costs
-from qola.plan.model import Plan, PlannedKernel, PlannedSource
+from qola.layout import TRITON
+from qola.plan.model import Plan, PlannedKernel, PlannedSource, TritonKernel
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Compile:
     Attributes:
         name: label of its target without the repository.
         kernels: number of kernel instances in it.
-        direction: the direction of a kernel instance; all for a source of the library.
+        direction: the direction of a kernel instance; all for a source of the library. In Triton,
+            the kernel's name.
         measured: costs of this role were measured, not borrowed from another one.
     """
 
@@ -138,7 +140,33 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
             for source in module.sources
             if source.archs in ((), plan.archs)
         ]
+    for in_triton in plan.triton if costs.triton else ():
+        found += _triton(in_triton, costs.triton)
     return tuple(found)
+
+
+def _triton(
+    kernel: TritonKernel, costs: Mapping[str, Sequence[tuple[int, Cost]]]
+) -> Iterator[Compile]:
+    """Yield the compiles of a kernel in Triton, one for each arch and choice.
+
+    What a user's own costs is not known: as the dearest of qola's.
+    """
+    dearest = max(costs, key=lambda name: (costs[name][-1][1].cpu_seconds, name))
+    measured = kernel.own and kernel.function in costs
+    points = costs[kernel.function if measured else dearest]
+    for instance in kernel.instances:
+        hdim = instance.choices.get("HDIM", "")
+        place = int(hdim) if hdim.isdecimal() else 0
+        yield Compile(
+            instance.name,
+            TRITON,
+            1,
+            kernel.name,
+            kernel.function,
+            _at(points, place),
+            measured,
+        )
 
 
 def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:

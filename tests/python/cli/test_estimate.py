@@ -90,6 +90,29 @@ def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
     assert found.longest_seconds == pytest.approx(34)
 
 
+def test_kernels_in_triton_are_counted(tmp_path: Path) -> None:
+    """Prevents: what Triton compiles left out of an estimate, or a user's own for free."""
+    of: dict[str, Any] = {"object_bytes": 100, "linked_bytes": 100}
+    measured = [
+        {"kernel": "attention_forward", "hdim": 32, "cpu_seconds": 2, **of},
+        {"kernel": "attention_forward", "hdim": 96, "cpu_seconds": 4, **of},
+        {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **of},
+    ]
+    path = tmp_path / "triton.json"
+    path.write_text(json.dumps({**COSTS, "triton_kernels": measured, "triton": "triton 3.9.0"}))
+    own = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
+    theirs = plans.triton_kernel("mine", "gfx942", own=False)
+    plan = plans.plan(triton=(own, theirs))
+    found = estimate(plan, load_costs(path), 1)
+    rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in found.rows]
+    assert rows == [("triton", "attention_forward", 2, 6.0), ("triton", "mine", 1, 9.0)]
+    assert [row.measured for row in found.rows] == [True, False]
+    assert found.library_bytes() == {"triton": 300}
+    # A file of costs of before there was Triton.
+    path.write_text(json.dumps(COSTS))
+    assert estimate(plan, load_costs(path), 1).rows == ()
+
+
 def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
     """Prevents: an hour promised to whoever has a hundred cores for one long compile."""
     plan = make_plan(*[kernel(128)] * 10)
