@@ -1,17 +1,15 @@
 #include "library.h"
 
+#include "packs.h"
+
 #include "cc/runtime/device.h"
-#include "cc/runtime/files.h"
 #include "cc/runtime/little_endian.h"
-#include "cc/runtime/pack.h"
+#include "cc/runtime/report.h"
 
 #include <cstring>
-#include <limits>
-#include <memory>
 #include <mutex>
 #include <utility>
 
-#include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
 namespace qola_triton {
@@ -32,13 +30,6 @@ int current_device()
     return device;
 }
 
-std::string library_file()
-{
-    Dl_info info = {};
-    const bool known = dladdr(reinterpret_cast<const void*>(&library_file), &info) != 0;
-    return known && info.dli_fname != nullptr ? qola_runtime::absolute(info.dli_fname) : "";
-}
-
 /// Packs and kernels that were opened and loaded; never freed, because kernels may be asked for while
 /// a process ends.
 class Loaded
@@ -50,10 +41,7 @@ class Loaded
         auto& found = functions_[{current_device(), &instance}];
         if(found == nullptr)
         {
-            const std::string code = pack(instance.arch).find(instance.key);
-            if(code.empty())
-                throw qola_runtime::Problem(pack(instance.arch).path() + " has no " + instance.name +
-                                            " of this build of " + table.library);
+            const std::string code = packs_.code_of(instance);
             hipModule_t module = nullptr;
             check(hipModuleLoadData(&module, code.data()), std::string("load ") + instance.name);
             check(hipModuleGetFunction(&found, module, instance.symbol),
@@ -63,31 +51,8 @@ class Loaded
     }
 
     private:
-    const qola_runtime::Pack& pack(const std::string& arch)
-    {
-        auto& found = packs_[arch];
-        if(!found)
-        {
-            const std::string library = library_file();
-            const std::string name    = std::string(table.library) + "-" + arch + ".qpack";
-            std::string path          = qola_runtime::directory_of(library) + "/" + name;
-            // Beside where links lead, too.
-            if(!qola_runtime::is_file(path))
-            {
-                const std::string real = qola_runtime::real_path(library);
-                if(!real.empty())
-                    path = qola_runtime::directory_of(real) + "/" + name;
-            }
-            if(!qola_runtime::is_file(path))
-                throw qola_runtime::Problem("no pack of kernels for " + arch + ": " + path);
-            found = std::make_unique<qola_runtime::Pack>(path,
-                                                         qola_runtime::trust_in_owner_of(library));
-        }
-        return *found;
-    }
-
     std::mutex mutex_;
-    std::map<std::string, std::unique_ptr<qola_runtime::Pack>> packs_;
+    Packs packs_;
     std::map<std::pair<int, const Instance*>, hipFunction_t> functions_;
 };
 

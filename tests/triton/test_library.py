@@ -186,9 +186,9 @@ def test_backward_launches_all_or_nothing() -> None:
     assert (library.error(), hip.asked) == ("attention_backward_dkdv: nothing for dv", [])
 
 
-def ask(files: Sequence[Path], arch: str = ARCH) -> list[tuple[int, str]]:
+def ask(files: Sequence[Path], arch: str = ARCH, packs: str = "") -> list[tuple[int, str]]:
     """Return status and error of libraries' forward, in a process of their own."""
-    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "FAKE_HIP_ARCH": arch}
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "FAKE_HIP_ARCH": arch, "QOLA_PACKS": packs}
     program = [sys.executable, "-m", "tests.triton.c_library", str(RUNTIME), NAMESPACE, str(HDIM)]
     said = subprocess.run(
         [*program, *map(str, files)], env=environ, capture_output=True, text=True, check=False
@@ -226,6 +226,25 @@ def test_packs_of_others(tmp_path: Path) -> None:
     (elsewhere,) = ask([FILES[LIBRARY]], "gfx950")
     assert elsewhere[0] == -2
     assert elsewhere[1].endswith("is not for gfx950")
+
+
+def test_packs_elsewhere(tmp_path: Path) -> None:
+    """Prevents: packs installed apart that are not found; one that is named passed over."""
+    right = FILES[PACK].read_bytes()
+    for name in ("apart", "renamed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "apart" / PACK).write_bytes(right)
+    (tmp_path / "renamed/other.qpack").write_bytes(right)
+    library = library_with(tmp_path / "alone", None)
+    for packs in (tmp_path / "apart", tmp_path / "apart" / PACK, f"/gone:{tmp_path / 'apart'}"):
+        assert ask([library], packs=str(packs)) == [(0, "")]
+    (found,) = ask([library], packs=str(tmp_path / "renamed/other.qpack"))
+    assert found[0] == -4
+    # It goes before the one beside the library, and is not made up for by that.
+    (tmp_path / "apart" / PACK).write_bytes(b"QOLAPCK1")
+    (found,) = ask([FILES[LIBRARY]], packs=str(tmp_path / "apart"))
+    assert found[0] == -4
+    assert str(tmp_path / "apart" / PACK) in found[1]
 
 
 def test_damaged_packs(tmp_path: Path) -> None:
