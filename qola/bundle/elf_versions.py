@@ -17,6 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from qola.bundle import pack_files
 from qola.errors import BundleError, Finding
+from qola.offload import COMPRESSED
 
 _MAGIC = b"\x7fELF"
 _MACHINE = "EM_X86_64"
@@ -45,8 +46,8 @@ class ElfNeeds:
 def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
     """Return what each program and library below a directory needs, sorted by path.
 
-    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out. Of
-    the kernels in a pack, which need the same, one speaks for all that do.
+    Code objects of GPUs are ELF files, too, but no system loader reads them: they are left out, as
+    are compressed ones. Of the kernels in a pack, which need the same, one speaks for all that do.
 
     Raises:
         BundleError: a file that begins as an ELF file or a pack does and is none.
@@ -66,6 +67,8 @@ def read_needs(directory: Path) -> tuple[ElfNeeds, ...]:
 def _needs_of_pack(path: Path, name: str) -> Iterator[ElfNeeds]:
     seen = set()
     for kernel, library in pack_files.kernels_of_pack(path, name):
+        if library.startswith(COMPRESSED):
+            continue
         for one in _read(f"{name}: {kernel}", io.BytesIO(library)):
             what = repr(replace(one, path=""))
             if what not in seen:

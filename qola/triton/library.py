@@ -37,20 +37,25 @@ class Built:
     Attributes:
         kernel: that it is an instance of.
         told: its metadata.
+        packed: what a pack has of it: the code, compressed; empty for the code itself.
     """
 
     kernel: str
     code: bytes
     told: Mapping[str, Any]
+    packed: bytes = b""
 
     @property
     def key(self) -> str:
-        """Of its code in a pack: 64 hexadecimal digits."""
+        """Of its code in a pack, compressed or not: 64 hexadecimal digits."""
         return hashlib.sha256(self.code).hexdigest()
 
 
-def read_built(kernel: str, code: Path) -> Built:
+def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:
     """Read a code object, with the metadata beside it.
+
+    Args:
+        packed: the same, compressed by clang-offload-bundler.
 
     Raises:
         ManifestError: it needs memory that no launch of a library gives it.
@@ -63,7 +68,7 @@ def read_built(kernel: str, code: Path) -> Built:
         expected = "a kernel that needs no scratch memory: a library hands over none"
         fix = "take these choices out; the code object is there for programs that launch it"
         raise ManifestError(Finding(place, ", ".join(needed), expected, fix))
-    return Built(kernel, code.read_bytes(), told)
+    return Built(kernel, code.read_bytes(), told, packed.read_bytes() if packed else b"")
 
 
 def pack(built: Iterable[Built]) -> bytes:
@@ -78,7 +83,7 @@ def pack(built: Iterable[Built]) -> bytes:
     start = _aligned(len(table) + 48 * len(ordered) + len(labels) + 32)
     body = b""
     for key, one in ordered:
-        entry = one.code + struct.pack("<8sII", _ENTRY, _ABI, 0) + key
+        entry = (one.packed or one.code) + struct.pack("<8sII", _ENTRY, _ABI, 0) + key
         entry += hashlib.sha256(entry).digest()
         table += key + struct.pack("<QQ", start + len(body), len(entry))
         body += entry.ljust(_aligned(len(entry)), b"\0")
@@ -188,8 +193,13 @@ def _work(words: Sequence[str]) -> None:
     parser.add_argument("--tuning", type=Path, help="JSON, see `preferred`")
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--kernel", action="append", default=[], metavar="KERNEL=CODE")
+    parser.add_argument(
+        "--packed", action="append", default=[], type=Path, help="of each kernel, compressed"
+    )
     told = parser.parse_args(words)
-    built = [read_built(name, Path(path)) for name, path in (k.split("=", 1) for k in told.kernel)]
+    packed = told.packed or [None] * len(told.kernel)
+    given = zip((one.split("=", 1) for one in told.kernel), packed, strict=True)
+    built = [read_built(name, Path(code), less) for (name, code), less in given]
     if told.tuning:
         built = preferred(built, told.tuning.read_text("utf-8"), str(told.tuning))
     if told.table:

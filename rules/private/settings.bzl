@@ -12,7 +12,7 @@ def declare_settings():
     default each is built for all that it names.
 
     --@qola//:compress compresses the device code of kernel instances in
-    libraries.
+    libraries, and of kernels in Triton in packs.
 
     --@qola//:torch=cpu_check builds modules in mode pybind with a PyTorch that
     has no HIP: they can be imported, and run nothing.

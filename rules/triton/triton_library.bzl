@@ -1,6 +1,8 @@
 """triton_library: compiled kernels in Triton, with the functions that find and launch them."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
@@ -38,7 +40,7 @@ def _compiled(ctx):
         names[one.name] = None
     return found
 
-def _run(ctx, compiled, arguments, output, mnemonic, message, more = []):
+def _run(ctx, compiled, arguments, output, mnemonic, message, more = [], packed = []):
     args = ctx.actions.args()
     args.use_param_file("@%s")
     args.set_param_file_format("multiline")
@@ -46,10 +48,11 @@ def _run(ctx, compiled, arguments, output, mnemonic, message, more = []):
     for one in compiled:
         args.add("--kernel")
         args.add(one.code, format = one.kernel + "=%s")
+    args.add_all(packed, before_each = "--packed")
     ctx.actions.run(
         arguments = [args],
         executable = ctx.executable._tool,
-        inputs = [one.code for one in compiled] + [one.metadata for one in compiled] + more,
+        inputs = [one.code for one in compiled] + [one.metadata for one in compiled] + more + packed,
         mnemonic = mnemonic,
         outputs = [output],
         progress_message = message,
@@ -79,13 +82,38 @@ _triton_table = rule(
     doc = "Writes the C++ of a library's table, and what the library exports.",
 )
 
+def _compressed(ctx, one):
+    """A code object as clang compresses those in libraries: HIP's runtime reads both."""
+    toolchain = find_cpp_toolchain(ctx)
+    output = ctx.actions.declare_file("{}/{}.co".format(ctx.label.name, one.name))
+    args = ctx.actions.args()
+    args.add("-type=o")
+    args.add("-targets=host-x86_64-unknown-linux-gnu-,hipv4-amdgcn-amd-amdhsa--" + one.arch)
+    args.add("-input=/dev/null")
+    args.add(one.code, format = "-input=%s")
+    args.add(output, format = "-output=%s")
+    args.add_all(["-bundle-align=4096", "-compress", "-compression-level=19"])
+    ctx.actions.run(
+        arguments = [args],
+        # Beside the tools that Bazel knows by name.
+        executable = toolchain.objcopy_executable.rpartition("/")[0] + "/clang-offload-bundler",
+        inputs = depset([one.code], transitive = [toolchain.all_files]),
+        mnemonic = "QolaTritonCompress",
+        outputs = [output],
+        progress_message = "Compressing " + one.name,
+    )
+    return output
+
 def _triton_packs_impl(ctx):
     compiled = _compiled(ctx)
+    compress = ctx.attr._compress[BuildSettingInfo].value
     packs = {}
     for arch in sorted({one.arch: None for one in compiled}):
         pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))
         some = [one for one in compiled if one.arch == arch]
-        _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", "Packing %{label} for " + arch)
+        packed = [_compressed(ctx, one) for one in some] if compress else []
+        message = "Packing %{label} for " + arch
+        _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", message, packed = packed)
         packs[arch] = pack
     return [DefaultInfo(files = depset(packs.values())), _PacksInfo(packs = packs)]
 
@@ -94,9 +122,12 @@ _triton_packs = rule(
     attrs = {
         "kernels": _KERNELS,
         "library": attr.string(mandatory = True),
+        "_compress": attr.label(default = "//:compress"),
         "_tool": _TOOL,
     },
     doc = "A pack of kernels for each arch.",
+    fragments = ["cpp"],
+    toolchains = use_cc_toolchain(),
 )
 
 def _triton_files_impl(ctx):
@@ -144,7 +175,8 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
     own archs alone. The functions, of C, are those of cc/triton/qola_triton.h
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
     headers; it needs HIP's runtime. The library is the same with packs and
-    without: the output groups `library` and `packs` are one of these each.
+    without: the output groups `library` and `packs` are one of these each. With
+    --@qola//:compress the code objects in packs are compressed.
 
     Of several kernels that have what is asked for, the first one is taken: in
     the order of `tuning`, then of `kernels`, and of each kernel's values.

@@ -30,6 +30,7 @@ from tests.triton.problem import Memory, Problem, check_backward, check_forward
 
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
 FILES = {Path(path).name: Path(path).absolute() for path in os.environ["QOLA_TEST_LIBRARY"].split()}
+COMPRESSED = os.environ["QOLA_TEST_COMPRESSED"].split()
 KERNELS = [Path(path).absolute() for path in os.environ["QOLA_TEST_KERNELS"].split()]
 ARCH, NAMESPACE = "gfx942", "tests"
 LIBRARY, PACK = "tests_triton.so", f"tests_triton-{ARCH}.qpack"
@@ -226,6 +227,14 @@ def test_packs_of_others(tmp_path: Path) -> None:
     (elsewhere,) = ask([FILES[LIBRARY]], "gfx950")
     assert elsewhere[0] == -2
     assert elsewhere[1].endswith("is not for gfx950")
+
+
+def test_a_compressed_pack() -> None:
+    """Prevents: a pack that is compressed and not read, or that is not smaller; other libraries."""
+    less = {Path(path).name: Path(path).absolute() for path in COMPRESSED}
+    assert less[LIBRARY].read_bytes() == FILES[LIBRARY].read_bytes()
+    assert less[PACK].stat().st_size < FILES[PACK].stat().st_size / 2
+    assert ask([less[LIBRARY]]) == [(0, "")]
 
 
 def test_packs_elsewhere(tmp_path: Path) -> None:

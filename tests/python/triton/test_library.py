@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qola.bundle.elf_versions import read_needs
 from qola.bundle.pack_files import kernels_of_pack
 from qola.errors import ManifestError
 from qola.triton.library import Built, pack, preferred, read_built, table
@@ -81,6 +83,20 @@ def test_a_table() -> None:
         assert line in text
     assert '{"f", "f-BLOCK_64-HDIM_64-dtype_bf16-gfx942", "gfx942", "f", ' in text
     assert "QOLA_NAMESPACE" not in table([built("gfx942", 64)], "", "qola_triton")
+
+
+def test_a_compressed_kernel_has_its_code_s_key(tmp_path: Path) -> None:
+    """Prevents: packs that a library compiled for the other form of them does not know."""
+    plain = built("gfx942", 64)
+    file = tmp_path / "a.qpack"
+    less = replace(plain, packed=b"CCOB less of it")
+    file.write_bytes(pack([less]))
+    (found,) = (library for _, library in kernels_of_pack(file, "a.qpack"))
+    assert found.startswith(b"CCOB less of it")
+    assert bytes.fromhex(plain.key) in found
+    assert table([less], "", "l") == table([plain], "", "l")
+    # Neither is a file that a system's loader reads.
+    assert read_needs(tmp_path) == ()
 
 
 @pytest.mark.parametrize("name", ["global_scratch_size", "profile_scratch_size"])

@@ -1,0 +1,28 @@
+"""compressed_files: files of a target as --@qola//:compress has it built."""
+
+_COMPRESS = str(Label("//:compress"))
+
+def _compress_impl(_settings, _attr):
+    return {_COMPRESS: True}
+
+_compress = transition(implementation = _compress_impl, inputs = [], outputs = [_COMPRESS])
+
+def _compressed_files_impl(ctx):
+    files = []
+    for source in ctx.files.srcs:
+        # Those that are not compressed have the same place among the files of a test.
+        file = ctx.actions.declare_file("{}/{}".format(ctx.label.name, source.basename))
+        ctx.actions.symlink(output = file, target_file = source)
+        files.append(file)
+    return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
+
+compressed_files = rule(
+    implementation = _compressed_files_impl,
+    attrs = {
+        "srcs": attr.label_list(cfg = _compress, doc = "Targets whose files are wanted.", mandatory = True),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+    doc = "The files of other targets, with their device code compressed.",
+)
