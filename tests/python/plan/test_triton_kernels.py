@@ -14,7 +14,8 @@ from qola.folder import Folder
 from qola.inspect.explain import triton_verdicts
 from qola.inspect.query import items_of, select
 from qola.manifest.load import loads
-from qola.plan.model import Plan, check_plan
+from qola.plan.check import check_plan
+from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 from qola.plan.triton_kernels import triton_files
