@@ -49,7 +49,7 @@ CONFIGURATIONS = [
 
 
 def read(words: str) -> dict[str, str]:
-    return dict(re.fullmatch(r"-(\w+)=(.*)", word).groups() for word in words.split())  # type: ignore[union-attr]
+    return dict(re.findall(r"-(\w+)=(\S+)", words))
 
 
 def mask_of(word: str) -> Mask:
@@ -110,7 +110,7 @@ def test_the_example_launches_what_is_selected(library: str, words: str, tmp_pat
     ]
     for arch in built.plan.archs:
         log = tmp_path / arch
-        command = [path(library).resolve(), *options, *_ONCE]
+        command: list[str | Path] = [path(library).resolve(), *options, *_ONCE]
         run = FakeHip(runtime, arch, timeout=60).run(command, log)
         symbols = built.symbols(arch)
         launched = [symbols.get(launch.kernel, launch.kernel) for launch in read_log(log)]
