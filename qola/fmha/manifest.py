@@ -8,12 +8,13 @@ from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest.fields import ADDABLE
 
 #: By module: the table of its variants, its directions, and what a variant may say.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "libmha_fwd": (
         "mha_fwd_variants",
-        ("fwd", "fwd_splitkv", "batch_prefill"),
+        ("fwd", "fwd_splitkv", "batch_prefill", *ADDABLE),
         ("mask", "lse", "dropout", "skip", "sink"),
     ),
     "libmha_bwd": ("mha_bwd_variants", ("bwd",), ("mask", "dbias", "dropout")),
@@ -44,29 +45,27 @@ def manifest(
         receipt: CK's, by name or number.
 
     Raises:
-        ConfigError: there is none, or one of a family that no library has.
+        ConfigError: there is none.
     """
     of_module: dict[str, set[_Variant]] = {}
     directions: dict[str, set[str]] = {}
-    wrong = []
     for config in configs:
-        module = next((m for m, (_, d, _) in _MODULES.items() if config.direction in d), "")
-        if not module:
-            wrong.append(Finding(config.name, f"family {config.family}", "a family of a library"))
-            continue
+        module = next(m for m, (_, d, _) in _MODULES.items() if config.direction in d)
         directions.setdefault(module, set()).add(config.direction)
         if config.family not in _PARTNERS:
             of_module.setdefault(module, set()).add(_variant(config, _MODULES[module][2]))
-    if not of_module and not wrong:
-        wrong.append(Finding("configs", "no kernel but partners of others", "a main kernel"))
-    if wrong:
-        raise ConfigError(wrong)
+    if not of_module:
+        found, expected = "no kernel but partners of others", "a main kernel"
+        raise ConfigError(Finding("configs", found, expected))
     lines = ["[qola]", _line("namespace", namespace), "[build]"]
     lines += [_line("architectures", [*archs]), _line("mode", "cpp_itfs")]
     for module in sorted(of_module):
-        dropped = [d for d in _MODULES[module][1] if d not in directions[module]]
+        of_aiter = [d for d in _MODULES[module][1] if d not in ADDABLE]
+        dropped = [d for d in of_aiter if d not in directions[module]]
+        added = sorted(directions[module] & {*ADDABLE})
         lines += ["[[modules]]", _line("name", module), _line("receipt", receipt)]
         lines += [_line("drop_directions", dropped)] if dropped else []
+        lines += [_line("add_directions", added)] if added else []
     for module in sorted(of_module):
         for variant in _merged(of_module[module]):
             lines.append(f"[[{_MODULES[module][0]}]]")

@@ -24,10 +24,8 @@ from qola.verify.run import Built, called
 ARCH = "gfx950"
 HEADS: dict[str, Any] = {"heads": 4, "heads_k": 2, "hdim": 128}
 APPEND = problem("fwd_appendkv", "fp16", rows=5, columns=[133, 40], new=20, **HEADS)
-PREFILL = problem("pagedkv_prefill", "fp16", rows=[40, 7], columns=[140, 30], page=128, **HEADS)
-
-
-PREFILL = replace(PREFILL, mask=BOTTOM_RIGHT)
+LENGTHS: dict[str, Any] = {"rows": [40, 7], "columns": [140, 30]}
+PREFILL = problem("pagedkv_prefill", "fp16", **LENGTHS, **HEADS, page=128, mask=BOTTOM_RIGHT)
 
 
 @pytest.fixture(scope="module")
