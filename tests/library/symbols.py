@@ -106,13 +106,39 @@ _SPLITKV_COMBINE = re.compile(
     + _bits("spad", "dvpad", "lse", "squant")
 )
 
+_PAGEDKV = re.compile(
+    rf"BlockFmhaFwdPagedKVPipelineProblemI{_DTYPE}"
+    r".*?TileFmhaShapeINS_8sequenceIJ(?P<tile>(?:Li\d+E)+)E.*?"
+    + _bits("group")
+    + "NS_17ComposedAttention.*?"
+    + _MASK
+    + r"NS_\d+TileFmhaFwdPagedKVTraitsI"
+    + _bits("spad", "skpad", "dpad", "dvpad", "logits")
+    + _BIAS_KIND
+    + "Lb0E"  # gradient of the bias
+    + _bits("lse", "pagedkv", "squant")
+    + r"Lin?\d+E"  # blocks per compute unit
+    + _bits("skip")
+)
+
+_APPENDKV = re.compile(
+    rf"BlockFmhaFwdAppendKVPipelineProblemI{_DTYPE}(?:DF16b|DF16_|f){{2}}"
+    + _numbers("bs", "bsk", "bd", "bdv")
+    + "Lb1E"  # V in rows
+    + r"LNS_\d+RotaryEmbeddingEnumE(?P<rope>\d)E"
+    + _bits("pagedkv")
+    + r"NS_\d+TileFmhaFwdAppendKVTraitsI"
+    + _bits("spad", "skpad", "dpad", "dvpad")
+)
+_TILES = ("bm0", "bn0", "bn1", "bs", "bsk", "bd", "bdv")
+
 
 def _tile(found: re.Match[str]) -> str:
     groups = found.groupdict()
     if "tile" in groups:
         sizes = re.findall(r"Li(\d+)E", groups["tile"])
     else:
-        sizes = [groups[name] for name in ("bm0", "bn0", "bn1") if name in groups]
+        sizes = [groups[name] for name in _TILES if name in groups]
     return "b" + "x".join(sizes)
 
 
@@ -129,13 +155,15 @@ _READERS: Mapping[str, Callable[[re.Match[str]], Any]] = {
     "dropout_kind": _dropout_kind,
     "dtype": lambda found: _DTYPES[found["dtype"]],
     "mode": lambda found: "group" if found["group"] == "1" else "batch",
+    "rope": lambda found: ("no", "inter", "half")[int(found["rope"])],
     "tile": _tile,
 }
 
 _PADDING = ("spad", "skpad", "dpad", "dvpad")
 _PREFILL = ("tile", "bias", *_PADDING, "logits", "mask", "lse", "dropout", "squant")
+_SPLIT = ("tile", "bias", *_PADDING, "logits", "mask", "squant", "pagedkv")
 
-#: The fields that a symbol of each role shows, beside data type and mode.
+#: The fields that a symbol of each role shows, beside data type and, but for one, mode.
 _SHOWN: Mapping[str, tuple[str, ...]] = {
     "fwd": (*_PREFILL, "trload", "skip"),
     "dq_dk_dv": (
@@ -145,8 +173,10 @@ _SHOWN: Mapping[str, tuple[str, ...]] = {
     "dot_do_o": ("tile", "hdim_v", "spad", "dvpad"),
     "convert_dq": ("tile", "hdim_q", "spad", "dpad", "deterministic"),
     "batch_prefill": _PREFILL,
-    "splitkv": ("tile", "bias", *_PADDING, "logits", "mask", "squant", "pagedkv"),
+    "splitkv": _SPLIT,
     "splitkv_combine": ("tile", "hdim_v", "spad", "dvpad", "lse", "squant"),
+    "pagedkv": (*_SPLIT, "lse", "skip"),
+    "appendkv": ("tile", *_PADDING, "rope", "pagedkv"),
     "asm_dot_do_o": ("hdim_v", "spad", "dvpad"),
     "asm_convert_dq": ("hdim_q", "bn0", "spad", "dpad", "deterministic"),
 }
@@ -158,6 +188,8 @@ _ROLES: Mapping[str, re.Pattern[str]] = {
     "convert_dq": _CONVERT_DQ,
     "splitkv": _SPLITKV,
     "splitkv_combine": _SPLITKV_COMBINE,
+    "pagedkv": _PAGEDKV,
+    "appendkv": _APPENDKV,
 }
 _ROLES_WITHOUT_ARCH: Mapping[str, re.Pattern[str]] = {
     "batch_prefill": re.compile("FmhaBatchPrefill.*?" + _FWD.pattern),
@@ -171,6 +203,10 @@ SEVERAL_KERNELS = frozenset({"splitkv", "splitkv_combine"})
 
 def _identity(role: str, arch_tag: str, fields: Mapping[str, Any]) -> Identity:
     return tuple(sorted({**fields, "role": role, "arch_tag": arch_tag}.items()))
+
+
+def _names(role: str) -> tuple[str, ...]:
+    return ("dtype", *(() if role == "appendkv" else ("mode",)), *_SHOWN[role])
 
 
 def of_symbol(symbol: str) -> Identity:
@@ -188,7 +224,7 @@ def of_symbol(symbol: str) -> Identity:
         if found := pattern.search(symbol):
             shown = {
                 name: _READERS[name](found) if name in _READERS else int(found[name])
-                for name in ("dtype", "mode", *_SHOWN[role])
+                for name in _names(role)
             }
             return _identity(role, arch[1] if arch else "", shown)
     raise ValueError(f"not an attention kernel as CK names them: {symbol}")
@@ -197,7 +233,7 @@ def of_symbol(symbol: str) -> Identity:
 def of_plan(kernel: Mapping[str, Any]) -> Identity:
     """The same of a kernel instance in plan.json."""
     fields, role = kernel["fields"], kernel["role"]
-    shown = {name: fields[name] for name in ("dtype", "mode", *_SHOWN[role])}
+    shown = {name: fields[name] for name in _names(role)}
     # A symbol has warps and occupancy too, but in forms that differ between roles.
     if "tile" in shown:
         shown["tile"] = shown["tile"].split("_")[0]
