@@ -38,7 +38,8 @@ inline void check_append(const qola_mha_args& args, bool launched)
     check_rope(args, launched);
     if(args.seqlen_q < 0 || (args.rope == QOLA_ROPE_NONE && args.q.data != nullptr))
         invalid("seqlen_q, q: below 0, or set and rope is QOLA_ROPE_NONE: nothing would be done to Q");
-    if(args.seqlen_new < 0 || args.seqlen_new + args.seqlen_q == 0)
+    const bool rotates = args.rope != QOLA_ROPE_NONE && args.seqlen_q > 0;
+    if(args.seqlen_new < 0 || (args.seqlen_new == 0 && !rotates))
         invalid("seqlen_new: " + std::to_string(args.seqlen_new) + ", expected rows to append");
     if(args.block_table != nullptr && args.page_size < APPENDED_ROWS)
         invalid("page_size: " + std::to_string(args.page_size) + ", expected " +
@@ -59,7 +60,7 @@ inline void check_append(const qola_mha_args& args, bool launched)
         needs(args.k_new.data, "k_new");
         needs(args.v_new.data, "v_new");
     }
-    if(args.rope != QOLA_ROPE_NONE && args.seqlen_q > 0)
+    if(rotates)
         needs(args.q.data, "q");
 }
 
