@@ -55,9 +55,9 @@ class KernelInstance:
     Attributes:
         name: CK's name for it, the stem of its file.
         direction: fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd.
-        role: fwd, splitkv, splitkv_combine, batch_prefill, pagedkv, appendkv, dq_dk_dv, dot_do_o or
-            convert_dq;
-            asm_dot_do_o and asm_convert_dq run before and after an assembly (v3) kernel.
+        role: fwd, splitkv, splitkv_combine, batch_prefill, pagedkv, appendkv, dq_dk_dv, dot_do_o
+            or convert_dq; asm_dot_do_o and asm_convert_dq run before and after an assembly (v3)
+            kernel.
         archs: the architectures it is compiled for, each into its own code object.
         file: path below the output directory, ``kernels/<name>.cpp``.
         sha256: digest of that file.
