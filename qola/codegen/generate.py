@@ -91,6 +91,8 @@ def generate(
         )
         warnings = check_levels(answers, wanted, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
+    if refused := [Finding(**f) for a in answers.values() for f in a["refused"]]:
+        raise CodegenError(refused, "kernels that are asked for cannot be generated")
     _check_variants(wanted, answers, asm.served)
     check_added(wanted, answers, selection.add_directions)
     findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
@@ -249,9 +251,8 @@ def _wanted(
     wanted: dict[str, list[Wanted]] = {}
     for direction, own in directions.items():
         receipt = own if selection.receipt is None else selection.receipt
-        wanted[direction] = [Wanted.from_variant(v, receipt) for v in selection.variants] or [
-            Wanted.everything(receipt)
-        ]
+        rest = Wanted.nothing(receipt) if selection.asked else Wanted.everything(receipt)
+        wanted[direction] = [Wanted.from_variant(v, receipt) for v in selection.variants] or [rest]
     known = sorted({*native, *EMULATED})
     asked = {(w.receipt, w.label) for ws in wanted.values() for w in ws if w.receipt not in known}
     findings += [
@@ -291,6 +292,11 @@ def _run_directions(
             "dropped": direction in selection.drop_directions,
             "explain": explain,
             "keep_unreachable": selection.keep_unreachable,
+            "own": [
+                {**vars(one), "fields": dict(one.fields)}
+                for one in selection.asked
+                if one.direction == direction
+            ],
             "origin": f"receipt {', '.join(map(str, receipts))}",
         }
         place = f"CK's generate.py, direction {direction}"

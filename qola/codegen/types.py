@@ -21,6 +21,23 @@ LEVELS = ("opaque", "linked", "filtered")
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A kernel that is asked for by itself, whether CK has it or not.
+
+    Attributes:
+        label: how messages call the place where it is asked for.
+        name: of its config.
+        fields: as kernel instances have them.
+    """
+
+    label: str
+    name: str
+    direction: str
+    role: str
+    fields: Fields
+
+
+@dataclass(frozen=True)
 class Selection:
     """Which kernels of a module are wanted.
 
@@ -35,6 +52,7 @@ class Selection:
         level: the level that each direction has to reach.
         keep_unreachable: also kernels that the dispatch cannot reach.
         add_directions: those of the module's directions that must have kernels.
+        asked: kernels beside those of variants; without variants, these alone.
     """
 
     receipt: int | None = None
@@ -46,6 +64,7 @@ class Selection:
     level: str = LEVELS[0]
     keep_unreachable: bool = False
     add_directions: frozenset[str] = frozenset()
+    asked: Sequence[Asked] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Everything a field may hold is data here, so that a JSON schema can be written f
 from __future__ import annotations
 
 from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.kernels import KERNELS
 from qola.manifest.receipts import PROFILES
 
 FWD_DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp8fp16", "fp8bf16", "fp8fp32")
@@ -488,7 +489,7 @@ TRITON = Table(
     required=True,
 )
 
-TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, TRITON, PREBUILT)
+TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, PREBUILT)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}

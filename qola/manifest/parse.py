@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from qola.errors import Finding, ManifestError, Severity
@@ -29,6 +30,7 @@ from qola.manifest.fields import (
     TRITON,
     flags,
 )
+from qola.manifest.kernels import KERNELS, KernelSpec, read_kernels
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.types import (
     BwdVariant,
@@ -75,10 +77,11 @@ def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Mani
     _check_modules(reader, tables[MODULES], document.get("modules"), needless=needless)
     _check_triton(reader, tables[TRITON], document.get("triton"))
     _check_variants(reader, tables, expanded=expanded)
+    kernels = _read_kernels(reader, tables)
     findings = reader.sorted_findings()
     if any(finding.severity == "error" for finding in findings):
         raise ManifestError(findings, f"{file} is not a valid manifest")
-    return _assemble(tables, findings, lines, file)
+    return replace(_assemble(tables, findings, lines, file), kernels=kernels)
 
 
 class _Reader:
@@ -331,6 +334,16 @@ def _check_variants(
                     "warning",
                 )
             seen.setdefault(form, n)
+
+
+def _read_kernels(reader: _Reader, tables: Mapping[Table, list[Values]]) -> tuple[KernelSpec, ...]:
+    def path(number: int) -> Path:
+        return KERNELS.name, number, "names"
+
+    def report(number: int, found: str, expected: str, fix: str) -> None:
+        reader.report(path(number), found, expected, fix)
+
+    return tuple(read_kernels(tables[KERNELS], lambda n: reader.lines.of(path(n)), report))
 
 
 def _variant_warnings(variant: Values) -> Iterator[tuple[str, str, str, str]]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
 from qola.manifest.fields import BY_NAME
+from qola.manifest.kernels import KernelSpec
 from qola.manifest.toml_lines import Lines, Path
 
 BuildMode = Literal["pybind", "cpp_itfs"]
@@ -175,6 +176,7 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
+    kernels: tuple[KernelSpec, ...] = ()
     triton: tuple[TritonSpec, ...] = ()
     prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
     text: str = field(default="", compare=False, repr=False)
@@ -210,7 +212,8 @@ class Manifest:
             "modules": [module.to_dict() for module in self.modules],
             "mha_fwd_variants": [variant.to_dict() for variant in self.fwd_variants],
             "mha_bwd_variants": [variant.to_dict() for variant in self.bwd_variants],
-            # Manifests without it are digested as before there was such a table.
+            # Manifests without them are digested as before there were such tables.
+            **({"kernels": [spec.config.name for spec in self.kernels]} if self.kernels else {}),
             **({"triton": [spec.to_dict() for spec in self.triton]} if self.triton else {}),
         }
 

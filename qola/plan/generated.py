@@ -66,12 +66,15 @@ def generate_module(
         receipt=spec.receipt,
         variants=module.variants,
         drop_directions=frozenset(spec.drop_directions),
-        asm=spec.hsa_subdirs is None or bool(spec.hsa_subdirs),
+        # Assembly kernels take problems before any dispatch: not those of kernels by themselves.
+        asm=(spec.hsa_subdirs is None or bool(spec.hsa_subdirs))
+        and (bool(module.variants) or not module.asked),
         embedded=spec.hsa_subdirs,
         drop_srcs=frozenset(spec.drop_srcs),
         level=request.level,
         keep_unreachable=request.manifest.keep_unreachable,
         add_directions=frozenset(spec.add_directions),
+        asked=module.asked,
     )
     folder = output.below(spec.name)
     try:
@@ -96,7 +99,7 @@ def generate_module(
         header = domain_header(module.config.name, selection.variants)
         folder.write(f"include/{ASM_DOMAIN}", header)
     kernels = replace(kernels, sources=kernels.sources + own)
-    return GeneratedModule(spec, module.config, module.variants, module.torch, kernels=kernels)
+    return GeneratedModule(**{**vars(module), "kernels": kernels})
 
 
 def check_names(module: str, sources: Iterable[GeneratedSource]) -> None:

@@ -23,7 +23,7 @@ from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
-from qola.codegen.types import LEVELS
+from qola.codegen.types import LEVELS, Asked
 from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
@@ -32,6 +32,7 @@ from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode, BwdVariant, FwdVariant
 from qola.plan import torch_variants
+from qola.plan.asked import asked_of, check_asked
 from qola.plan.configure import ADDED, configure
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
@@ -84,6 +85,7 @@ class Module:
     Attributes:
         config: its entry of optCompilerConfig.json, as the manifest changes it.
         variants: those that select its kernel instances; () for all of its receipt.
+        asked: kernels beside these; without variants, these alone.
         torch: it is compiled with PyTorch's headers.
     """
 
@@ -91,6 +93,7 @@ class Module:
     config: ModuleConfig
     variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
     torch: bool = False
+    asked: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def resolve(request: Request) -> ResolvedRequest:
             config_of(spec.name),
             variants_of(manifest, spec.name),
             kind_of(spec.name).kind == "needs_torch",
+            asked_of(manifest, spec.name),
         )
         for spec in manifest.modules
     )
@@ -246,7 +250,12 @@ def _check(
         raise ManifestError(findings)
     if unplannable := list(_unplannable(request, kind_of)):
         raise PlanError(unplannable)
-    unserved = [*_unpatched(request), *_unserved(request, config_of), *unknown_keys_of(tree)]
+    unserved = [
+        *check_asked(manifest),
+        *_unpatched(request),
+        *_unserved(request, config_of),
+        *unknown_keys_of(tree),
+    ]
     if any(finding.severity == "error" for finding in unserved):
         raise PlanError(unserved)
     return [*findings, *unserved]

@@ -21,6 +21,7 @@ from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
 from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
+from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
     archs_of,
@@ -30,7 +31,8 @@ from qola.codegen.ck.output import (
     told_kernel,
     told_source,
 )
-from qola.codegen.ck.predicates import Wanted
+from qola.codegen.ck.own import arranged, find
+from qola.codegen.ck.predicates import ASKED_FOR, EVERYTHING, Wanted
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
@@ -49,8 +51,9 @@ def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
         steps=row.steps,
         bm0=row.bm0,
         conditional=row.conditional,
-        labels=tuple(w.label for w in keepers if w.index >= 0),
+        labels=tuple(w.label for w in keepers if w.index != EVERYTHING),
         key=row.key,
+        asked=all(w.index == ASKED_FOR for w in keepers),
     )
 
 
@@ -66,16 +69,28 @@ class _Filtered:
         self._request = request
         self._direction: str = request["direction"]
         self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
-        self._bases, self._dispatch = _read(request, self._wanted)
+        self._bases, self._dispatch, recording = _read(request, self._wanted)
         self._selector = selector = Selector(self._direction, self._bases, request)
+        self._own, self._refused = find(request, recording, self._dispatch, self._bases)
         self._tags = tags_of(request["archs"], selector.rows, self._offered())
         if selector.rows and not request["dropped"]:
             check_archs(request, self._tags, [*selector.rows, *selector.outside])
         self._keepers = (
             {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
         )
+        for found in self._own:
+            for row in found.rows:
+                self._keepers[row.key] = [*self._keepers.get(row.key, ()), found.own.keeper]
+        self._all = arranged(selector.rows, selector.order, self._own)
+        made = {key: found.rows for found in self._own if found.made for key in found.types}
         # Those that are wanted, and of these the ones to build.
-        self._chosen = [row for row in selector.rows if self._keepers.get(row.key)]
+        self._chosen = [
+            row
+            for row in self._all
+            if self._keepers.get(row.key)
+            # Of two of a type, the one that is asked for.
+            and row in made.get((row.arch, row.main.traits), (row,))
+        ]
         # With rows in front that take their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
@@ -99,7 +114,7 @@ class _Filtered:
         sources = [self._told_dispatch(*folder) for folder in request["folders"]]
         findings = find_hazards(
             self._direction,
-            [_dispatch_row(row) for row in selector.rows],
+            [_dispatch_row(row) for row in self._all],
             [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
             request["origin"],
             self._buckets_in_front() if request["keep_unreachable"] else {},
@@ -120,6 +135,7 @@ class _Filtered:
             ],
             "sources": sources,
             "findings": [asdict(f) for f in findings],
+            "refused": [asdict(f) for f in self._refused],
             "counts": counts,
             "blame": {
                 str(w.index): ["the direction is dropped"]
@@ -172,7 +188,7 @@ class _Filtered:
         """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
         selector, kept = self._selector, self._kept
         reasons: dict[str, tuple[Kernel, str]] = {}
-        for row in [*selector.rows, *selector.outside]:
+        for row in [*self._all, *selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
             reason = self._reason(row) if out and not self._request["dropped"] else ""
             for kernel in row.kernels:
@@ -218,8 +234,13 @@ class _Filtered:
         return {key: front[0].bucket for key, front in self._unreachable.items()}
 
 
-def _read(request: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[dict[int, Base], Dispatch]:
-    """Return what each receipt gives, and the dispatch that is rendered of their rows."""
+def _read(
+    request: Mapping[str, Any], wanted: Sequence[Wanted]
+) -> tuple[dict[int, Base], Dispatch, Recording]:
+    """Return what each receipt gives, and the dispatch that is rendered of their rows.
+
+    The recording is that of the dispatch, which is the first of the receipts.
+    """
     receipts = {source(w.receipt, request["native"]) for w in wanted}
     # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
     needed = sorted(receipts | {0}) if len(receipts) > 1 else sorted(receipts)
@@ -227,13 +248,16 @@ def _read(request: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[dict[in
     dispatches = {receipt: Dispatch(seen) for receipt, seen in recordings.items()}
     direction, dispatch = request["direction"], dispatches[needed[0]]
     made = [emulated(w.receipt, request["native"]) for w in wanted]
-    if not request["explain"] and all(of and of.rules[direction] is None for of in made):
+    recording = recordings[needed[0]]
+    idle = all(of and of.rules[direction] is None for of in made)
+    if idle and not request["explain"] and not request["own"]:
         # Nobody asks for a row.
-        return {receipt: Base(()) for receipt in needed}, dispatch
-    return {
+        return {receipt: Base(()) for receipt in needed}, dispatch, recording
+    bases = {
         receipt: read_base(direction, seen, dispatches[receipt])
         for receipt, seen in recordings.items()
-    }, dispatch
+    }
+    return bases, dispatch, recording
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:

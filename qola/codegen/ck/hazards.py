@@ -27,6 +27,7 @@ class DispatchRow:
         arch: CK's name of the architecture, empty where the dispatch does not ask.
         labels: the variants that keep the entry; empty in a base set.
         key: the row's.
+        asked: it is kept because it is asked for by itself.
     """
 
     arch: str
@@ -38,6 +39,7 @@ class DispatchRow:
     conditional: bool = False
     labels: tuple[str, ...] = ()
     key: str = ""
+    asked: bool = False
 
 
 @dataclass
@@ -222,7 +224,8 @@ def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Fi
             after = _largest(groups)
             place = f"{direction} dispatch, hdim {_size(bucket)} ({arch} {dtype})"
             labels = ", ".join(chain.labels(bucket)) or origin
-            if max(after.values()) < max(before.values()):
+            alone = all(row.asked for rows in groups.values() for row in rows)
+            if max(after.values()) < max(before.values()) and not alone:
                 findings.append(
                     Finding(
                         place=place,

@@ -21,13 +21,16 @@ _BWD_DIMENSIONS = ("dtype", "bias", "dbias", "mask", "dropout", "deterministic",
 
 Bucket = tuple[int, int]
 
+EVERYTHING, ASKED_FOR = -1, -2
+"""Indices in place of a variant's: everything of a receipt, and a kernel by itself."""
+
 
 @dataclass(frozen=True)
 class Wanted:
     """A variant in the form that crosses into the generator process.
 
     Attributes:
-        index: the variant's index, or -1 for "everything of the receipt".
+        index: the variant's, or EVERYTHING or ASKED_FOR.
         receipt: the receipt whose kernels it selects from.
         hdims: wanted (hdim_q, hdim_v), None for all.
     """
@@ -54,7 +57,12 @@ class Wanted:
     @staticmethod
     def everything(receipt: int) -> Wanted:
         """Return what selects all of `receipt`."""
-        return Wanted(-1, f"receipt {receipt}", receipt, {}, None)
+        return Wanted(EVERYTHING, f"receipt {receipt}", receipt, {}, None)
+
+    @staticmethod
+    def nothing(receipt: int) -> Wanted:
+        """Return what selects nothing of `receipt`: kernels are asked for one by one."""
+        return Wanted(ASKED_FOR, f"receipt {receipt}", receipt, {"dtype": ()}, None)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values that `from_json` turns back."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_of, followed
-from qola.codegen.ck.observe import Recording, Registered
+from qola.codegen.ck.observe import Pool, Recording, Registered
 from qola.codegen.ck.vocabulary import (
     ASKED,
     Condition,
@@ -116,9 +116,24 @@ class Dispatch:
             self._texts[key] = chosen, "".join(part + text for part, text in parts)
         return self._texts[key][1]
 
+    def pool_of(self, rows: Iterable[Registered]) -> Pool:
+        """Return the pool as it would have been seen, had it these rows alone."""
+        chosen = list(rows)
+        with followed():
+            texts = self._pool.replay(chosen)
+        renders = [
+            (name, call, text)
+            for (name, call, _), text in zip(self._pool.renders, texts, strict=True)
+        ]
+        return Pool(self._pool.make, chosen, renders)
+
     def row_texts(self) -> list[str]:
         """Return the dispatch of each row alone, without what every dispatch begins with."""
-        texts = ["".join(self._pool.replay([row])) for row in self.rows]
+        return self.texts_of(self.rows)
+
+    def texts_of(self, rows: Iterable[Registered]) -> list[str]:
+        """Return the same of other rows."""
+        texts = ["".join(self._pool.replay([row])) for row in rows]
         empty, first = "".join(self._pool.replay([])), "".join(texts[:1])
         same = (a == b for a, b in zip(empty, first, strict=False))
         start = empty[: next((i for i, equal in enumerate(same) if not equal), 0)]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qola.codegen.ck.predicates import Bucket, Wanted, broken_rule, mismatches, resolve_hdims, show
+from qola.codegen.ck.predicates import (
+    EVERYTHING,
+    Bucket,
+    Wanted,
+    broken_rule,
+    mismatches,
+    resolve_hdims,
+    show,
+)
 from qola.codegen.ck.receipts import Emulated, emulated, source
 from qola.codegen.ck.rows import Base, Kernel, Row
 
@@ -31,7 +39,11 @@ def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 class Selector:
-    """Applies receipts and variants to the rows of one direction."""
+    """Applies receipts and variants to the rows of one direction.
+
+    Attributes:
+        order: rows of CK's own receipts in use, of which `rows` are those that the receipts have.
+    """
 
     def __init__(
         self, direction: str, bases: Mapping[int, Base], request: Mapping[str, Any]
@@ -46,6 +58,7 @@ class Selector:
         order = [row for row in merge([b.rows for b in self._bases.values()]) if row.key in used]
         receipts = sorted({w.receipt for w in self._wanted})
         offered = [any(not self.rule(row, r) for r in receipts) for row in order]
+        self.order = order
         self.rows = [row for row, yes in zip(order, offered, strict=True) if yes]
         self.outside = [row for row, yes in zip(order, offered, strict=True) if not yes]
         self.hdims = {w.index: self._resolve(w) for w in self._wanted}
@@ -123,7 +136,7 @@ class Selector:
         """
         kernels: dict[str, tuple[Kernel, bool]] = {}
         for wanted in self._wanted:
-            keep = wanted.index < 0 and self._emulated(wanted.receipt) is None
+            keep = wanted.index == EVERYTHING and self._emulated(wanted.receipt) is None
             for kernel in self._bases[self._source(wanted.receipt)].loose:
                 kernels[kernel.name] = (kernel, keep)
         return kernels

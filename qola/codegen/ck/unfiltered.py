@@ -43,6 +43,11 @@ def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
     Raises:
         RefusedError: the receipt is made by rules on rows.
     """
+    if request["own"]:
+        raise RefusedError(
+            f"{request['own'][0]['label']}, of rows that cannot be followed: {reason}",
+            "variants and receipts alone, or a Composable Kernel that qola can follow",
+        )
     wanted = [Wanted.from_json(w) for w in request["wanted"]]
     receipt, none = _receipt(request, wanted, reason)
     more = ("--filter", _NO_KERNELS) if none else ()
@@ -73,6 +78,7 @@ def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
             for name, text in found.files.items()
             if name.endswith(DISPATCH)
         ],
+        "refused": [],
         "findings": [asdict(_warning(request, level, reason, receipt, wanted))],
         "counts": {str(w.index): len(kernels) for w in wanted},
         "blame": {str(w.index): ["the direction is dropped"] for w in wanted if none},

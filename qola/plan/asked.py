@@ -1,0 +1,57 @@
+"""Kernels that a manifest asks for one by one: which module has them, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from qola.aiter.attention import ATTENTION
+from qola.codegen.ck.receipts import FAMILIES
+from qola.codegen.types import Asked, to_fields
+from qola.errors import Finding
+from qola.kernel.rules.check import validate
+from qola.manifest.kernels import KERNELS, KernelSpec
+from qola.manifest.load import Manifest
+
+#: By direction, the library that has its kernels.
+_LIBRARY = {
+    direction: module for module, of in ATTENTION.items() for direction in FAMILIES[of.direction]
+}
+
+
+def asked_of(manifest: Manifest, module: str) -> tuple[Asked, ...]:
+    """Return the kernels that a module is to have by their configs."""
+    return tuple(
+        Asked(
+            label=spec.describe(),
+            name=spec.config.name,
+            direction=spec.config.direction,
+            role=spec.config.role,
+            fields=to_fields(spec.config.fields()),
+        )
+        for spec in manifest.kernels
+        if _LIBRARY.get(spec.config.direction) == module
+    )
+
+
+def check_asked(manifest: Manifest) -> Iterator[Finding]:
+    """Find kernels that no module of a manifest has, and every rule that one breaks."""
+    modules = {spec.name for spec in manifest.modules}
+    for spec in manifest.kernels:
+        place = manifest.place(KERNELS.name, spec.index, "names")
+        library = _LIBRARY.get(spec.config.direction)
+        if library is None:
+            found = f"{spec.config.name}: direction {spec.config.direction}, which no library has"
+            yield Finding(place, found, f"one of {', '.join(sorted(_LIBRARY))}")
+        elif library not in modules:
+            found = f"{spec.config.name} without the module that has it"
+            fix = f'add the lines\n[[modules]]\nname = "{library}"\nmode = "cpp_itfs"'
+            yield Finding(place, found, f"a [[modules]] table of {library}", fix)
+        yield from _broken(spec, place)
+
+
+def _broken(spec: KernelSpec, place: str) -> Iterator[Finding]:
+    for broken in validate(spec.config):
+        name = broken.rule.name
+        found = f"{spec.config.name} breaks the rule {name}: {broken.finding.found}"
+        yield replace(broken.finding, place=place, found=found)

@@ -1,0 +1,76 @@
+"""[[kernels]]: names of configs, what is read and planned of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from qola.errors import Finding, ManifestError
+from qola.manifest.load import Manifest, loads
+from qola.plan.asked import asked_of, check_asked
+
+HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
+FORWARD = (
+    "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
+    ".v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.nskpad.dpad.dvpad"
+)
+COMBINE = "fwd_splitkv_combine.bf16.batch.d64x64.gfx950.b32.lse.nsquant.spad.dvpad"
+APPEND = "fwd_appendkv.bf16.any.d64x64.gfx9.b64x64x64x64.v-row.rope-no.npagedkv"
+
+
+def manifest(*names: str, head: str = HEAD) -> Manifest:
+    return loads(f"{head}[[kernels]]\nnames = {json.dumps(names)}\n", file="m.toml")
+
+
+def refused(*names: str) -> list[Finding]:
+    with pytest.raises(ManifestError) as error:
+        manifest(*names)
+    return list(error.value.findings)
+
+
+def test_kernels_by_name() -> None:
+    """Prevents: a kernel that is read as another one, or that a plan's key does not have."""
+    read = manifest(FORWARD)
+    (spec,) = read.kernels
+    assert spec.config.name == FORWARD
+    assert spec.describe() == "[[kernels]] #1 (line 5)"
+    assert read.to_dict()["kernels"] == [FORWARD]
+    # Others are digested as before.
+    assert "kernels" not in loads(HEAD, file="m.toml").to_dict()
+    assert manifest(FORWARD) != loads(HEAD, file="m.toml")
+    (asked,) = asked_of(read, "libmha_fwd")
+    assert (asked.direction, asked.role) == ("fwd", "fwd")
+    assert dict(asked.fields)["arch_tag"] == "gfx950"
+    assert asked_of(read, "libmha_bwd") == ()
+    assert list(check_asked(read)) == []
+
+
+def test_names_that_are_none() -> None:
+    """Prevents: a misspelt kernel that is left out, or told without its place."""
+    odd = FORWARD.replace(".nmask", ".nmusk")
+    found = refused(odd, FORWARD, FORWARD, FORWARD.replace("b64x64", "b64x"))
+    repeated, unknown, other = found
+    assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
+    assert "more than once" in repeated.found
+    assert "musk an unknown key" in unknown.found
+    assert "expected a tile" in other.found
+    (pattern,) = refused("bf16")
+    assert "KernelConfig.name" in pattern.expected
+    table = f"[[kernels]]\nnames = {json.dumps([FORWARD])}\n"
+    with pytest.raises(ManifestError, match="line 5 names already"):
+        loads(HEAD + table + table, file="m.toml")
+
+
+def test_what_no_library_has_and_broken_rules() -> None:
+    """Prevents: a kernel that a plan leaves out, and rules that are told one at a time."""
+    wrong = FORWARD.replace("_w16x16x32_w16", "_w16x16x16_w16").replace(".spad.", ".nspad.")
+    found = list(check_asked(manifest(wrong, APPEND)))
+    texts = [one.found for one in found]
+    assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
+    assert any("breaks the rule async_padding" in text for text in texts)
+    assert any("direction fwd_appendkv, which no library has" in text for text in texts)
+    backward = HEAD.replace("libmha_fwd", "libmha_bwd")
+    (missing,) = check_asked(manifest(FORWARD, head=backward))
+    assert "without the module that has it" in missing.found
+    assert 'name = "libmha_fwd"' in missing.fix
