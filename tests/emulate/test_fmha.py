@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -252,19 +251,6 @@ def test_problems_that_are_compared_with_nothing(
     file.write_text(split.to_json())
     assert asked("--problems", str(file), "--arch", ARCH) == 2
     assert "one of bwd, fwd" in capfd.readouterr().err
-
-
-def test_a_direction_that_is_not_understood() -> None:
-    """Prevents: a sweep that ends as a whole where the dispatch of one direction is not read."""
-    program = Path(os.environ["QOLA_TEST_PREFILL"]).absolute()
-    words = [str(program), "--problems", "sweep", "--count", "60", "--arch", ARCH]
-    said = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
-    *told, last = said.stdout.splitlines()
-    assert told
-    assert all(" batch_prefill: " in line and "not understood" in line for line in told)
-    assert " 0 differ" in last
-    assert last.endswith(" are not compared")
 
 
 def test_another_dispatch_than_the_library_s(
