@@ -156,6 +156,7 @@ def build(
     environ: Mapping[str, str],
     note: Callable[[str], None] = lambda _: None,
     kernels: Callable[[Path], Mapping[str, int]] = lambda _: {},
+    watch: Callable[[EventReader], None] = lambda _: None,
 ) -> EventReader:
     """Run bazel build; return what its events said.
 
@@ -165,6 +166,7 @@ def build(
     Args:
         note: told every few seconds how far the build is, and what rules warn of.
         kernels: what is compiled and the number of kernels in each, as `planned_kernels` has them.
+        watch: handed what is known so far, again and again.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
@@ -193,7 +195,7 @@ def build(
                 start_new_session=True,
             )
     try:
-        _follow(process, events, log, status, note)
+        _follow(process, events, log, status, note, watch)
     except BaseException:
         note("stopping Bazel")
         _stop(process)
@@ -218,12 +220,14 @@ def _follow(
     log: _Log | None,
     status: Status,
     note: Callable[[str], None],
+    watch: Callable[[EventReader], None],
 ) -> None:
     """Wait for Bazel, and say meanwhile what it does; with its output shown, it says it itself."""
     said, at = "", time.monotonic()
     while True:
         running = process.poll() is None
         events.read_on()
+        watch(events.reader)
         if log:
             for line in log.of_bazelw():
                 note(line)

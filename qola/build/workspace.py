@@ -78,7 +78,11 @@ class Workspace:
 
     def module_file(self) -> str:
         """Return MODULE.bazel."""
-        manifest = starlark.rule(
+        return module_text(self.ruleset, self.aiter, [self])
+
+    def manifest_tag(self) -> str:
+        """Return the tag that declares the manifest."""
+        return starlark.rule(
             "qola.manifest",
             name=self.name,
             architectures=self.archs or None,
@@ -87,22 +91,6 @@ class Workspace:
             override_aiter_commit=self.override_aiter_commit or None,
             require=None if self.require == LEVELS[0] else self.require,
         )
-        ruleset = self.ruleset.as_posix()
-        use = [
-            'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
-            self.aiter.to_starlark(),
-            manifest,
-            # Which ROCm compiles is part of a prebuilt bundle's key.
-            f"use_repo(qola, {starlark.string(f'qola_{self.name}')}, {starlark.string(ROCM)})",
-        ]
-        calls = [
-            _HEADER,
-            'module(name = "qola_build")',
-            f'bazel_dep(name = "qola", version = "{__version__}")',
-            starlark.rule("local_path_override", module_name="qola", path=ruleset),
-            "\n".join(use),
-        ]
-        return "\n\n".join(calls) + "\n"
 
     def build_file(self) -> str:
         """Return BUILD.bazel: one library per module, and a lazy one where there is that form."""
@@ -158,11 +146,13 @@ class Workspace:
 
     def program_file(self, name: str, modules: Sequence[str]) -> str:
         """Return the BUILD file of a program that runs these modules' host code, see PROGRAMS."""
+        return programs_text([self.program(name, name, modules)])
+
+    def program(self, name: str, kind: str, modules: Sequence[str]) -> str:
+        """Return the target of such a program, by any name."""
         labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
-        tool = f"@qola//qola/{PROGRAMS[name]}:tool"
-        program = starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
-        load = 'load("@qola//rules/private/package:numeric_test.bzl", "emulation_program")'
-        return "\n\n".join([_HEADER, load, program]) + "\n"
+        tool = f"@qola//qola/{PROGRAMS[kind]}:tool"
+        return starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
 
     def bazelrc(self, paths: Iterable[Path]) -> str:
         """Return .bazelrc for sources that lie in the given directories."""
@@ -170,6 +160,32 @@ class Workspace:
         option = shlex.quote(f"--disk_cache={self.disk_cache}")
         text = _BAZELRC.format(header=_HEADER, disk_cache=option)
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
+
+
+def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace]) -> str:
+    """Return MODULE.bazel for manifests that are built with one tree of AITER."""
+    # Which ROCm compiles is part of a prebuilt bundle's key.
+    repositories = [*(f"qola_{one.name}" for one in manifests), ROCM]
+    use = [
+        'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
+        aiter.to_starlark(),
+        *(one.manifest_tag() for one in manifests),
+        f"use_repo(qola, {', '.join(map(starlark.string, repositories))})",
+    ]
+    calls = [
+        _HEADER,
+        'module(name = "qola_build")',
+        f'bazel_dep(name = "qola", version = "{__version__}")',
+        starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
+        "\n".join(use),
+    ]
+    return "\n\n".join(calls) + "\n"
+
+
+def programs_text(programs: Iterable[str]) -> str:
+    """Return a BUILD file with programs that run libraries without a GPU."""
+    load = 'load("@qola//rules/private/package:numeric_test.bzl", "emulation_program")'
+    return "\n\n".join([_HEADER, load, *programs]) + "\n"
 
 
 BUNDLE_FILE = "bundle/BUILD.bazel"

@@ -35,9 +35,10 @@ def manifest(
 ) -> str:
     """Return the manifest of the libraries that have these kernels.
 
-    A variant has no words for tiles and padding: kernels that differ in these alone come along,
-    and so do those that run before and after. Of head dimensions that differ in what they have,
-    planning says where the dispatch would have holes, and what to add.
+    A variant has no words for tiles and padding: kernels that differ in these alone come along
+    (`exact_manifest` names kernels instead), and so do those that run before and after. Of head
+    dimensions that differ in what they have, planning says where the dispatch would have holes, and
+    what to add.
 
     Args:
         configs: of kernels that the receipt has.
@@ -48,29 +49,80 @@ def manifest(
         ConfigError: there is none.
     """
     of_module: dict[str, set[_Variant]] = {}
-    directions: dict[str, set[str]] = {}
-    for config in configs:
-        module = next(m for m, (_, d, _) in _MODULES.items() if config.direction in d)
-        directions.setdefault(module, set()).add(config.direction)
-        if config.family not in _PARTNERS:
-            of_module.setdefault(module, set()).add(_variant(config, _MODULES[module][2]))
+    by_module = _by_module(configs)
+    for module, own in by_module.items():
+        mains = [config for config in own if config.family not in _PARTNERS]
+        if mains:
+            of_module[module] = {_variant(config, _MODULES[module][2]) for config in mains}
     if not of_module:
-        found, expected = "no kernel but partners of others", "a main kernel"
-        raise ConfigError(Finding("configs", found, expected))
-    lines = ["[qola]", _line("namespace", namespace), "[build]"]
-    lines += [_line("architectures", [*archs]), _line("mode", "cpp_itfs")]
-    for module in sorted(of_module):
-        of_aiter = [d for d in _MODULES[module][1] if d not in ADDABLE]
-        dropped = [d for d in of_aiter if d not in directions[module]]
-        added = sorted(directions[module] & {*ADDABLE})
-        lines += ["[[modules]]", _line("name", module), _line("receipt", receipt)]
-        lines += [_line("drop_directions", dropped)] if dropped else []
-        lines += [_line("add_directions", added)] if added else []
+        words = "no kernel but partners of others"
+        raise ConfigError(Finding("configs", words, "a main kernel"))
+    lines = _start(namespace, archs, receipt, {name: by_module[name] for name in of_module})
     for module in sorted(of_module):
         for variant in _merged(of_module[module]):
             lines.append(f"[[{_MODULES[module][0]}]]")
             lines += [_line(key, json.loads(value)) for key, value in variant]
     return "\n".join([*lines, ""])
+
+
+def exact_manifest(
+    configs: Iterable[KernelConfig],
+    archs: Sequence[str],
+    *,
+    namespace: str = "kernels",
+    receipt: str | int = "aiter_cpp",
+) -> str:
+    """Return the manifest of the libraries that have these kernels and none but their partners.
+
+    Args:
+        configs: of main kernels, whether CK has them or not; of two that take the same problems,
+            the first gets them.
+        archs: to build for, such as gfx950.
+        receipt: CK's, by name or number: of its kernels those are made that CK does not have.
+
+    Raises:
+        ConfigError: there is none, or one runs beside others.
+    """
+    by_module = _by_module(configs)
+    partners = [c for own in by_module.values() for c in own if c.family in _PARTNERS]
+    if partners or not by_module:
+        words = "partners come along with main kernels"
+        found = [Finding(c.name, f"family {c.family}: {words}", "a main kernel") for c in partners]
+        raise ConfigError(found or Finding("configs", "none", "a kernel"))
+    lines = _start(namespace, archs, receipt, by_module)
+    for module in sorted(by_module):
+        names = ",\n".join(f"  {json.dumps(config.name)}" for config in by_module[module])
+        lines += ["[[kernels]]", f"names = [\n{names},\n]"]
+    return "\n".join([*lines, ""])
+
+
+def _by_module(configs: Iterable[KernelConfig]) -> dict[str, list[KernelConfig]]:
+    """Return kernels by their modules, each once."""
+    found: dict[str, list[KernelConfig]] = {}
+    for config in dict.fromkeys(configs):
+        module = next(m for m, (_, d, _) in _MODULES.items() if config.direction in d)
+        found.setdefault(module, []).append(config)
+    return found
+
+
+def _start(
+    namespace: str,
+    archs: Sequence[str],
+    receipt: str | int,
+    by_module: Mapping[str, Sequence[KernelConfig]],
+) -> list[str]:
+    """Return the lines of a manifest up to what its modules have; other directions are dropped."""
+    lines = ["[qola]", _line("namespace", namespace), "[build]"]
+    lines += [_line("architectures", [*archs]), _line("mode", "cpp_itfs")]
+    for module in sorted(by_module):
+        directions = {config.direction for config in by_module[module]}
+        of_aiter = [d for d in _MODULES[module][1] if d not in ADDABLE]
+        dropped = [d for d in of_aiter if d not in directions]
+        added = sorted(directions & {*ADDABLE})
+        lines += ["[[modules]]", _line("name", module), _line("receipt", receipt)]
+        lines += [_line("drop_directions", dropped)] if dropped else []
+        lines += [_line("add_directions", added)] if added else []
+    return lines
 
 
 def _variant(config: KernelConfig, flags: Sequence[str]) -> _Variant:

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from qola.fmha.manifest import manifest
+from qola.fmha.manifest import exact_manifest, manifest
 from qola.fmha.observe import emitted
+from qola.fmha.problem import problem
 from qola.fmha.registry import Registry
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.tile import Tile
 from qola.manifest.load import loads
+from qola.reference.dropout import Dropout
+from qola.reference.masks import TOP_LEFT
 from tests.python.fmha.observed import quiet
 from tests.python.verify.libraries import libraries
 
@@ -88,6 +92,46 @@ def test_directions_that_aiter_has_no_function_for(aiter_tree: Path) -> None:
     (module,) = loads(text, file="m.toml").modules
     assert module.add_directions == ("fwd_appendkv",)
     assert module.drop_directions == ("batch_prefill", "fwd", "fwd_splitkv")
+
+
+def test_kernels_by_name_and_none_besides(
+    forward: Registry, tmp_path: Path, aiter_tree: Path
+) -> None:
+    """Prevents: kernels that come along with a tile, or an own tile that is not the one built."""
+    (of_ck, *_) = forward.where(dtype="fp16", hdim_q=32, mode="batch", mask=True, dropout=True)
+    own = replace(
+        of_ck.config,
+        hdim_q=64,
+        hdim_v=64,
+        tile=Tile.parse("b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32") or Tile(()),
+    )
+    text = exact_manifest([of_ck.config, own], ARCHS)
+    (library, _) = libraries(tmp_path, aiter_tree, text)
+    registry = Registry.of("libmha_fwd", library.root)
+    assert {entry.config for entry in registry} == {of_ck.config, own}
+    assert registry.of_config(of_ck.config).name == of_ck.name
+    assert library.plan.module("libmha_fwd").code_objects == ()
+    # The dispatch is read as any other: problems of 64 go to it, those of 32 to CK's.
+    for config in (of_ck.config, own):
+        of = problem(
+            *("fwd", "fp16"),
+            rows=100,
+            # Whole tiles of it, or not.
+            columns=130 if config.skpad else 128,
+            heads=2,
+            hdim=config.hdim_q,
+            lse=bool(config.lse),
+            mask=TOP_LEFT,
+            bias=str(config.bias),
+            dropout=Dropout(0.5),
+            soft_cap=10.0 if config.logits else 0.0,
+            min_rows=1 if config.skip else 0,
+        )
+        assert [entry.config for entry in registry.select(of, ARCHS[0])] == [config]
+    with pytest.raises(ConfigError, match="partners come along"):
+        exact_manifest([replace(own, family="bwd_dot_do_o")], ARCHS)
+    with pytest.raises(ConfigError, match="none"):
+        exact_manifest([], ARCHS)
 
 
 def test_what_has_no_manifest(forward: Registry) -> None:

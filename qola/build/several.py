@@ -1,0 +1,169 @@
+"""Builds the libraries of many manifests in one run of Bazel; one that fails stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qola.build import workspace
+from qola.build.bazel import LOG, BuildOptions, build
+from qola.build.events import DEFAULT_OUTPUTS, EventReader
+from qola.build.forms import modules_with_kernels
+from qola.build.progress import planned_kernels
+from qola.build.results import describe_failure, results_of
+from qola.build.setup import (
+    BuildRequest,
+    Chosen,
+    Progress,
+    Setup,
+    choose_all,
+    set_up,
+    workspace_locked,
+)
+from qola.cache import cache_directory
+from qola.errors import QolaError
+from qola.files import sha256_of_text, write_if_changed
+from qola.manifest.load import load
+from qola.ruleset import ruleset_root
+
+_PROGRAMS = "programs"
+_FILE = f"{_PROGRAMS}/BUILD.bazel"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What came of a manifest.
+
+    Attributes:
+        program: that runs its libraries, None where they do not build.
+        error: why they do not: the words of the plan, or of the compiler.
+    """
+
+    program: Path | None
+    error: str = ""
+
+
+def build_several(
+    manifests: Mapping[str, str],
+    kind: str,
+    options: BuildOptions,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    aiter_root: str | Path | None = None,
+    finished: Callable[[int], None] = lambda _: None,
+) -> dict[str, Made]:
+    """Build programs that run the libraries of manifests, as `verifier.build_program` does for one.
+
+    Args:
+        manifests: their texts, by names that are those of a Bazel repository.
+        kind: of the programs, one of `workspace.PROGRAMS`.
+        finished: told how many manifests are done, whenever that changes.
+
+    Raises:
+        QolaError: nothing could be tried: the AITER tree or this machine is at fault, or a
+            manifest is none.
+    """
+    ruleset = ruleset_root()
+    digest = sha256_of_text(ruleset.as_posix())[:16]
+    directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"
+    with workspace_locked(directory, progress):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in manifests.items():
+            write_if_changed(directory / f"{name}.toml", text)
+        setups = _setups(directory, manifests, aiter_root, environ, progress)
+        _write(directory, setups, kind)
+        labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
+        first = next(iter(setups.values()))
+        progress(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
+        watch = _Watch(labels.values(), finished)
+        targets = [*labels.values()]
+        compiled = _compiled(setups.values())
+        events = build(
+            first.bazel, directory, targets, options, environ, progress, compiled, watch.see
+        )
+        return _made(events, labels)
+
+
+def _setups(
+    directory: Path,
+    names: Iterable[str],
+    aiter_root: str | Path | None,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> dict[str, Setup]:
+    """Return all that building each manifest takes; the tree is chosen once."""
+    found: dict[str, Setup] = {}
+    chosen: Chosen | None = None
+    for name in names:
+        file = directory / f"{name}.toml"
+        if chosen is None:
+            chosen = choose_all(BuildRequest(file, aiter_root=aiter_root), environ, progress)
+        else:
+            manifest = load(file, display=file.name)
+            chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
+        found[name] = set_up(chosen, environ)
+    return found
+
+
+def _write(directory: Path, setups: Mapping[str, Setup], kind: str) -> None:
+    """Write the workspace that all of them have in common."""
+    made = [setup.made for setup in setups.values()]
+    first = next(iter(setups.values()))
+    files = dict(first.made.files(first.bazel_version, directory))
+    files["MODULE.bazel"] = workspace.module_text(first.made.ruleset, first.made.aiter, made)
+    # Programs alone are built.
+    files["BUILD.bazel"] = workspace.programs_text([])
+    files |= {f"{one.name}.toml": one.manifest for one in made}
+    programs = []
+    for name, setup in setups.items():
+        modules = modules_with_kernels(setup.chosen.modules, setup.chosen.manifest.file)
+        programs.append(setup.made.program(name, kind, modules))
+    files[_FILE] = workspace.programs_text(programs)
+    workspace.write(directory, files)
+    (directory / LOG).unlink(missing_ok=True)
+
+
+def _compiled(setups: Iterable[Setup]) -> Callable[[Path], Mapping[str, int]]:
+    """Return what reads the kernels that all plans compile, see `planned_kernels`."""
+    readers = [
+        planned_kernels(setup.made.name, [module.name for module in setup.chosen.modules])
+        for setup in setups
+    ]
+
+    def read(external: Path) -> Mapping[str, int]:
+        return {name: count for one in readers for name, count in one(external).items()}
+
+    return read
+
+
+class _Watch:
+    """Tells how many targets are done, when one more is."""
+
+    def __init__(self, labels: Iterable[str], finished: Callable[[int], None]) -> None:
+        self._labels = set(labels)
+        self._finished = finished
+        self._said = 0
+
+    def see(self, events: EventReader) -> None:
+        done = len(self._labels & events.targets.keys())
+        if done != self._said:
+            self._said = done
+            self._finished(done)
+
+
+def _made(events: EventReader, labels: Mapping[str, str]) -> dict[str, Made]:
+    try:
+        results = results_of(events, labels)
+    except QolaError as error:
+        # Not one could be tried, each for its own reason or all for one.
+        return dict.fromkeys(labels, Made(None, str(error)))
+    found: dict[str, Made] = {}
+    for name, result in results.items():
+        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
+        if result.success and programs:
+            found[name] = Made(programs[0])
+        else:
+            found[name] = Made(None, describe_failure(result, events))
+    return found
