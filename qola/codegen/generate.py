@@ -124,7 +124,9 @@ def generate(
         directions=directions_of(answers),
         warnings=(*warnings, *findings, *asm.findings),
         explanations=tuple(
-            Explanation(**_values(e)) for a in answers.values() for e in a["explanations"]
+            Explanation(**{**_values(e), "asked_by": tuple(e.get("asked_by", ()))})
+            for a in answers.values()
+            for e in a["explanations"]
         ),
     )
 

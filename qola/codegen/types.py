@@ -149,6 +149,7 @@ class Explanation:
 
     Attributes:
         dropped_by: the rule that drops it, empty when it is kept.
+        asked_by: places that ask for it by itself, or for one that it runs beside.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Explanation:
     fields: Fields = field(repr=False)
     kept_by: tuple[int, ...]
     dropped_by: str
+    asked_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,12 @@ def triton_verdicts(manifest: Manifest, kernels: Sequence[TritonKernel]) -> list
 
 
 def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> tuple[str, ...]:
-    if explanation.kept_by:
+    if explanation.kept_by or explanation.asked_by:
         variants = (
             manifest.bwd_variants if explanation.direction == "bwd" else manifest.fwd_variants
         )
-        return tuple(variants[index].describe() for index in explanation.kept_by)
+        keeping = (variants[index].describe() for index in explanation.kept_by)
+        return (*keeping, *explanation.asked_by)
     if spec.receipt is None:
         return ("all of the receipt in AITER's own configuration",)
     place = manifest.place("modules", spec.index, "receipt")

@@ -65,7 +65,7 @@ def _explained_text(explained: Explained) -> str:
 
 
 def _explanation(data: dict[str, Any]) -> Explanation:
-    sequences = {name: tuple(data[name]) for name in ("archs", "kept_by")}
+    sequences = {name: tuple(data[name]) for name in ("archs", "kept_by", "asked_by")}
     return Explanation(**{**data, **sequences, "fields": to_fields(data["fields"])})
 
 

@@ -187,6 +187,10 @@ class _Filtered:
     def _explain(self) -> list[dict[str, Any]]:
         """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
         selector, kept = self._selector, self._kept
+        asked: dict[str, list[str]] = {}
+        for found in self._own:
+            for name in {kernel.name for row in found.rows for kernel in row.kernels}:
+                asked.setdefault(name, []).append(found.own.label)
         reasons: dict[str, tuple[Kernel, str]] = {}
         for row in [*self._all, *selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
@@ -205,6 +209,7 @@ class _Filtered:
                 "archs": archs_of(kernel, self._tags),
                 "fields": dict(kernel.fields),
                 "kept_by": sorted(kept[name][1]) if name in kept else [],
+                "asked_by": sorted(asked.get(name, ())) if name in kept else [],
                 "dropped_by": ""
                 if name in kept
                 else "the direction is dropped"

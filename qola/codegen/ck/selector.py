@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qola.codegen.ck.predicates import (
+    ASKED_FOR,
     EVERYTHING,
     Bucket,
     Wanted,
@@ -112,6 +113,8 @@ class Selector:
 
     def reason(self, row: Row) -> str:
         """Return why no variant keeps a row."""
+        if all(w.index == ASKED_FOR for w in self._wanted):
+            return "no [[kernels]] names it, and there are no variants"
         failing = [self.failing(row, w) for w in self._wanted]
         common = set.intersection(*map(set, failing))
         nearest = min(range(len(failing)), key=lambda i: len(failing[i]))

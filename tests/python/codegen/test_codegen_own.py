@@ -119,11 +119,18 @@ def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction:
         assert [row.kernels for row in found.rows] == [row.kernels for row in rows]
 
 
+NOT_NAMED = "no [[kernels]] names it, and there are no variants"
+
+
 def test_a_kernel_of_ck_is_its_row(aiter_tree: Path) -> None:
     """Prevents: another kernel, or all of a receipt, where one of CK's is asked for."""
     row = first(aiter_tree, "fwd", **FORWARD)
     answer = generated(aiter_tree, "fwd", asked(row, "fwd"))
     assert [kernel["name"] for kernel in answer["kernels"]] == [row.main.name]
+    told = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True)["explanations"]
+    (kept,) = (one for one in told if not one["dropped_by"])
+    assert (kept["name"], kept["asked_by"]) == (row.main.name, ["here"])
+    assert {one["dropped_by"] for one in told} == {"", NOT_NAMED}
     (source,) = answer["sources"]
     assert source["text"] == seen(aiter_tree, "fwd").dispatch.text([row.registered])
 
