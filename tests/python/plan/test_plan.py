@@ -62,6 +62,9 @@ has_dropout = false
 dtype = "bf16"
 hdim = 64
 mode = "batch"
+[[kernels]]
+names = ["fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16\
+.p-qr_async.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.nskpad.dpad.dvpad"]
 """
 
 
