@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <vector>
 
 namespace qola_triton {
@@ -42,7 +43,23 @@ Attention whole(const Attention* given)
     return attention;
 }
 
-Choices choices_of(const Attention& attention, bool with_mask, bool with_dbias)
+/// A kernel of an entry point.
+struct Part
+{
+    const char* kernel;
+    bool with_mask;  ///< has the choices that come with one
+    bool by_column;  ///< a workgroup has a tile of columns, and a head of K
+    bool with_dbias; ///< can write the bias's gradient
+};
+
+using Parts = std::initializer_list<Part>;
+
+constexpr Parts forward_parts  = {{"attention_forward", true, false, false}};
+constexpr Parts backward_parts = {{"attention_backward_delta", false, false, false},
+                                  {"attention_backward_dkdv", true, true, false},
+                                  {"attention_backward_dq", true, false, true}};
+
+Choices choices_of(const Attention& attention, const Part& part)
 {
     const char* const dtypes[] = {"", "fp16", "bf16"};
     if(attention.dtype < 1 || attention.dtype > 2)
@@ -50,18 +67,19 @@ Choices choices_of(const Attention& attention, bool with_mask, bool with_dbias)
     Choices choices = {{"dtype", dtypes[attention.dtype]},
                        {"HDIM", std::to_string(attention.hdim)},
                        {"VARLEN", attention.starts_q != nullptr ? "1" : "0"}};
-    if(with_mask)
+    if(part.with_mask)
     {
         choices["CAUSAL"]  = std::to_string(attention.causal);
         choices["BIAS"]    = attention.bias != nullptr ? "1" : "0";
         choices["DROPOUT"] = attention.dropout > 0 ? "1" : "0";
     }
-    if(with_dbias)
+    if(part.with_dbias)
         choices["DBIAS"] = attention.dbias != nullptr ? "1" : "0";
     return choices;
 }
 
-Values values_of(const Attention& attention)
+/// Where a problem is only asked about, tensors that are not there yet are taken for right.
+Values values_of(const Attention& attention, bool asked)
 {
     std::map<std::string, qola_triton_argument> values;
     const auto whole_number = [&](const char* name, std::int64_t value) {
@@ -72,7 +90,7 @@ Values values_of(const Attention& attention)
     };
     // One that is needed and null is no value.
     const auto needed = [&](const char* name, const void* value) {
-        if(value != nullptr)
+        if(value != nullptr || asked)
             pointer(name, value);
     };
 #define POINTER(name) needed(#name, attention.name)
@@ -105,36 +123,69 @@ Values values_of(const Attention& attention)
 }
 
 /// A launch over tiles of rows, or of columns.
-Launch prepared(const Attention& attention, const char* kernel, bool with_mask, bool by_column, bool with_dbias)
+Launch prepared(const Attention& attention, const Part& part)
 {
-    const Instance& instance = find(kernel, choices_of(attention, with_mask, with_dbias));
-    const std::int64_t block = constant(instance, by_column ? "BLOCK_N" : "BLOCK_M");
-    const std::int64_t size  = by_column ? attention.columns : attention.rows;
+    const Instance& instance = find(part.kernel, choices_of(attention, part));
+    const std::int64_t block = constant(instance, part.by_column ? "BLOCK_N" : "BLOCK_M");
+    const std::int64_t size  = part.by_column ? attention.columns : attention.rows;
     return prepare(instance,
-                   values_of(attention),
+                   values_of(attention, false),
                    {static_cast<std::uint32_t>((size + block - 1) / block),
-                    static_cast<std::uint32_t>(by_column ? attention.heads_k : attention.heads),
+                    static_cast<std::uint32_t>(part.by_column ? attention.heads_k : attention.heads),
                     static_cast<std::uint32_t>(attention.batch)});
+}
+
+/// Launches all parts, or none.
+int launch(Parts parts, const Attention* given, void* stream) noexcept
+{
+    return guarded([&] {
+        const Attention attention = whole(given);
+        std::vector<Launch> launches;
+        for(const Part& part : parts)
+            launches.push_back(prepared(attention, part));
+        for(Launch& launch : launches)
+            run(std::move(launch), stream);
+    });
+}
+
+/// Tells the kernel that does most of it; all have to be there, and to take the values.
+int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
+{
+    return guarded([&] {
+        const Attention attention = whole(given);
+        const Values values       = values_of(attention, true);
+        const Instance* most      = nullptr;
+        for(const Part& part : parts)
+        {
+            const Instance& instance = find(part.kernel, choices_of(attention, part));
+            packed(instance, values);
+            if(most == nullptr || part.by_column)
+                most = &instance;
+        }
+        tell(*most, found);
+    });
 }
 
 } // namespace
 
 int attention_forward(const Attention* given, void* stream) noexcept
 {
-    return guarded([&] { run(prepared(whole(given), "attention_forward", true, false, false), stream); });
+    return launch(forward_parts, given, stream);
 }
 
 int attention_backward(const Attention* given, void* stream) noexcept
 {
-    return guarded([&] {
-        const Attention attention = whole(given);
-        std::vector<Launch> launches;
-        launches.push_back(prepared(attention, "attention_backward_delta", false, false, false));
-        launches.push_back(prepared(attention, "attention_backward_dkdv", true, true, false));
-        launches.push_back(prepared(attention, "attention_backward_dq", true, false, true));
-        for(Launch& launch : launches)
-            run(std::move(launch), stream);
-    });
+    return launch(backward_parts, given, stream);
+}
+
+int attention_forward_find(const Attention* given, qola_triton_found* found) noexcept
+{
+    return ask(forward_parts, given, found);
+}
+
+int attention_backward_find(const Attention* given, qola_triton_found* found) noexcept
+{
+    return ask(backward_parts, given, found);
 }
 
 } // namespace qola_triton

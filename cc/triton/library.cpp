@@ -143,6 +143,15 @@ const Instance* named(const std::string& name)
     return nullptr;
 }
 
+void tell(const Instance& instance, qola_triton_found* found)
+{
+    if(found == nullptr || found->size < sizeof(std::size_t) || found->size > sizeof(*found))
+        throw Refusal(QOLA_TRITON_INVALID, "no structure to tell in, or one of another size");
+    const qola_triton_found all = {
+        found->size, instance.name, instance.arch, instance.threads, instance.shared};
+    std::memcpy(found, &all, found->size);
+}
+
 std::int64_t constant(const Instance& instance, const std::string& name)
 {
     for(std::size_t at = 0; at < instance.choice_count; ++at)

@@ -35,6 +35,9 @@ const Instance& find(const std::string& kernel, const Choices& choices);
 /// The instance of a name, null where there is none.
 const Instance* named(const std::string& name);
 
+/// Tells a caller of an instance. Throws Refusal where its structure has another size.
+void tell(const Instance& instance, qola_triton_found* found);
+
 /// The number that an instance has for a constant. Throws Refusal.
 std::int64_t constant(const Instance& instance, const std::string& name);
 
@@ -64,6 +67,8 @@ const char* last_error() noexcept;
 
 int attention_forward(const qola_triton_attention* attention, void* stream) noexcept;
 int attention_backward(const qola_triton_attention* attention, void* stream) noexcept;
+int attention_forward_find(const qola_triton_attention* attention, qola_triton_found* found) noexcept;
+int attention_backward_find(const qola_triton_attention* attention, qola_triton_found* found) noexcept;
 
 } // namespace qola_triton
 

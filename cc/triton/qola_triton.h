@@ -135,6 +135,14 @@ int QOLA_TRITON(attention_forward)(const struct qola_triton_attention* attention
 /* Launches attention_backward_delta, _dkdv and _dq. All are found and loaded before the first is launched. */
 int QOLA_TRITON(attention_backward)(const struct qola_triton_attention* attention, void* stream);
 
+/* What these would launch, of backward the kernel that does most of it; all are found, and nothing is loaded. Values
+ * are checked as at a launch, but tensors that are null may be there later: bias, dbias and starts alone say by it
+ * that they are not part of the problem. */
+int QOLA_TRITON(attention_forward_find)(const struct qola_triton_attention* attention,
+                                        struct qola_triton_found* found);
+int QOLA_TRITON(attention_backward_find)(const struct qola_triton_attention* attention,
+                                         struct qola_triton_found* found);
+
 /* What was wrong with the thread's last call; empty where nothing was. */
 const char* QOLA_TRITON(last_error)(void);
 

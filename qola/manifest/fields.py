@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from qola.manifest.field_types import Field, Kind, Table
 from qola.manifest.kernels import KERNELS
+from qola.manifest.order import ORDER
 from qola.manifest.receipts import PROFILES
 
 FWD_DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp8fp16", "fp8bf16", "fp8fp32")
@@ -59,7 +60,6 @@ MAX_TEXT = 4096
 
 MAX_ITEMS = 4096
 """The most items of a list, and tables of an array; AITER has 60 modules."""
-
 
 _DTYPE_ALIASES = (
     *(("float16", "fp16"), ("half", "fp16"), ("f16", "fp16")),
@@ -489,7 +489,7 @@ TRITON = Table(
     required=True,
 )
 
-TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, PREBUILT)
+TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, ORDER, PREBUILT)
 """All tables, in the order of a manifest."""
 
 BY_NAME = {table.name: table for table in TABLES}

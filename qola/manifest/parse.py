@@ -31,6 +31,7 @@ from qola.manifest.fields import (
     flags,
 )
 from qola.manifest.kernels import KERNELS, KernelSpec, read_kernels
+from qola.manifest.order import ORDER, OrderSpec
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.types import (
     BwdVariant,
@@ -287,12 +288,8 @@ def triton_name(name: str, kernel: str) -> str:
 
 
 def _triton(index: int, table: Values, lines: Lines) -> TritonSpec:
-    masks = tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ()))
-    sugar = {
-        "dtype": table.get("dtypes", ()),
-        "HDIM": tuple(map(str, table.get("hdims", ()))),
-        "CAUSAL": masks,
-    }
+    sugar = {"dtype": table.get("dtypes", ()), "HDIM": tuple(map(str, table.get("hdims", ())))}
+    sugar["CAUSAL"] = tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ()))
     choices = {**dict(table.get("choices", ())), **{k: v for k, v in sugar.items() if v}}
     return TritonSpec(
         kernels=table["kernels"],
@@ -422,6 +419,7 @@ def _assemble(
         warnings=warnings,
         lines=lines,
         triton=tuple(_triton(n, t, lines) for n, t in enumerate(tables[TRITON])),
+        order=OrderSpec.of(tables[ORDER][0]),
         prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
     )
 

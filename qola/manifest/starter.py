@@ -25,6 +25,7 @@ from qola.manifest.fields import (
     TRITON,
 )
 from qola.manifest.kernels import KERNELS
+from qola.manifest.order import ORDER
 from qola.manifest.values import either, expectation
 
 WIDTH = 100
@@ -85,7 +86,7 @@ def starter_manifest(
     lines += ["", *_prose("The backward library."), f"#{MODULES.header}", '#name = "libmha_bwd"']
     lines += ['#receipt = "te"', "", *_prose(BWD_VARIANTS.doc), f"#{BWD_VARIANTS.header}"]
     lines += _fields(BWD_VARIANTS, {})
-    for table in (KERNELS, TRITON, PREBUILT):
+    for table in (KERNELS, TRITON, ORDER, PREBUILT):
         lines += ["", *_prose(table.doc), f"#{table.header}", *_fields(table, {})]
     return "\n".join(lines) + "\n"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from qola.errors import Finding, visible
 from qola.manifest.fields import BY_NAME
 from qola.manifest.kernels import KernelSpec
+from qola.manifest.order import OrderSpec
 from qola.manifest.toml_lines import Lines, Path
 
 BuildMode = Literal["pybind", "cpp_itfs"]
@@ -178,6 +179,7 @@ class Manifest:
     lines: Lines = field(compare=False, repr=False)
     kernels: tuple[KernelSpec, ...] = ()
     triton: tuple[TritonSpec, ...] = ()
+    order: OrderSpec = field(default=OrderSpec())
     prebuilt: PrebuiltSpec = field(default=PrebuiltSpec(), compare=False)
     text: str = field(default="", compare=False, repr=False)
 
@@ -215,6 +217,7 @@ class Manifest:
             # Manifests without them are digested as before there were such tables.
             **({"kernels": [spec.config.name for spec in self.kernels]} if self.kernels else {}),
             **({"triton": [spec.to_dict() for spec in self.triton]} if self.triton else {}),
+            **({"order": self.order.to_dict()} if self.order.to_dict() else {}),
         }
 
 

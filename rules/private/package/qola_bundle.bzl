@@ -122,14 +122,15 @@ def _lazy(ctx, infos):
         },
     )
 
-def _triton(info):
+def _triton(info, more):
     # As _lazy.
     if not info:
         return struct(files = [], settings = None)
+    headers = info.headers | {file.basename: file for file in more}
     return struct(
-        files = [info.library] + info.packs.values() + info.headers.values(),
+        files = [info.library] + info.packs.values() + headers.values(),
         settings = {
-            "headers": {name: file.path for name, file in info.headers.items()},
+            "headers": {name: file.path for name, file in headers.items()},
             "library": info.library.path,
             "packs": {arch: file.path for arch, file in info.packs.items()},
         },
@@ -144,7 +145,9 @@ def _qola_bundle_directory_impl(ctx):
     # Kernels in Triton do not read AITER's tuning data.
     configs = info.bundle_files.configs if infos else []
     lazy = _lazy(ctx, infos)
-    triton = _triton(triton_info)
+
+    # The order of kernels, where there are such of several kinds.
+    triton = _triton(triton_info, [ctx.file._order] if infos else [])
     headers = depset(transitive = [
         library[CcInfo].compilation_context.headers
         for library in ctx.attr.libraries
@@ -232,6 +235,7 @@ _qola_bundle_directory = rule(
             default = "//cc/kernels_tool:qola-kernels",
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
+        "_order": attr.label(allow_single_file = True, default = "//cc/triton:qola_order.hpp"),
         "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
     },

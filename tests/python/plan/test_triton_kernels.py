@@ -14,12 +14,13 @@ from qola.folder import Folder
 from qola.inspect.explain import triton_verdicts
 from qola.inspect.query import items_of, select
 from qola.manifest.load import loads
+from qola.manifest.order import OrderSpec
 from qola.plan.check import check_plan
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 from qola.plan.triton_kernels import triton_files
-from qola.repository.build_files import manifest_build_file
+from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
 from qola.triton.source import functions
 from tests.python.later_tree import write_later_tree
@@ -120,6 +121,20 @@ def test_queries_find_them(tree: AiterTree, tmp_path: Path) -> None:
     assert len(items) == 16
     assert len(select(items, ["hdim=64", "arch=gfx950", "dtype=fp16"])) == 4
     assert len(select(items, ["causal=2", "module=triton", "*-gfx1100"])) == 4
+
+
+def test_the_order_of_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an order in the manifest that programs do not see; a kind twice."""
+    text = OWN + '[order]\nforward = ["triton", "assembly", "triton"]\n'
+    plan = planned(tree, tmp_path, text)
+    assert plan.manifest["order"] == {"forward": ["triton", "assembly"]}
+    header = config_header(plan, source="m.toml")
+    assert "#define QOLA_ORDER_FORWARD Kind::triton, Kind::assembly\n" in header
+    assert "QOLA_ORDER_BACKWARD" not in header
+    assert "QOLA_ORDER" not in config_header(planned(tree, tmp_path, OWN), source="m.toml")
+    every: list[object] = [[], {"forward": "triton"}, {"forward": [[], "x"]}, {"up": ["triton"]}]
+    for wrong in every:
+        assert OrderSpec.read(wrong) == OrderSpec()
 
 
 def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None:
