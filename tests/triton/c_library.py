@@ -105,6 +105,12 @@ class Library:
         """Launch attention."""
         return self.call(function, ctypes.byref(attention), None)
 
+    def find_attention(self, direction: str, attention: Attention, found: Found) -> int:
+        """Find what attention would launch."""
+        return self.call(
+            f"attention_{direction}_find", ctypes.byref(attention), ctypes.byref(found)
+        )
+
 
 def _choices(choices: Mapping[str, str]) -> tuple[Any, ctypes.c_size_t]:
     pairs = [_Choice(name.encode(), value.encode()) for name, value in choices.items()]

@@ -187,6 +187,31 @@ def test_backward_launches_all_or_nothing() -> None:
     assert (library.error(), hip.asked) == ("attention_backward_dkdv: nothing for dv", [])
 
 
+def test_what_attention_would_launch() -> None:
+    """Prevents: a kernel that is told of and not launched; a problem refused without tensors."""
+    hip, library = device()
+    _, values = placed(PROBLEMS["varlen"])
+    given = attention(PROBLEMS["varlen"], values)
+    for name in ("q", "k", "v", "o", "lse", "d_o", "delta", "dq", "dk", "dv"):
+        setattr(given, name, None)
+    hip.asked.clear()
+    found = Found(size=ctypes.sizeof(Found))
+    for direction, kernel in (("forward", "forward"), ("backward", "backward_dkdv")):
+        assert library.find_attention(direction, given, found) == 0, library.error()
+        choices = "CAUSAL_2-HDIM_32-VARLEN_1-dtype_fp16-gfx942"
+        assert found.name.decode() == f"attention_{kernel}-{choices}"
+    given.dq_row = 12
+    assert library.find_attention("forward", given, found) == 0
+    assert library.find_attention("backward", given, found) == -6
+    assert library.error() == "attention_backward_dq: dq_row is 12, no multiple of 8"
+    given.hdim = 48
+    assert library.find_attention("forward", given, found) == -1
+    found.size = 4
+    given.hdim = HDIM
+    assert library.find_attention("forward", given, found) == -6
+    assert hip.asked == []
+
+
 def ask(files: Sequence[Path], arch: str = ARCH, packs: str = "") -> list[tuple[int, str]]:
     """Return status and error of libraries' forward, in a process of their own."""
     environ = {"PYTHONPATH": os.pathsep.join(sys.path), "FAKE_HIP_ARCH": arch, "QOLA_PACKS": packs}
