@@ -82,7 +82,8 @@ def compiler(sdk: Path) -> list[str]:
 
 def build_caller(sdk: Path, bundle: Path, output: Path) -> None:
     """Compile calls.c against the headers of a bundle."""
-    command = [f"{sdk}/bin/clang", *compiler(sdk)[1:], "-O2", "-D__HIP_PLATFORM_AMD__=1"]
+    command = [f"{sdk}/bin/clang", *compiler(sdk)[1:], "-fuse-ld=lld", "-Qunused-arguments"]
+    command += ["-O2", "-D__HIP_PLATFORM_AMD__=1"]
     command += [
         f"-I{bundle}/include",
         f"-I{sdk}/rocm/include",
