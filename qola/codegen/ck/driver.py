@@ -83,13 +83,13 @@ class _Filtered:
                 self._keepers[row.key] = [*self._keepers.get(row.key, ()), found.own.keeper]
         self._all = arranged(selector.rows, selector.order, self._own)
         made = {key: found.rows for found in self._own if found.made for key in found.types}
+        # Of two of a type, the one that is asked for.
+        self._replaced = {
+            row.key for row in self._all if row not in made.get((row.arch, row.main.traits), (row,))
+        }
         # Those that are wanted, and of these the ones to build.
         self._chosen = [
-            row
-            for row in self._all
-            if self._keepers.get(row.key)
-            # Of two of a type, the one that is asked for.
-            and row in made.get((row.arch, row.main.traits), (row,))
+            row for row in self._all if self._keepers.get(row.key) and row.key not in self._replaced
         ]
         # With rows in front that take their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
@@ -221,6 +221,8 @@ class _Filtered:
 
     def _reason(self, row: Row) -> str:
         """Return why a row is not in the dispatch."""
+        if row.key in self._replaced:
+            return "a kernel of the same type in C++ is asked for"
         if row.key not in self._unreachable:
             return self._selector.reason(row)
         front = self._unreachable[row.key]

@@ -167,10 +167,13 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
         *(aiter_tree, "fwd"),
         *(asked(row, "fwd", tile=f"{row.main.fields['tile']}_o2"),),
         wanted=[Wanted(0, "v", 600, {"lse": (True,)}, [(64, 64)]).to_json()],
+        explain=True,
     )
     names = [kernel["name"] for kernel in answer["kernels"]]
     assert row.main.name not in names
     assert sum("_o2_" in name for name in names) == 1
+    (reason,) = (e["dropped_by"] for e in answer["explanations"] if e["name"] == row.main.name)
+    assert "same type in C++" in reason
 
 
 def test_partners_come_along(aiter_tree: Path) -> None:
