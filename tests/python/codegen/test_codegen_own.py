@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,11 +13,11 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.codegen.ck.driver import run
 from qola.codegen.ck.observe import Recording
-from qola.codegen.ck.output import record
 from qola.codegen.ck.own import find
 from qola.codegen.ck.predicates import Wanted
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue
+from tests.python.fmha.observed import quiet, recorded
 
 ROLES = {
     "fwd": "fwd",
@@ -28,7 +25,6 @@ ROLES = {
     "batch_prefill": "batch_prefill",
     "bwd": "dq_dk_dv",
 }
-ARCHS = ("gfx942", "gfx950")
 OWN_TILE = "b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32"
 
 
@@ -40,26 +36,13 @@ class Seen(NamedTuple):
     base: Base
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CK's
-            yield
-    finally:
-        sys.dont_write_bytecode = before
-
-
 def script(tree: Path) -> Path:
     return tree / read_tree(tree).fmha_dir / "generate.py"
 
 
 @cache
 def seen(tree: Path, direction: str) -> Seen:
-    with TemporaryDirectory() as scratch, quiet():
-        request = {"script": str(script(tree)), "scratch": scratch, "direction": direction}
-        recording = record(request, 600, ARCHS)
+    recording = recorded(tree, direction)
     dispatch = Dispatch(recording)
     return Seen(recording, dispatch, read_base(direction, recording, dispatch))
 
