@@ -87,6 +87,8 @@ def waves(config: KernelConfig, _archs: Archs) -> Wrong:
     counts = [m * n * k for m, n, k in config.tile.waves]
     if any(n < 1 for of in config.tile.waves for n in of):
         yield "a product without waves", "1 and more along m, n and k"
+    elif config.family == "bwd_dq_dk_dv" and len(set(counts)) > 1:
+        yield f"products of {', '.join(map(str, counts))} waves", "as many of each"
     elif any(count % counts[0] for count in counts):
         yield f"products of {', '.join(map(str, counts))} waves", "multiples of the first"
 
@@ -143,6 +145,43 @@ def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if most < config.hdim_q or n1 < config.hdim_v:
         sizes = f"{config.hdim_q}x{config.hdim_v}"
         yield f"a tile of {most}x{n1} for head dimensions {sizes}", "at least as much"
+
+
+@rule(
+    "backward_tile",
+    "the backward's five products share their operands, so its tile's numbers hang together",
+    (f"{PIPELINE}/block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp", "kM0 should equal to kK1"),
+)
+def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.family != "bwd_dq_dk_dv" or not _is_whole(config):
+        return
+    m0, n0, k0, k1, k2, k3, k4, of_q, of_v = config.tile.block
+    (m_s, n_s, _), (m_v, n_v, _), (m_q, n_q, _) = config.tile.waves
+    (m, n, k), (of_m, of_n, of_k) = config.tile.warps
+    same = {"bk1": (k1, m0), "bk3": (k3, m0), "bhdq": (of_q, config.hdim_q)}
+    for name, (size, wanted) in same.items():
+        if size != wanted:
+            yield f"{name} {size}", str(wanted)
+    if config.tile.max_rows not in (None, 0, m0):
+        yield f"at most {config.tile.max_rows} rows", f"0, or the {m0} of the tile"
+    parts = {
+        "bm0": (m0, m_s * m),
+        "bn0": (n0, n_s * n),
+        "bk0": (k0, k),
+        "bk2": (k2, k),
+        "bn0 of dV": (n0, m_v * of_m),
+        "bhdv": (of_v, n_v * of_n),
+        "bk1": (k1, of_k),
+        "bm0 of dQ": (m0, m_q * m),
+        "bhdq": (of_q, n_q * n),
+        "bk4": (k4, min(k, k4)),
+        "bhdq of steps": (of_q, k0),
+        "bhdv of steps": (of_v, k2),
+        "bn0 of steps": (n0, k4),
+    }
+    for name, (size, step) in parts.items():
+        if size % step:
+            yield f"{name} {size}", f"a multiple of {step}"
 
 
 @rule(

@@ -93,7 +93,7 @@ BREAKING = {
     "arity": tiled(FORWARD, "b128x128x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
     "mfma": tiled(OF_QR, "b128x32x32x256x32x256_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
     "per_cu": tiled(FORWARD, f"{FORWARD.tile}_o0"),
-    "waves": tiled(BACKWARD, str(BACKWARD.tile).replace("r4x1x1", "r3x1x1")),
+    "waves": tiled(BACKWARD, str(BACKWARD.tile).replace("r4x1x1", "r8x1x1")),
     "group_padding": replace(FORWARD, mode="group"),
     "async_padding": replace(FORWARD, dpad=False),
     "paged": replace(PAGED, pagedkv=False),
@@ -101,9 +101,12 @@ BREAKING = {
     "dbias": replace(BACKWARD, dbias=True, bias="alibi"),
     "dropout": replace(BACKWARD, dropout=True),
     "trload_padding": replace(BACKWARD, dvpad=1),
-    "max_rows": tiled(replace(BACKWARD, mask=True), str(BACKWARD.tile).replace("maxq0", "maxq16")),
+    "max_rows": tiled(replace(BACKWARD, mask=True), str(BACKWARD.tile).replace("maxq0", "maxq32")),
     "warps": tiled(FORWARD, str(FORWARD.tile).replace("w32x32x16", "w32x32x8", 1)),
     "whole_tile": tiled(FORWARD, str(FORWARD.tile).replace("x128x32x128_", "x144x32x128_")),
+    "backward_tile": tiled(
+        BACKWARD, str(BACKWARD.tile).replace("x64x32x32x64x64", "x64x16x32x64x64")
+    ),
     "lds": tiled(
         replace(FORWARD, arch="gfx9"),
         "b128x512x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16",
