@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 from qola.fmha.bar import Step, told
 from qola.fmha.bar_rich import bar
@@ -64,3 +68,61 @@ def test_progress_is_told() -> None:
         tell(Step(1, 3, "warning: [x]\n  found y"))
         tell(Step(3, 3, "done"))
     assert "warning: [x]" in shown.getvalue()
+
+
+#: Plans each manifest as Bazel does, and says that those with two kernels do not compile, nor does
+#: the masked one.
+_BAZEL = """#!{python}
+import json, pathlib, re, subprocess, sys
+(path,) = [w.partition("=")[2] for w in sys.argv if w.startswith("--build_event_json_file=")]
+file = open(path, "w")
+def event(**values):
+    file.write(json.dumps(values) + "\\n")
+    file.flush()
+here = pathlib.Path.cwd()
+for target in sys.argv[sys.argv.index("--") + 1 :]:
+    name = target.rpartition(":")[2]
+    identity = {{"targetCompleted": {{"label": "@@" + target}}}}
+    manifest = here / (name + ".toml")
+    if (text := manifest.read_text()).count("fwd.bf16") > 1 or ".mask." in text:
+        said = here / "stderr"
+        said.write_text("kernel.cpp:3:1: error: no such tile\\n")
+        label = {{"label": "@@x//fwd:kernel.object"}}
+        action = {{"success": False, "type": "QolaCompile", "stderr": {{"uri": said.as_uri()}}}}
+        event(id={{"actionCompleted": label}}, action=action)
+        event(id=identity, completed={{}}, children=[{{"actionCompleted": label}}])
+        continue
+    made = here / (name + "_made")
+    words = ["--name", name, "--manifest", str(manifest), "--display", manifest.name]
+    words += ["--aiter", "{tree}", "--aiter-repository", "aiter", "--output", str(made)]
+    command = [sys.executable, "-B", "-m", "qola.repository", "manifest", *words]
+    subprocess.run(command, check=True, env={{"PYTHONPATH": {paths!r}}})
+    places = dict.fromkeys(("library", "caller", "runtime"), "x") | {{"repository": str(made)}}
+    program = here / name
+    program.write_text("#!/bin/sh\\necho '" + json.dumps({{"libmha_fwd": places}}) + "'\\n")
+    program.chmod(0o755)
+    files = [{{"name": name, "uri": program.as_uri()}}]
+    event(id={{"namedSet": {{"id": name}}}}, namedSetOfFiles={{"files": files}})
+    group = [{{"name": "default", "fileSets": [{{"id": name}}]}}]
+    event(id=identity, completed={{"success": True, "outputGroup": group}})
+event(id={{"buildFinished": {{}}}}, finished={{"exitCode": {{"code": 1}}}})
+sys.exit(1)
+"""
+
+
+def test_one_that_fails_stops_no_other(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: kernels that are told not to build because another of their library does not."""
+    bazel = tmp_path / "bazel"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    bazel.write_text(_BAZEL.format(python=sys.executable, tree=aiter_tree, paths=paths))
+    bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
+    environ = {**os.environ, "QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    masked = replace(FORWARD, mask=True)
+    steps: list[Step] = []
+    found = build_kernels([masked, FORWARD], ["gfx950"], environ=environ, progress=steps.append)
+    first, second = found
+    assert (first.built, first.name) == (None, "")
+    assert "no such tile" in first.error
+    assert second.built
+    assert (second.error, "b64x64x32x64x32x64" in second.name) == ("", True)
+    assert (steps[-1].done, steps[-1].total) == (2, 2)
