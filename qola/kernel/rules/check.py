@@ -35,6 +35,7 @@ RULES: dict[str, Rule] = {
         problems.max_rows,
         tiles.warps,
         tiles.whole_tile,
+        tiles.head_tile,
         tiles.backward_tile,
         tiles.lds,
     )

@@ -17,6 +17,8 @@ _ARITY = {
     "bwd_dot_do_o": (1, 0, 0),
     "bwd_convert_dq": (2, 0, 0),
 }
+#: Steps of the head dimension beside powers of two.
+_HEAD_TILES = (48, 96, 160, 192)
 #: Bytes of an element of K and V, 1 of the rest.
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 #: Copies of K and V in LDS, of a pipeline that loads ahead.
@@ -145,6 +147,21 @@ def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if most < config.hdim_q or n1 < config.hdim_v:
         sizes = f"{config.hdim_q}x{config.hdim_v}"
         yield f"a tile of {most}x{n1} for head dimensions {sizes}", "at least as much"
+
+
+@rule(
+    "head_tile",
+    "Q is held in registers in sizes that the compiler is told of",
+    (
+        f"{PIPELINE}/tile_fmha_shape.hpp",
+        "only Headdim of 48, 96, 160, 192 and power-of-two is supported",
+    ),
+)
+def head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.family in _FORWARD and _is_whole(config):
+        most = config.tile.block[5]
+        if most & (most - 1) and most not in _HEAD_TILES:
+            yield f"bk0max {most}", "a power of two, 48, 96, 160 or 192"
 
 
 @rule(

@@ -104,6 +104,7 @@ BREAKING = {
     "max_rows": tiled(replace(BACKWARD, mask=True), str(BACKWARD.tile).replace("maxq0", "maxq32")),
     "warps": tiled(FORWARD, str(FORWARD.tile).replace("w32x32x16", "w32x32x8", 1)),
     "whole_tile": tiled(FORWARD, str(FORWARD.tile).replace("x128x32x128_", "x144x32x128_")),
+    "head_tile": tiled(FORWARD, str(FORWARD.tile).replace("x32x128_r", "x32x224_r")),
     "backward_tile": tiled(
         BACKWARD, str(BACKWARD.tile).replace("x64x32x32x64x64", "x64x16x32x64x64")
     ),
