@@ -118,13 +118,16 @@ class KernelSpec:
             entry.config
             for entry in emitted
             if entry.config.family == self.family
-            and given.get("arch", entry.config.arch) == entry.config.arch
+            # None is for any arch.
+            and entry.config.arch in (None, given.get("arch", entry.config.arch))
         ]
         if not having:
             archs = ", ".join(sorted({str(entry.config.arch) for entry in emitted})) or "none"
             words = f"{self.family} for {given.get('arch', 'any arch')}"
             raise ConfigError(Finding(words, "no kernel that CK emits", f"archs {archs}"))
         like = min(having, key=lambda one: _distance(one, given))
+        if like.arch is None:
+            given.pop("arch", None)
         config = replace(like, **{**_unasked(like, given), **given})
         check(config)
         return config

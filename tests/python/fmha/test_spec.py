@@ -62,6 +62,16 @@ def test_own_tiles(every: Registry) -> None:
     assert len(error.value.findings) > 2
 
 
+def test_kernels_for_any_arch(aiter_tree: Path) -> None:
+    """Prevents: an arch that a family's kernels do not say, and that no kernel has."""
+    with quiet():
+        prefill = emitted(aiter_tree, "batch_prefill", ["gfx950"])
+    spec = KernelSpec.of("batch_prefill", dtype="fp16", hdim=128, arch="gfx950")
+    config = spec.config(prefill)
+    assert prefill.of_config(config).config == config
+    assert (config.arch, config.mode) == (None, "group")
+
+
 def test_wildcards(every: Registry) -> None:
     """Prevents: a pattern that takes other kernels, or an order that is another each time."""
     async_ = KernelSpec.of("fwd", dtype="*", pipeline="qr_async*", hdim=(64, 128), arch="gfx950")
