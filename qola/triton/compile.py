@@ -121,8 +121,18 @@ def _in_process(
     try:
         sender.send(_compile(instance, source, function))
     except BaseException as error:
-        last = [line for line in traceback.format_exception_only(error) if line.strip()]
-        sender.send("".join(last).strip() or repr(error))
+        sender.send(_told(error))
+
+
+def _told(error: BaseException) -> str:
+    """Return what an error says, and those behind it: Triton has one for each function's call."""
+    texts = []
+    behind: BaseException | None = error
+    while behind:
+        last = [line for line in traceback.format_exception_only(behind) if line.strip()]
+        texts.append("".join(last).strip() or repr(behind))
+        behind = behind.__cause__
+    return "\n".join(texts)
 
 
 def _compile(instance: Instance, source: Path, function: str) -> tuple[bytes, str, str]:

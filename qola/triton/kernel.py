@@ -28,6 +28,8 @@ _LDS = {"gfx950": 160 << 10, "gfx1250": 320 << 10}
 _TYPE = re.compile(
     r"(?P<type>\*?(?:[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8e\w+))(?::(?P<by>\d+))?$"
 )
+#: `=0`: a constant in place of what would be handed over.
+_CONSTANT = "="
 _VALUE = re.compile(r"[A-Za-z0-9_.+-]+$")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _LONGEST = 200
@@ -45,7 +47,8 @@ class Kernel:
         choices: values by name. A name is a `constexpr` parameter of the function, one of OPTIONS,
             or stands in braces in types of parameters.
         archs: to compile for.
-        signature: types of parameters, before those that their annotations say.
+        signature: types of parameters, before those that their annotations say; of one that is
+            always the same, `=` and its value.
     """
 
     name: str
@@ -78,7 +81,7 @@ class Instance:
     Attributes:
         chosen: a value for each choice.
         arguments: in the order of the kernel's parameters.
-        constants: `constexpr` parameters and their values.
+        constants: `constexpr` parameters and their values, and others that are always the same.
         options: all of OPTIONS.
     """
 
@@ -137,15 +140,23 @@ def expand(kernel: Kernel) -> list[Instance]:
 
 
 def _types(kernel: Kernel, parameters: Parameters) -> dict[str, str]:
-    return {name: kernel.signature.get(name, said) for name, said in parameters.types.items()}
+    """Return the types of parameters, and of those of `constexpr` what the signature has."""
+    own = {name: said for name, said in kernel.signature.items() if name in parameters.constants}
+    types = {name: kernel.signature.get(name, said) for name, said in parameters.types.items()}
+    return types | own
 
 
 def _instance(
     kernel: Kernel, parameters: Parameters, chosen: dict[str, str], arch: str
 ) -> Instance:
     arguments = []
+    constants = {name: chosen[name] for name in chosen if name in parameters.constants}
     for name, said in _types(kernel, parameters).items():
-        match = _TYPE.match(_PLACEHOLDER.sub(lambda m: chosen[m[1]], said))
+        filled = _PLACEHOLDER.sub(lambda m: chosen[m[1]], said)
+        if filled.startswith(_CONSTANT):
+            constants[name] = filled.removeprefix(_CONSTANT)
+            continue
+        match = _TYPE.match(filled)
         assert match  # _check saw to it
         arguments.append(Argument(name, match["type"], int(match["by"] or 1)))
     return Instance(
@@ -153,7 +164,7 @@ def _instance(
         arch=arch,
         chosen=chosen,
         arguments=tuple(arguments),
-        constants={name: chosen[name] for name in chosen if name in parameters.constants},
+        constants=constants,
         options={name: int(chosen.get(name, default)) for name, default in OPTIONS.items()},
     )
 
@@ -164,11 +175,17 @@ def _check(kernel: Kernel, parameters: Parameters) -> Iterator[Finding]:
     types = _types(kernel, parameters)
     in_types = {name for said in types.values() for name in _PLACEHOLDER.findall(said)}
     known = parameters.constants | set(OPTIONS) | in_types
-    for name in sorted(set(kernel.signature) - set(parameters.types)):
+    for name in sorted(set(kernel.signature) - set(parameters.types) - parameters.constants):
         yield Finding(f"{place}: signature", name, "parameters: " + _listed(parameters.types))
     for name in sorted(set(kernel.choices) - known):
         yield Finding(f"{place}: choices", name, f"one of {_listed(known)}")
-    for name in sorted((parameters.needed | in_types) - set(kernel.choices)):
+    for name in sorted(parameters.constants & set(kernel.signature)):
+        said = kernel.signature[name]
+        if name in kernel.choices or not said.startswith(_CONSTANT):
+            expected = f"= and a value, for a constant that is no choice, such as {_CONSTANT}0"
+            yield Finding(f"{place}: signature", f"{name} {said}", expected)
+    missing = (parameters.needed - set(kernel.signature)) | in_types
+    for name in sorted(missing - set(kernel.choices)):
         yield Finding(
             f"{place}: choices", f"nothing for {name}", "a list of values", f'{name} = ["..."]'
         )
@@ -196,7 +213,10 @@ def _check_values(place: str, name: str, values: tuple[str, ...]) -> Iterator[Fi
 def _check_type(
     place: str, name: str, said: str, choices: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
-    expected = "a type as Triton has it, *fp16, i32 or fp32, and :16 where it is divisible by 16"
+    expected = (
+        "a type as Triton has it, *fp16, i32 or fp32, and :16 where it is divisible by 16; "
+        "or = and a value that is always the same"
+    )
     if not said:
         fix = f'annotate it, {name}: "*{{dtype}}:16", or name it in signature'
         yield Finding(place, "no type", expected, fix)
@@ -208,6 +228,8 @@ def _check_type(
         filled = said
         for part, value in zip(inside, values, strict=True):
             filled = filled.replace(f"{{{part}}}", value)
+        if filled.startswith(_CONSTANT) and _VALUE.match(filled.removeprefix(_CONSTANT)):
+            continue
         match = _TYPE.match(filled)
         by = int(match["by"] or 1) if match else 0
         if by < 1 or by & (by - 1):

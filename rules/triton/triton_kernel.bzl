@@ -98,7 +98,7 @@ triton_kernel = rule(
         ),
         "deps": attr.label_list(allow_files = [".py"], doc = "Python files beside `src` that it imports."),
         "function": attr.string(doc = "The function with @triton.jit; by default it has the target's name."),
-        "signature": attr.string_dict(doc = "Types of parameters whose annotations say none, or another one."),
+        "signature": attr.string_dict(doc = "Types of parameters whose annotations say none, or another one. `=0` is a constant in place of a parameter: nothing is handed over for it, and Triton compiles for that value. So can a `constexpr` be said that has one value and shall not be in names."),
         "src": attr.label(allow_single_file = [".py"], doc = "The kernel's Python file.", mandatory = True),
         "time_limit": attr.int(doc = "Seconds after which a compile is an error; 0 for none."),
         "_tool": attr.label(cfg = "exec", default = "//qola/triton:tool", executable = True),

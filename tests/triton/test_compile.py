@@ -151,6 +151,17 @@ def test_what_triton_refuses_is_told(tmp_path: Path) -> None:
         compiled(source)
 
 
+def test_what_a_called_function_does_wrong_is_told(tmp_path: Path) -> None:
+    """Prevents: an error that names the call alone, and not what is wrong in it."""
+    source = tmp_path / "scale.py"
+    text = SOURCE.read_text("utf-8").replace("tl.store(y + at,", "tl.store(inner(y) + at,")
+    source.write_text(
+        f"{text}\n\n@triton.jit\ndef inner(y):\n    n = 1\n    return y + n[None, :]\n"
+    )
+    with pytest.raises(CodegenError, match=r"(?s)inner\(y\) \+ at.*n\[None, :\].*rank 0"):
+        compiled(source)
+
+
 def test_more_lds_than_there_is(tmp_path: Path) -> None:
     """Prevents: a code object that no device can launch."""
     source = tmp_path / "scale.py"

@@ -54,6 +54,26 @@ def test_the_matrix() -> None:
     assert one.choices_text() == "gfx1100 BLOCK=128 dtype=bf16 num_warps=4"
 
 
+def test_parameters_that_are_always_the_same() -> None:
+    """Prevents: an argument that the code object does not read, or a value that it is without."""
+    (one,) = expand(
+        kernel(
+            {"dtype": ("fp16",), "BLOCK": ("64",)},
+            ("gfx942",),
+            {"n": "={BLOCK}", "y": "=0", "by": "=1.5"},
+        )
+    )
+    assert one.arguments == (Argument("x", "*fp16", 16),)
+    assert one.constants == {"BLOCK": "64", "n": "64", "y": "0", "by": "1.5"}
+    assert one.name == "scale-BLOCK_64-dtype_fp16-gfx942"
+    # A constant that has one value need not be in names.
+    (one,) = expand(
+        kernel({"dtype": ("fp16",)}, ("gfx942",), {"n": "i32", "BLOCK": "=64", "LAST": "=0"})
+    )
+    assert one.constants == {"BLOCK": "64", "LAST": "0"}
+    assert one.name == "scale-dtype_fp16-gfx942"
+
+
 def test_one_more_value_renames_nothing() -> None:
     """Prevents: a cache that misses all kernels because a choice got one more value."""
     before = {one.name for one in expand(kernel())}
@@ -76,6 +96,10 @@ def test_one_more_value_renames_nothing() -> None:
         ({"archs": ()}, "archs none"),
         ({"signature": {}}, "scaled: n no type"),
         ({"signature": {"n": "i32:12"}}, "scaled: n i32:12 a type"),
+        ({"signature": {"n": "="}}, "scaled: n = a type"),
+        ({"signature": {"n": "i32", "BLOCK": "=1"}}, "signature BLOCK =1 = and a value"),
+        ({"signature": {"n": "i32", "LAST": "i32"}}, "signature LAST i32 = and a value"),
+        ({"signature": {"n": "=a b"}}, "scaled: n =a b a type"),
         ({"signature": {"n": "i32", "m": "i32"}}, "signature m parameters: by, n, x, y"),
         ({"function": "scale"}, "kernels.py no function scale one of its functions: scaled"),
         ({"text": "def scaled(:"}, "kernels.py:1 invalid syntax a file in Python"),
