@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qola.cli.command_line import build_parser
 from qola.manifest import json_schema
-from tools.docs import api, cli, exit_codes, kernel_rules, manifest_tables
+from tools.docs import aotriton_table, api, cli, exit_codes, kernel_rules, manifest_tables
 from tools.docs.stardoc_output import read_module
 
 
@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     for name, text in pages.items():
         (reference / name).write_text(text, encoding="utf-8")
+    triton = reference.parent / "guide/triton.md"
+    triton.write_text(aotriton_table.update(triton.read_text("utf-8")), encoding="utf-8")
     return 0
 
 
