@@ -240,6 +240,10 @@ def test_packs_of_others(tmp_path: Path) -> None:
     contents: dict[str, tuple[bytes | None, str]] = {
         "none": (None, f"no pack of kernels for gfx942: {tmp_path / 'none' / PACK}"),
         "empty": (b"", "it does not begin with QOLAPCK1"),
+        "another version": (
+            FILES[PACK].read_bytes().replace(b"QOLAPCK1", b"QOLAPCK2"),
+            "it does not begin with QOLAPCK1",
+        ),
         "another build": (pack(other), "of this build of tests_triton"),
         "no kernel": (pack([]), "of this build of tests_triton"),
     }
