@@ -12,7 +12,7 @@ from typing import Any
 from qola.aiter.attention import ENTRIES
 from qola.errors import Finding
 from qola.fmha.problem import ArraysError, Problem
-from qola.verify.problem import BIASES, MASKS
+from qola.verify.problem import BIASES, MASKS, ROPES
 from qola.verify.tensors import DTYPES
 
 Values = Mapping[str, Any]
@@ -22,11 +22,14 @@ Check = tuple[Callable[[Any], bool], str]
 _MOST = 2**31 - 1
 _SEED = 2**64 - 1
 #: What arguments of a direction have no place for.
+_APPENDS = ("new", "rope", "rotary")
 _NOT_OF = {
-    "fwd": ("dbias", "deterministic", "page", "splits"),
-    "fwd_splitkv": ("dbias", "deterministic", "dropout", "min_rows"),
-    "batch_prefill": ("dbias", "deterministic", "min_rows", "splits"),
-    "bwd": ("min_rows", "page", "soft_cap", "splits"),
+    "fwd": ("dbias", "deterministic", "page", "splits", *_APPENDS),
+    "fwd_splitkv": ("dbias", "deterministic", "dropout", "min_rows", *_APPENDS),
+    "batch_prefill": ("dbias", "deterministic", "min_rows", "splits", *_APPENDS),
+    "pagedkv_prefill": ("dbias", "deterministic", "dropout", "splits", *_APPENDS),
+    "fwd_appendkv": ("bias", "dbias", "deterministic", "dropout", "lse", "soft_cap", "splits"),
+    "bwd": ("min_rows", "page", "soft_cap", "splits", *_APPENDS),
 }
 _DEFAULTS = {f.name: f.default for f in fields(Problem) if f.default is not MISSING}
 
@@ -57,7 +60,7 @@ _CHECKS: Mapping[str, Check] = {
     "direction": _one_of(*ENTRIES),
     "dtype": _one_of(*DTYPES),
     **dict.fromkeys(("hdim_q", "hdim_v", "nhead_q", "nhead_k", "splits"), _whole(1)),
-    **dict.fromkeys(("min_rows", "page", "units", "more_stride"), _whole(0)),
+    **dict.fromkeys(("min_rows", "page", "units", "more_stride", "new", "rotary"), _whole(0)),
     **dict.fromkeys(("rows", "columns"), _LENGTHS),
     **dict.fromkeys(("group", "lse", "dbias", "deterministic", "assembly"), _SWITCH),
     **dict.fromkeys(("batched_slopes", "dq_in_float"), _SWITCH),
@@ -66,6 +69,7 @@ _CHECKS: Mapping[str, Check] = {
     "magnitude": _number(lambda value: value > 0, "a number above 0"),
     "bias": _one_of(*BIASES),
     "bias_heads": _whole(1),
+    "rope": _one_of(*ROPES),
     "conversion": _whole(0, 2),
     "order": _one_of("bshd", "bhsd"),
     "data_seed": _whole(0, _SEED),
@@ -152,12 +156,14 @@ def _wrong_object(
 
 
 def _wrong_together(values: Values, place: str) -> Iterator[Finding]:
-    rows, columns = values["rows"], values["columns"]
+    rows, columns, direction = values["rows"], values["columns"], values["direction"]
     if len(rows) != len(columns):
         words = f"{len(rows)} and {len(columns)} lengths"
         yield Finding(f"{place} rows, columns", words, "as many of both")
     for name, lengths in (("rows", rows), ("columns", columns)):
-        if not values["group"] and (len(set(lengths)) > 1 or not lengths[0]):
+        # What is appended goes behind as many rows as each sequence has.
+        uneven = (direction, name) == ("fwd_appendkv", "columns")
+        if not values["group"] and (len(set(lengths)) > 1 and not uneven or not lengths[0]):
             expected = "one length above 0 for all sequences, or group true"
             yield Finding(f"{place} {name}", _shown(lengths), expected)
         elif not sum(lengths):
@@ -171,7 +177,6 @@ def _wrong_together(values: Values, place: str) -> Iterator[Finding]:
     mask = values.get("mask", {})
     if mask.get("kind", "no") == "no" and (mask.get("left", -1), mask.get("right", -1)) != (-1, -1):
         yield Finding(f"{place} mask.left, mask.right", "set, with kind no", "-1, or another kind")
-    direction = values["direction"]
     for name in _NOT_OF.get(direction, ()):
         if values.get(name, _DEFAULTS[name]) != _DEFAULTS[name]:
             expected = f"no {name}: arguments of {direction} have none"

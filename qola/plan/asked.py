@@ -10,6 +10,7 @@ from qola.codegen.ck.receipts import FAMILIES
 from qola.codegen.types import Asked, to_fields
 from qola.errors import Finding
 from qola.kernel.rules.check import validate
+from qola.manifest.fields import ADDABLE
 from qola.manifest.kernels import KERNELS, KernelSpec
 from qola.manifest.load import Manifest
 
@@ -30,23 +31,26 @@ def asked_of(manifest: Manifest, module: str) -> tuple[Asked, ...]:
             fields=to_fields(spec.config.fields()),
         )
         for spec in manifest.kernels
-        if _LIBRARY.get(spec.config.direction) == module
+        if _LIBRARY[spec.config.direction] == module
     )
 
 
 def check_asked(manifest: Manifest) -> Iterator[Finding]:
     """Find kernels that no module of a manifest has, and every rule that one breaks."""
-    modules = {spec.name for spec in manifest.modules}
+    modules = {spec.name: spec for spec in manifest.modules}
     for spec in manifest.kernels:
         place = manifest.place(KERNELS.name, spec.index, "names")
-        library = _LIBRARY.get(spec.config.direction)
-        if library is None:
-            found = f"{spec.config.name}: direction {spec.config.direction}, which no library has"
-            yield Finding(place, found, f"one of {', '.join(sorted(_LIBRARY))}")
-        elif library not in modules:
+        direction = spec.config.direction
+        library = _LIBRARY[direction]
+        module = modules.get(library)
+        if module is None:
             found = f"{spec.config.name} without the module that has it"
             fix = f'add the lines\n[[modules]]\nname = "{library}"\nmode = "cpp_itfs"'
             yield Finding(place, found, f"a [[modules]] table of {library}", fix)
+        elif direction in ADDABLE and direction not in module.add_directions:
+            found = f"{spec.config.name}: direction {direction}, which {library} does not have here"
+            fix = f'add_directions = ["{direction}"]'
+            yield Finding(place, found, f"a direction that {library} is given", fix)
         yield from _broken(spec, place)
 
 

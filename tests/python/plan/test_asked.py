@@ -69,7 +69,10 @@ def test_what_no_library_has_and_broken_rules() -> None:
     texts = [one.found for one in found]
     assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
     assert any("breaks the rule async_padding" in text for text in texts)
-    assert any("direction fwd_appendkv, which no library has" in text for text in texts)
+    (lacking,) = [one for one in found if "direction fwd_appendkv, which libmha_fwd" in one.found]
+    assert lacking.fix == 'add_directions = ["fwd_appendkv"]'
+    added = HEAD + 'add_directions = ["fwd_appendkv"]\n'
+    assert list(check_asked(manifest(APPEND, head=added))) == []
     backward = HEAD.replace("libmha_fwd", "libmha_bwd")
     (missing,) = check_asked(manifest(FORWARD, head=backward))
     assert "without the module that has it" in missing.found

@@ -271,6 +271,7 @@ def _later_plan(tmp_path: Path) -> Any:
     text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
     text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n[[triton]]\n'
     text += 'kernels = ["attention_forward"]\nhdims = 64\ndtypes = "fp16"\n'
+    text += '[order]\nforward = ["triton"]\nbackward = ["triton"]\n'
     tree = read_tree(write_later_tree(tmp_path / "later"))
     request = Request("m", loads(text, file="m.toml"), tree)
     return json.loads(build_plan(resolve(request), Folder()).to_json())
