@@ -163,7 +163,7 @@ def _wrong_together(values: Values, place: str) -> Iterator[Finding]:
     for name, lengths in (("rows", rows), ("columns", columns)):
         # What is appended goes behind as many rows as each sequence has.
         uneven = (direction, name) == ("fwd_appendkv", "columns")
-        if not values["group"] and (len(set(lengths)) > 1 and not uneven or not lengths[0]):
+        if not values["group"] and ((len(set(lengths)) > 1 and not uneven) or not lengths[0]):
             expected = "one length above 0 for all sequences, or group true"
             yield Finding(f"{place} {name}", _shown(lengths), expected)
         elif not sum(lengths):
