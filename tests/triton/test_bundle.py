@@ -132,5 +132,5 @@ def test_pkg_config_and_plain_c(tmp_path: Path) -> None:
         '#include "qola_triton.h"\nint main(void) { return !QOLA_TRITON(last_error)(); }\n'
     )
     strict = ["-xc", "-std=c99", "-pedantic-errors", "-Wall", "-Werror"]
-    command = [CLANG, *PLACES, *strict, str(source), "-xnone", "-fuse-ld=lld", *flags]
+    command = [CLANG, *PLACES, *strict, str(source), "-fuse-ld=lld", *flags]
     subprocess.run([*command, "-o", str(tmp_path / "a")], check=True)

@@ -17,6 +17,7 @@ from qola.errors import PlanError
 from qola.inspect.costs import Cost, Costs, load_costs
 from qola.inspect.estimate import available_cores, estimate
 from qola.plan.model import Plan, PlannedBatch, PlannedKernel, PlannedSource
+from qola.triton import own
 from tests.python import plans
 
 KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
@@ -224,6 +225,7 @@ def test_the_shipped_costs_cover_every_role() -> None:
         *(("bwd", "dot_do_o"), ("bwd", "convert_dq")),
     }
     assert set(costs.kernels) == roles
+    assert set(costs.triton) == set(own.FILES)
     for points in costs.kernels.values():
         for _, cost in points:
             assert isinstance(cost, Cost)
