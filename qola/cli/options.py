@@ -12,7 +12,7 @@ from qola.cli.context import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError, visible
 from qola.manifest.archs import split
-from qola.manifest.fields import BUILD_MODES, NATIVE, TESTED_ARCHS
+from qola.manifest.words import BUILD_MODES, NATIVE, TESTED_ARCHS
 
 JSON = "--json"
 

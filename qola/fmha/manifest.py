@@ -8,7 +8,7 @@ from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
-from qola.manifest.fields import ADDABLE
+from qola.manifest.words import ADDABLE
 
 #: By module: the table of its variants, its directions, and what a variant may say.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from qola.errors import Finding, ManifestError, PlanError
-from qola.manifest.fields import KNOWN_ARCHS, NATIVE
 from qola.manifest.types import Manifest, ModuleSpec
 from qola.manifest.values import nearest
+from qola.manifest.words import KNOWN_ARCHS, NATIVE
 
 MAX_ARCHS = 8
 """A library can be restricted to each subset of its archs, and these are then 255."""

@@ -9,72 +9,24 @@ from qola.manifest.field_types import Field, Kind, Table
 from qola.manifest.kernels import KERNELS
 from qola.manifest.order import ORDER
 from qola.manifest.receipts import PROFILES
-
-FWD_DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp8fp16", "fp8bf16", "fp8fp32")
-"""Forward data types, in CK's order (FWD_DTYPE_MAP in its codegen/cpp_symbol_map.py)."""
-
-BWD_DTYPES = ("fp32", "fp16", "bf16")
-"""Backward data types, in CK's order (BWD_DTYPE_MAP)."""
-
-BIAS_KINDS = ("no", "bias", "alibi")
-"""Bias kinds, in CK's order (BIAS_MAP)."""
-
-FMHA_MODES = ("batch", "group")
-"""Batch: all sequences of one length. Group: variable lengths, packed (CK's MODE_MAP)."""
-
-DIRECTIONS = ("fwd", "fwd_splitkv", "fwd_appendkv", "pagedkv_prefill", "batch_prefill", "bwd")
-"""The words CK's generate.py takes after -d: the modules below its codegen/ops."""
-
-ADDABLE = ("pagedkv_prefill", "fwd_appendkv")
-"""Those of them that AITER has no function for, and libmha_fwd can have beside AITER's."""
-
-BUILD_MODES = ("pybind", "cpp_itfs")
-
-NATIVE = "native"
-"""The word for "the GPU of this machine" among architectures."""
-
-TESTED_ARCHS = ("gfx942", "gfx950")
-"""Architectures that the tests here build libraries for. A plan takes any that the tree has kernels
-for, and warns of one that is not among these."""
-
-KNOWN_ARCHS = (
-    *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"),
-    *("gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034"),
-    *("gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"),
-    *("gfx1152", "gfx1153", "gfx1200", "gfx1201", "gfx1250"),
-)
-"""AMD architectures by their LLVM name, from Vega (GCN5) on, CDNA and RDNA."""
-
-MAX_HDIM = 512
-"""No flash-attention kernel of CK goes beyond a head dimension of 256; twice that is a slip."""
-
-BATCH = 16
-"""Kernel instances in one compile: most of what batches save, within 2 GB of memory
-(docs/internals/batches.md)."""
-
-MAX_BATCH = 64
-"""Beyond 32 next to nothing is saved, and a compile takes more memory than actions declare."""
-
-MAX_TEXT = 4096
-"""The most characters of a string: more than a path can have."""
-
-MAX_ITEMS = 4096
-"""The most items of a list, and tables of an array; AITER has 60 modules."""
-
-_DTYPE_ALIASES = (
-    *(("float16", "fp16"), ("half", "fp16"), ("f16", "fp16")),
-    *(("bfloat16", "bf16"), ("float32", "fp32"), ("float", "fp32"), ("f32", "fp32")),
-)
-_ARCH_ALIASES = (
-    *(("mi200", "gfx90a"), ("mi210", "gfx90a"), ("mi250", "gfx90a"), ("mi250x", "gfx90a")),
-    *(("mi300", "gfx942"), ("mi300a", "gfx942"), ("mi300x", "gfx942"), ("mi308x", "gfx942")),
-    *(("mi325x", "gfx942"), ("mi350", "gfx950"), ("mi350x", "gfx950"), ("mi355x", "gfx950")),
+from qola.manifest.triton import TRITON
+from qola.manifest.words import (
+    ADDABLE,
+    ARCH_ALIASES,
+    BATCH,
+    BELOW,
+    BUILD_MODES,
+    BWD_DTYPES,
+    DIRECTIONS,
+    DTYPE_ALIASES,
+    FMHA_MODES,
+    FWD_DTYPES,
+    KNOWN_ARCHS,
+    MAX_BATCH,
+    NATIVE,
 )
 
 _RECEIPTS = tuple(PROFILES.items())
-
-# A relative path that stays below its root: no leading slash, no ".." part.
-_BELOW = r"(?!/)(?!(.*/)?\.\.(/|$)).+"
 
 
 def _replacing() -> tuple[Field, ...]:
@@ -135,7 +87,7 @@ def _variant_fields(dtypes: tuple[str, ...], booleans: dict[str, str]) -> tuple[
             "data type of the kernels",
             "all",
             allowed=dtypes,
-            aliases=_DTYPE_ALIASES,
+            aliases=DTYPE_ALIASES,
         ),
         *(Field(key, Kind.BOOL_SET, doc, both) for key, doc in booleans.items()),
         Field(
@@ -222,7 +174,7 @@ BUILD = Table(
             f"GPU architectures by LLVM name, or `{NATIVE}` alone",
             "`$GPU_ARCHS`, else `native`",
             allowed=(*KNOWN_ARCHS, NATIVE),
-            aliases=_ARCH_ALIASES,
+            aliases=ARCH_ALIASES,
             example='["gfx950"]',
         ),
         Field(
@@ -311,7 +263,7 @@ _MODULE_OWN = (
         Kind.TEXT_LIST,
         "folders below AITER's `hsa/<arch>` whose code objects are embedded",
         "the module's own",
-        pattern=_BELOW,
+        pattern=BELOW,
         pattern_doc="a relative path without ..",
         may_be_empty=True,
         example='["fmha_v3_fwd"]',
@@ -386,107 +338,6 @@ PREBUILT = Table(
             example='"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"',
         ),
     ),
-)
-
-TRITON_DTYPES = ("fp16", "bf16", "fp32")
-"""Data types of kernels in Triton, by its names."""
-
-CAUSAL_MASKS = ("no", "top_left", "bottom_right")
-"""What the constant CAUSAL of a kernel in Triton counts: 0, 1, 2."""
-
-TRITON = Table(
-    "triton",
-    "Kernels in Triton to compile ahead of time (docs/guide/triton.md).",
-    repeated=True,
-    fields=(
-        Field(
-            "kernels",
-            Kind.TEXT_LIST,
-            "functions with `@triton.jit`: qola's own, or those of `file`",
-            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
-            pattern_doc="names of functions",
-            required=True,
-            example='["attention_forward"]',
-        ),
-        Field(
-            "file",
-            Kind.TEXT,
-            "Python file that has them, relative to the manifest",
-            "qola's own kernels",
-            pattern=_BELOW + r"\.py",
-            pattern_doc="a relative path without .., that ends with .py",
-            example='"kernels/mine.py"',
-        ),
-        Field(
-            "deps",
-            Kind.TEXT_LIST,
-            "Python files beside `file` that it imports, relative to the manifest",
-            "none",
-            pattern=_BELOW + r"\.py",
-            pattern_doc="relative paths without .., that end with .py",
-            example='["kernels/parts.py"]',
-        ),
-        Field(
-            "name",
-            Kind.TEXT,
-            "what names of targets and code objects begin with, before the function's",
-            "the function's alone",
-            pattern=r"[A-Za-z_][A-Za-z0-9_]*",
-            pattern_doc="letters, digits and _, no leading digit",
-            example='"long"',
-        ),
-        Field(
-            "archs",
-            Kind.TEXT_LIST,
-            "archs to compile for",
-            "those of everything else",
-            allowed=KNOWN_ARCHS,
-            aliases=_ARCH_ALIASES,
-            example='["gfx942", "gfx1100"]',
-        ),
-        Field(
-            "dtypes",
-            Kind.TEXT_SET,
-            "data types: the choice `dtype`",
-            "as `choices` says",
-            allowed=TRITON_DTYPES,
-            aliases=_DTYPE_ALIASES,
-            example='["fp16", "bf16"]',
-        ),
-        Field(
-            "hdims",
-            Kind.INTEGER_SET,
-            "head dimensions: the choice `HDIM`",
-            "as `choices` says",
-            minimum=1,
-            maximum=MAX_HDIM,
-            example="[64, 128]",
-        ),
-        Field(
-            "causal",
-            Kind.TEXT_SET,
-            "masks: the choice `CAUSAL`, 0, 1 or 2",
-            "as `choices` says",
-            allowed=CAUSAL_MASKS,
-            example='["no", "top_left"]',
-        ),
-        Field(
-            "choices",
-            Kind.CHOICES,
-            "values of constants, of `num_warps` and other options, and of what types name",
-            "none",
-            example="{ BLOCK_M = [64, 128], num_warps = [4] }",
-        ),
-        Field(
-            "time_limit",
-            Kind.INTEGER,
-            "seconds after which a compile is an error, 0 for none",
-            "0",
-            minimum=0,
-            example="480",
-        ),
-    ),
-    required=True,
 )
 
 TABLES = (QOLA, BUILD, MODULES, FWD_VARIANTS, BWD_VARIANTS, KERNELS, TRITON, ORDER, PREBUILT)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.manifest.field_types import Field, Kind, Table
-from qola.manifest.fields import MAX_HDIM, TABLES
+from qola.manifest.fields import TABLES
+from qola.manifest.words import MAX_HDIM
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"

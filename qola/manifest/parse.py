@@ -12,37 +12,24 @@ from qola.errors import Finding, ManifestError, Severity
 from qola.manifest.additions import wrong_additions
 from qola.manifest.field_types import Kind, Table
 from qola.manifest.fields import (
-    BATCH,
-    BIAS_KINDS,
     BUILD,
     BWD_VARIANTS,
     BY_NAME,
-    CAUSAL_MASKS,
-    FMHA_MODES,
     FWD_VARIANTS,
-    MAX_ITEMS,
     MODULES,
-    NATIVE,
     OVERRIDE_KEYS,
     PREBUILT,
     QOLA,
     TABLES,
-    TRITON,
     flags,
 )
 from qola.manifest.kernels import KERNELS, KernelSpec, read_kernels
 from qola.manifest.order import ORDER, OrderSpec
 from qola.manifest.toml_lines import Lines, Path
-from qola.manifest.types import (
-    BwdVariant,
-    FwdVariant,
-    Manifest,
-    ModuleSpec,
-    PrebuiltSpec,
-    TritonSpec,
-    place_of,
-)
+from qola.manifest.triton import TRITON, read_triton, triton_name, wrong_in
+from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec, PrebuiltSpec, place_of
 from qola.manifest.values import check, either, expectation, namespace_problem, nearest, shown
+from qola.manifest.words import BATCH, BIAS_KINDS, FMHA_MODES, MAX_ITEMS, NATIVE
 
 Values = dict[str, Any]
 BOTH = (False, True)
@@ -259,49 +246,17 @@ def _check_modules(reader: _Reader, modules: list[Values], raw: object, *, needl
             reader.report(("modules", n, "add_directions"), found, expected, fix)
 
 
-#: Keys of [[triton]] that stand for a choice.
-_CHOSEN_BY = {"dtypes": "dtype", "hdims": "HDIM", "causal": "CAUSAL"}
-
-
 def _check_triton(reader: _Reader, tables: list[Values], raw: object) -> None:
     if raw == []:
-        reader.report(("triton",), "no kernel", "at least one [[triton]] table")
+        reader.report((TRITON.name,), "no kernel", "at least one [[triton]] table")
+    for n, key, found, expected, fix, severity in wrong_in(tables):
+        reader.report((TRITON.name, n, key), found, expected, fix, severity)
     first: dict[str, tuple[str, int, str]] = {}
+    expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
     for n, table in enumerate(tables):
-        written = dict(table.get("choices", ()))
-        for key, name in _CHOSEN_BY.items():
-            if key in table and name in written:
-                found, expected = f"{key}, and {name} in choices", "one of the two"
-                reader.report(("triton", n, key), found, expected, f"remove {name} of choices")
-        if "deps" in table and "file" not in table:
-            found, expected = "deps without file", "a file that imports them"
-            reader.report(("triton", n, "deps"), found, expected, "remove deps", "warning")
         for kernel in table.get("kernels", ()):
             name = triton_name(table.get("name", ""), kernel)
-            expected, fix = "every kernel once under a name", 'name = "other" in one of the tables'
-            _check_once(reader, first, name, ("triton", n, "kernels"), expected, fix)
-
-
-def triton_name(name: str, kernel: str) -> str:
-    """Return the name of a kernel's target."""
-    return f"{name}_{kernel}" if name else kernel
-
-
-def _triton(index: int, table: Values, lines: Lines) -> TritonSpec:
-    sugar = {"dtype": table.get("dtypes", ()), "HDIM": tuple(map(str, table.get("hdims", ())))}
-    sugar["CAUSAL"] = tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ()))
-    choices = {**dict(table.get("choices", ())), **{k: v for k, v in sugar.items() if v}}
-    return TritonSpec(
-        kernels=table["kernels"],
-        file=table.get("file", ""),
-        deps=table.get("deps", ()),
-        name=table.get("name", ""),
-        archs=tuple(sorted(set(table.get("archs", ())))),
-        choices=tuple(sorted(choices.items())),
-        time_limit=table.get("time_limit", 0),
-        index=index,
-        line=lines.of(("triton", index)),
-    )
+            _check_once(reader, first, name, (TRITON.name, n, "kernels"), expected, fix)
 
 
 def _check_variants(
@@ -418,7 +373,9 @@ def _assemble(
         bwd_variants=bwd,
         warnings=warnings,
         lines=lines,
-        triton=tuple(_triton(n, t, lines) for n, t in enumerate(tables[TRITON])),
+        triton=tuple(
+            read_triton(n, t, lines.of((TRITON.name, n))) for n, t in enumerate(tables[TRITON])
+        ),
         order=OrderSpec.of(tables[ORDER][0]),
         prebuilt=PrebuiltSpec(tuple(prebuilt.get("urls", ())), prebuilt.get("public_key", "")),
     )

@@ -17,16 +17,15 @@ from qola.manifest.fields import (
     BWD_VARIANTS,
     FWD_VARIANTS,
     MODULES,
-    NATIVE,
     OVERRIDE_KEYS,
     PREBUILT,
     QOLA,
-    TESTED_ARCHS,
-    TRITON,
 )
 from qola.manifest.kernels import KERNELS
 from qola.manifest.order import ORDER
+from qola.manifest.triton import TRITON
 from qola.manifest.values import either, expectation
+from qola.manifest.words import NATIVE, TESTED_ARCHS
 
 WIDTH = 100
 """Longest line of a comment."""

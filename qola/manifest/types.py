@@ -10,6 +10,7 @@ from qola.manifest.fields import BY_NAME
 from qola.manifest.kernels import KernelSpec
 from qola.manifest.order import OrderSpec
 from qola.manifest.toml_lines import Lines, Path
+from qola.manifest.triton import TritonSpec
 
 BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
@@ -24,7 +25,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _plain_fields(table: ModuleSpec | _Variant | TritonSpec) -> dict[str, Any]:
+def _plain_fields(table: ModuleSpec | _Variant) -> dict[str, Any]:
     """Return what a table says, but not where it stands."""
     names = (f.name for f in fields(table) if f.name not in ("index", "line"))
     return {name: _plain(getattr(table, name)) for name in names}
@@ -118,31 +119,6 @@ class BwdVariant(_Variant):
     mask: tuple[bool, ...]
     dropout: tuple[bool, ...]
     deterministic: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
-class TritonSpec:
-    """One ``[[triton]]`` table.
-
-    Attributes:
-        file: "" for qola's own kernels.
-        archs: () for those of everything else.
-        choices: those of dtypes, hdims and causal among them, by name.
-    """
-
-    kernels: tuple[str, ...]
-    file: str
-    deps: tuple[str, ...]
-    name: str
-    archs: tuple[str, ...]
-    choices: tuple[tuple[str, tuple[str, ...]], ...]
-    time_limit: int
-    index: int
-    line: int = field(compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the canonical form: JSON values, keys in the order of the fields."""
-        return {**_plain_fields(self), "choices": {k: list(v) for k, v in self.choices}}
 
 
 @dataclass(frozen=True)

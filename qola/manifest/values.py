@@ -11,7 +11,7 @@ from typing import Any
 
 from qola.errors import unseen, visible
 from qola.manifest.field_types import Field, Kind
-from qola.manifest.fields import MAX_HDIM, MAX_ITEMS, MAX_TEXT
+from qola.manifest.words import MAX_HDIM, MAX_ITEMS, MAX_TEXT
 
 
 @dataclass(frozen=True)

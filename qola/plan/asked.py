@@ -10,9 +10,9 @@ from qola.codegen.ck.receipts import FAMILIES
 from qola.codegen.types import Asked, to_fields
 from qola.errors import Finding
 from qola.kernel.rules.check import validate
-from qola.manifest.fields import ADDABLE
 from qola.manifest.kernels import KERNELS, KernelSpec
 from qola.manifest.load import Manifest
+from qola.manifest.words import ADDABLE
 
 #: By direction, the library that has its kernels.
 _LIBRARY = {

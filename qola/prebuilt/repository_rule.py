@@ -18,9 +18,9 @@ from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
 from qola.files import write_if_changed
 from qola.manifest.archs import resolve, split
-from qola.manifest.fields import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
+from qola.manifest.words import BUILD_MODES
 from qola.prebuilt import fetch, identity
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.install import bundle_record, libraries_of

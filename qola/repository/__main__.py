@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qola.codegen.types import LEVELS
-from qola.manifest.fields import BUILD_MODES
+from qola.manifest.words import BUILD_MODES
 from qola.repository.kernel_repository import kernel_repository
 from qola.repository.manifest_repository import manifest_repository
 from qola.rule_main import run_main

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qola.codegen.types import CodeObject
-from qola.manifest.fields import KNOWN_ARCHS
+from qola.manifest.words import KNOWN_ARCHS
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile, PlannedSource
 from qola.repository import build_files as emit
 from qola.repository.merge import Copy, MergedPackage
