@@ -67,9 +67,9 @@ def test_promises_name_the_tests_that_hold_them() -> None:
     rows = [line for line in verified.splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 8
     for row in rows:
-        package, found = "", []
-        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", row.rpartition(" | ")[2]):
-            package = place or package
+        holding = row.rpartition(" | ")[2]
+        found = [ROOT / file for file in re.findall(r"`(tests/[\w/]+\.py)`", holding)]
+        for package, name in re.findall(r"`//([\w/]+):(\w+)`", holding):
             found.append(ROOT / package / f"{name}.py")
         assert found, row
         assert [path for path in found if not path.is_file()] == []

@@ -21,7 +21,8 @@ def main() -> int:
     options = ["--disable-plugin-autoload"]
     options += [f"--junitxml={xml}"] if xml else []
     if cases := os.environ.get("PYTEST_CASES"):
-        options += ["-m", cases]
+        # Where pyproject.toml is not among the test's files, too.
+        options += ["-m", cases, "--override-ini", "markers=thorough"]
     if scratch := os.environ.get("TEST_TMPDIR"):
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")
