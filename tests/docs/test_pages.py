@@ -69,7 +69,9 @@ def test_promises_name_the_tests_that_hold_them() -> None:
     for row in rows:
         holding = row.rpartition(" | ")[2]
         found = [ROOT / file for file in re.findall(r"`(tests/[\w/]+\.py)`", holding)]
-        for package, name in re.findall(r"`//([\w/]+):(\w+)`", holding):
+        package = ""
+        for place, name in re.findall(r"`(?://([\w/]+))?:(\w+)`", holding):
+            package = place or package
             found.append(ROOT / package / f"{name}.py")
         assert found, row
         assert [path for path in found if not path.is_file()] == []
