@@ -58,7 +58,14 @@ class Repository:
         Raises:
             NotUnderstoodError: it is of another form.
         """
-        text = self._text(f"{self.module}/dispatch/fmha_{direction}_api.cpp")
+        archs = self.plan.archs
+        # CK's file names are not the directions'.
+        files = [
+            source.file
+            for source in self.planned.sources
+            if (source.role, source.direction, source.archs) == ("dispatch", direction, archs)
+        ]
+        text = self._text(next(iter(files), f"{self.module}/dispatch of {direction}"))
         sources = {k.name: self._text(k.source) for k in self.of_direction(direction)}
         return Dispatch(text, sources)
 
