@@ -104,7 +104,7 @@ inline std::optional<qola_triton_attention> in_triton(Direction direction, const
        (group && !fits(args.max_seqlen_q - 1, args.max_seqlen_k)) ||
        (backward ? args.nhead_k != args.nhead_q : args.lse.data == nullptr))
         return std::nullopt;
-    static const std::int32_t none = 0;
+    alignas(16) static const std::int32_t none = 0;
     const auto number              = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
     qola_triton_attention found    = {};
     found.size    = sizeof found;
