@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from qola.aiter.tree import read_tree
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
 from qola.reference.formats import F64, decoded, encoded
 from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.edges import Fields
 from qola.verify.expected import compare, expected
 from qola.verify.memory import buffers, filled, tables
 from qola.verify.problem import Problem
-from qola.verify.sample import generator, propose
+from qola.verify.repository import Repository
+from qola.verify.sample import draw, generator, propose
 from qola.verify.tensors import arithmetic, tensors
 from qola.verify.values import entry_values
 
@@ -153,3 +160,32 @@ def test_problems_are_those_of_a_kernels_words() -> None:
         assert problem.rotary % 16 == 0 < problem.rotary <= problem.hdim_q
         assert min(problem.columns) >= problem.new > 0
         assert tensors(replace(problem, hdim_q=32, rotary=16), "gfx950").appended is not None
+
+
+MANIFEST = """
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+add_directions = ["fwd_appendkv", "pagedkv_prefill"]
+drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]
+hsa_subdirs = []
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 128
+has_bias = false
+has_alibi = false
+"""
+
+
+def test_each_kernel_has_problems(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a dispatch that is not found or not understood, and kernels nobody tries."""
+    manifest = loads(MANIFEST, file="m.toml")
+    plan = build_plan(resolve(Request("m", manifest, read_tree(aiter_tree))), Folder(tmp_path))
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    library = Repository("libmha_fwd", tmp_path)
+    for direction, count in (("fwd_appendkv", 12), ("pagedkv_prefill", 12)):
+        kernels, dispatch = library.of_direction(direction), library.dispatch(direction)
+        drawn = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
+        assert [len(one.problems) for one in drawn] == [2] * count
