@@ -28,7 +28,7 @@ qr_async b128x64x16x32x32x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16
 2
 1080 48
 336
-fwd.fp16.batch.d32x32.gfx950.b64x64x32x32x32x32_
+fwd.fp16.batch.d32x32.gfx950.b64x64x16x32x32x32_
 hdim hdim_v 20 (
 logits_bias logits with bias alibi (
 async_padding qr_async without dpad (

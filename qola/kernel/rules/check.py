@@ -36,6 +36,7 @@ RULES: dict[str, Rule] = {
         tiles.warps,
         tiles.whole_tile,
         tiles.head_tile,
+        tiles.steps,
         tiles.backward_tile,
         tiles.lds,
     )

@@ -165,6 +165,18 @@ def head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 
 @rule(
+    "steps",
+    "a pipeline that loads K while it multiplies goes through the head dimension in two steps",
+    (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(2 <= k0_loops)"),
+)
+def steps(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.family in _FORWARD and config.pipeline in ("qr", "qs") and _is_whole(config):
+        step, most = config.tile.block[2], config.tile.block[5]
+        if most < 2 * step:
+            yield f"bk0 {step} with {config.pipeline}", f"at most {most // 2}, half of bk0max"
+
+
+@rule(
     "backward_tile",
     "the backward's five products share their operands, so its tile's numbers hang together",
     (f"{PIPELINE}/block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp", "kM0 should equal to kK1"),

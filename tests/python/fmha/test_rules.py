@@ -105,6 +105,7 @@ BREAKING = {
     "warps": tiled(FORWARD, str(FORWARD.tile).replace("w32x32x16", "w32x32x8", 1)),
     "whole_tile": tiled(FORWARD, str(FORWARD.tile).replace("x128x32x128_", "x144x32x128_")),
     "head_tile": tiled(FORWARD, str(FORWARD.tile).replace("x32x128_r", "x32x224_r")),
+    "steps": tiled(OF_QR, "b128x64x256x256x32x256_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
     "backward_tile": tiled(
         BACKWARD, str(BACKWARD.tile).replace("x64x32x32x64x64", "x64x16x32x64x64")
     ),
