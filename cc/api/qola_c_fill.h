@@ -71,9 +71,10 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     {
         more.is_v3_atomic_fp32 = {fields.take(&A::atomic16) == 0};
         QOLA_C_SET(v3_atomic_fp32, given.atomic16 == 0, "atomic16")
-        more.deterministic = {fields.take(&A::deterministic)};
-        QOLA_C_SET(is_deterministic, given.deterministic != 0, "deterministic")
     }
+    // The forward gives the same on every run.
+    more.deterministic = {fields.take(&A::deterministic)};
+    QOLA_C_SET(is_deterministic, given.deterministic != 0, "deterministic")
     if constexpr(requires { args.qscale_type; } || takes<Entry>("qscale_type"))
         fields.take(&A::quantization);
     QOLA_C_BOTH(qscale_type, given.quantization, "quantization")

@@ -216,7 +216,6 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     # Of another entry point, and of later AITERs.
     ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
     ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
-    ({"fields": {"deterministic": 1}}, UNSUPPORTED, "deterministic: set, and mha_fwd"),
     ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
     ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
     ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),

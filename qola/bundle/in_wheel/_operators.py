@@ -79,6 +79,7 @@ class _Call:
             dtype=_DTYPES[q.dtype],
             mask=problem.mask,
             group=int(self.group),
+            deterministic=int(problem.deterministic),
             batch=q.size(0),
             nhead_q=q.size(1),
             nhead_k=k.size(1),
@@ -272,8 +273,6 @@ def _backward(
     problem = _Problem(*numbers)
     _check(q, k, v, problem)
     call = _Call("mha_bwd", q, k, v, problem)
-    # A forward gives the same on every run, and has no such field.
-    call.args.deterministic = int(problem.deterministic)
     with _gpu.current(call.held):
         dq, dk, dv, d_bias, d_sink = _gradients(q, k, v, problem, bias_grad, sink_grad)
         # Of each head of Q: kernels write them beside each other.
