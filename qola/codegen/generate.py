@@ -250,6 +250,15 @@ def _wanted(
         )
         for direction in sorted(selection.drop_directions - set(directions))
     ]
+    findings += [
+        Finding(
+            place=one.label,
+            found=f"{one.name}: direction {one.direction}, which the module does not have here",
+            expected=f"a direction of the module: {', '.join(directions)}",
+        )
+        for one in selection.asked
+        if one.direction not in directions
+    ]
     wanted: dict[str, list[Wanted]] = {}
     for direction, own in directions.items():
         receipt = own if selection.receipt is None else selection.receipt

@@ -192,8 +192,9 @@ def _faults(
     """Warn of what is known to be wrong in the tree, as far as the manifest can come to it."""
     for module in modules:
         if module.spec.name in ATTENTION:
-            asked = [vars(variant) for variant in module.variants]
-            yield from known_faults(request.tree, module.config, chosen, asked)
+            variants = [vars(variant) for variant in module.variants]
+            kernels = [{k: (v,) for k, v in dict(one.fields).items()} for one in module.asked]
+            yield from known_faults(request.tree, module.config, chosen, [*variants, *kernels])
 
 
 def _untested(manifest: Manifest, chosen: Sequence[str]) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qola.fmha.rules import RULES
 from qola.kernel.archs import pinned
+from qola.kernel.rules.check import RULES
 
 _HEAD = """\
 # Rules of kernels

@@ -100,6 +100,13 @@ def _problems(
             f"({'|'.join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))})",
             fix=f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
         )
+    for one in selection.asked:
+        yield Finding(
+            place=one.label,
+            found=f"{one.name}, and -DENABLE_CK=0",
+            expected="a library with kernels of Composable Kernel",
+            fix="remove one of the two",
+        )
     for variant in selection.variants if asm.archs else ():
         unserved = set(variant.hdim or ()) - asm.served.get(variant.index, frozenset())
         if variant.index in asm.served and not unserved:

@@ -12,7 +12,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.packed import pack
 from qola.codegen.reads import Reads
+from qola.errors import Finding
 from qola.files import disk_error
 
 
@@ -134,7 +135,7 @@ class _Filtered:
                 for kernel, indices in self._kept.values()
             ],
             "sources": sources,
-            "findings": [asdict(f) for f in findings],
+            "findings": [asdict(f) for f in (*findings, *self._hidden())],
             "refused": [asdict(f) for f in self._refused],
             "counts": counts,
             "blame": {
@@ -148,6 +149,29 @@ class _Filtered:
             "buckets": sorted({row.bucket for row in selector.rows}),
             "explanations": self._explain() if request["explain"] else [],
         }
+
+    def _hidden(self) -> Iterator[Finding]:
+        """Warn of kernels that are asked for by themselves and hidden, and of archs without."""
+        for found in self._own:
+            names = {kernel.name for row in found.rows for kernel in row.kernels}
+            if found.rows and not names & self._kept.keys() and not self._request["dropped"]:
+                yield Finding(
+                    place=found.own.label,
+                    found=f"{found.own.name}: {self._reason(found.rows[0])}",
+                    expected="kernels that problems come to",
+                    fix="ask for it without those in front of it, or set keep_unreachable",
+                    severity="warning",
+                )
+        for arch, tag in self._tags.items() if self._own else ():
+            if self._rows and not any(row.arch in (None, tag) for row in self._rows):
+                yield Finding(
+                    place=f"direction {self._direction}",
+                    found=f"none of the kernels that are asked for is for {arch}: its dispatch "
+                    "serves no problem",
+                    expected="a kernel for each architecture",
+                    fix=f"ask for one that is for {arch}, or leave {arch} out",
+                    severity="warning",
+                )
 
     def _text(self, rows: Sequence[Row]) -> str:
         """Return the dispatch of some rows."""

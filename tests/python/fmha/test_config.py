@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from qola.codegen.types import FieldValue
-from qola.fmha.rules import validate
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.rules.check import validate
 from qola.kernel.tile import Tile
 from tests.python.fmha.observed import Observed, kernels
 

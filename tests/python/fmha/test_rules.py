@@ -9,9 +9,10 @@ import pytest
 
 from qola.aiter.tree import read_tree
 from qola.fmha.observe import tables_of
-from qola.fmha.rules import RULES, InvalidError, Rule, check, validate
 from qola.kernel.archs import FILE, Archs, pinned
 from qola.kernel.config import KernelConfig
+from qola.kernel.rules.check import RULES, check, validate
+from qola.kernel.rules.model import InvalidError, Rule
 from qola.kernel.tile import Tile
 from tests.python.fmha.observed import quiet
 from tools.docs import kernel_rules

@@ -11,6 +11,7 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.errors import QolaError
 from qola.folder import Folder
+from qola.kernel.config import KernelConfig
 from qola.launch.problems import Problem, problems
 from qola.manifest.load import loads
 from qola.plan.model import Plan
@@ -154,3 +155,19 @@ def test_what_cannot_be_added_is_told(plan: Planning, text: str, said: list[str]
         plan(text)
     for words in said:
         assert words in str(error.value)
+
+
+def test_kernels_by_name_alone(plan: Planning) -> None:
+    """Prevents: a kernel of an added direction that no manifest can ask for by itself."""
+    (of_ck, *_) = plan(HEAD + BOTH + ALONE + VARIANT).kernels
+    name = KernelConfig.of(of_ck.direction, of_ck.role, of_ck.fields).name
+    named = f'{ALONE}add_directions = ["{of_ck.direction}"]\n[[kernels]]\nnames = ["{name}"]\n'
+    made = plan(HEAD + named)
+    assert [kernel.name for kernel in made.kernels] == [of_ck.name]
+    assert made.warnings == ()
+    (warning,) = [
+        one
+        for one in plan(HEAD.replace('"gfx942"', '"gfx1201", "gfx942"') + named).warnings
+        if one.place == f"direction {of_ck.direction}"
+    ]
+    assert "none of the kernels that are asked for is for gfx1201" in warning.found

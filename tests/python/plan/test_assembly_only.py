@@ -185,3 +185,14 @@ def test_a_manifest_with_a_misspelt_arch() -> None:
     """Prevents: the same, written into the manifest."""
     text = '[build]\narchitectures = ["gfx1205"]\n[[modules]]\nname = "libmha_fwd"\n'
     assert "gfx1205" in found_by(lambda: loads(text, file="m.toml"), ManifestError).found
+
+
+def test_kernels_of_composable_kernel_by_name(plan: Planning) -> None:
+    """Prevents: kernels that are asked for, and passed over because there is no CK."""
+    name = (
+        "bwd_dq_dk_dv.fp16.batch.d32x32.gfx9.b32x128x32x32x32x32x64x32x32_r1x4x1_r4x1x1_r2x2x1"
+        "_w16x16x32_w16x16x16_o1_maxq0"
+    )
+    text = f'{ALONE}{BWD}[[kernels]]\nnames = ["{name}"]\n'
+    finding = found_by(lambda: plan(text), QolaError)
+    assert "ENABLE_CK=0" in finding.found
