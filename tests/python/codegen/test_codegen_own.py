@@ -206,3 +206,17 @@ def test_two_of_one_type(aiter_tree: Path) -> None:
     answer = generated(aiter_tree, "fwd", *own)
     (finding,) = answer["refused"]
     assert (finding["place"], "of the same type in C++ as a" in finding["found"]) == ("b", True)
+
+
+def test_one_behind_another_is_told(aiter_tree: Path) -> None:
+    """Prevents: a kernel that is asked for, and left out without a word."""
+    fields: dict[str, FieldValue] = {"arch_tag": "gfx950", "mode": "batch", "dtype": "bf16"}
+    fields |= {"dpad": 8, "dvpad": 8, "mask": False, "bias": "no", "deterministic": False}
+    rows = [first(aiter_tree, "bwd", hdim_q=hdim, **fields) for hdim in (64, 32)]
+    both = [asked(row, "bwd", f"d{row.main.fields['hdim_q']}") for row in rows]
+    answer = generated(aiter_tree, "bwd", *both)
+    mains = [kernel for kernel in answer["kernels"] if kernel["role"] == "dq_dk_dv"]
+    assert [kernel["fields"]["hdim_q"] for kernel in mains] == [64]
+    (warning,) = [one for one in answer["findings"] if one["severity"] == "warning"]
+    assert warning["place"] == "d32"
+    assert "asks the 64x64 bucket before that of 32x32" in warning["found"]
