@@ -10,9 +10,6 @@
 
 namespace qola_c_entry {
 
-/// Rows of K and V that a workgroup appends, to one page or to two.
-inline constexpr std::int64_t APPENDED_ROWS = 64;
-
 /// Refuses what is wrong with a rotation of rows, whatever serves it.
 inline void check_rope(const qola_mha_args& args, bool launched)
 {
@@ -41,9 +38,7 @@ inline void check_append(const qola_mha_args& args, bool launched)
     const bool rotates = args.rope != QOLA_ROPE_NONE && args.seqlen_q > 0;
     if(args.seqlen_new < 0 || (args.seqlen_new == 0 && !rotates))
         invalid("seqlen_new: " + std::to_string(args.seqlen_new) + ", expected rows to append");
-    if(args.block_table != nullptr && args.page_size < APPENDED_ROWS)
-        invalid("page_size: " + std::to_string(args.page_size) + ", expected " +
-                std::to_string(APPENDED_ROWS) + " or more");
+    check_pages(args);
     if(args.block_table != nullptr && args.cache_batch_idx != nullptr)
         invalid("cache_batch_idx: set beside block_table");
     if(!launched)

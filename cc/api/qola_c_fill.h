@@ -38,6 +38,9 @@ void fill(Args& args, Parameters& more, Fields& fields, Workspace& workspace)
     constexpr bool splits   = requires { args.o_acc_ptr; };
     constexpr bool paged    = splits || requires { args.kv_indptr; } || requires { args.block_table_ptr; };
     check(given, {backward, requires { args.seqstart_k_ptr; }, paged, workspace.real()});
+    // Paged prefill: pages of batch prefill have other sizes.
+    if constexpr(!splits && !requires { args.kv_indptr; } && requires { args.block_table_ptr; })
+        check_pages(given);
     fields.take(&A::workspace);
     fields.take(&A::workspace_size);
 

@@ -63,6 +63,9 @@ inline void at_least_1(std::int64_t value, const char* name)
         invalid(std::string(name) + ": " + std::to_string(value) + ", expected 1 or more");
 }
 
+/// Rows of a page, or what divides them, of paged prefill and append-KV.
+inline constexpr std::int64_t PAGE_ROWS = 128;
+
 /// What of a problem depends on whose it is.
 struct Asking
 {
@@ -107,6 +110,14 @@ inline void check_heads(const qola_mha_args& args)
         invalid("nhead_k: " + std::to_string(args.nhead_k) + " does not divide nhead_q");
     if(args.kernels != QOLA_KERNELS_ANY && args.kernels != QOLA_KERNELS_CK)
         invalid("kernels: " + std::to_string(args.kernels) + ", expected a qola_kernels");
+}
+
+/// Refuses pages whose tiles of K and V would begin in one and end in another, as Composable Kernel's runner does.
+inline void check_pages(const qola_mha_args& args)
+{
+    if(args.block_table != nullptr && (args.page_size < PAGE_ROWS || args.page_size % PAGE_ROWS != 0))
+        invalid("page_size: " + std::to_string(args.page_size) + ", expected a multiple of " +
+                std::to_string(PAGE_ROWS));
 }
 
 /// Refuses what is wrong with a problem whatever serves it.
