@@ -22,6 +22,11 @@ BUNDLE = bundle("QOLA_TEST_BUNDLE")
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
 CLANG, *PLACES = compiler_of(Path(os.environ["QOLA_TEST_CLANG"]).resolve().parents[1])
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+COMPILER = (
+    f"-DCMAKE_CXX_COMPILER={CLANG}",
+    f"-DCMAKE_CXX_FLAGS={' '.join(PLACES)}",
+    "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld",
+)
 RECORD: dict[str, Any] = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
 PACKS = ["lib/qola_triton-gfx942.qpack", "lib/qola_triton-gfx950.qpack"]
 
@@ -84,9 +89,7 @@ def test_a_program_finds_links_and_launches(tmp_path: Path) -> None:
     moved = tmp_path / "where it is now"
     shutil.copytree(BUNDLE, moved)
     options = (
-        f"-DCMAKE_CXX_COMPILER={CLANG}",
-        f"-DCMAKE_CXX_FLAGS={' '.join(PLACES)}",
-        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld",
+        *COMPILER,
         f"-DCMAKE_PREFIX_PATH={moved}",
         f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix",
     )
@@ -108,8 +111,7 @@ def test_a_program_finds_links_and_launches(tmp_path: Path) -> None:
 def test_archs_that_it_is_not_for(tmp_path: Path) -> None:
     """Prevents: a package found for an arch that it has no kernel for."""
     options = (
-        f"-DCMAKE_CXX_COMPILER={CLANG}",
-        f"-DCMAKE_CXX_FLAGS={' '.join(PLACES)}",
+        *COMPILER,
         f"-DCMAKE_PREFIX_PATH={BUNDLE}",
         "-Dqola_REQUIRED_ARCHS=gfx942;gfx1100",
     )

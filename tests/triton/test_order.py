@@ -60,9 +60,8 @@ def test_who_serves_a_problem(tmp_path: Path) -> None:
         "backward": "triton",
         "shared_heads": "none",
     }
-    assert said["of_manifest"].startswith(
-        "triton, attention_forward-BLOCK_M_64-HDIM_128-VARLEN_True"
-    )
+    kernel = "attention_forward-HDIM_128-VARLEN_True-dtype_bf16-gfx950"
+    assert said["of_manifest"] == f"triton, {kernel}, 0"
     assert said["backward"].endswith(f", {4 * 4 * 300}")
     assert launched == []
 
