@@ -148,6 +148,19 @@ int launch(Parts parts, const Attention* given, void* stream) noexcept
     });
 }
 
+/// Throws Refusal where a kernel does not take the values of a problem: another one may.
+void must_take(const Instance& instance, const Values& values)
+{
+    try
+    {
+        packed(instance, values);
+    }
+    catch(const Refusal& refusal)
+    {
+        throw Refusal(QOLA_TRITON_NO_KERNEL, refusal.what());
+    }
+}
+
 /// Tells the kernel that does most of it; all have to be there, and to take the values.
 int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
 {
@@ -158,7 +171,7 @@ int ask(Parts parts, const Attention* given, qola_triton_found* found) noexcept
         for(const Part& part : parts)
         {
             const Instance& instance = find(part.kernel, choices_of(attention, part));
-            packed(instance, values);
+            must_take(instance, values);
             if(most == nullptr || part.by_column)
                 most = &instance;
         }

@@ -102,6 +102,7 @@ inline std::optional<qola_triton_attention> in_triton(Direction direction, const
        args.mask > QOLA_MASK_CAUSAL_BOTTOM_RIGHT || args.bias_type > QOLA_BIAS_ELEMENTWISE ||
        !fits(args.batch, args.nhead_q, args.nhead_k, args.seqlen_q, args.seqlen_k, args.hdim_q) ||
        (group && !fits(args.max_seqlen_q - 1, args.max_seqlen_k)) ||
+       (args.lse.stride_row != 0 && args.lse.stride_row != 1) ||
        (backward ? args.nhead_k != args.nhead_q : args.lse.data == nullptr))
         return std::nullopt;
     alignas(16) static const std::int32_t none = 0;
@@ -260,9 +261,11 @@ private:
         const bool forward      = direction_ == Direction::forward;
         const int status = forward ? QOLA_TRITON(attention_forward_find)(&*asked, &found)
                                    : QOLA_TRITON(attention_backward_find)(&*asked, &found);
-        // Strides that are no multiples of 8, too.
-        if(status != QOLA_TRITON_OK)
+        // Strides that are no multiples of 8, too; or no code for this device.
+        if(status == QOLA_TRITON_NO_KERNEL || status == QOLA_TRITON_NO_ARCH)
             return {};
+        if(status != QOLA_TRITON_OK)
+            throw Error(status, QOLA_TRITON(last_error)());
         Found result;
         result.stages.push_back({found.name, false});
         const qola_mha_args& args = problem.args();

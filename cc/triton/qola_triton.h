@@ -136,8 +136,8 @@ int QOLA_TRITON(attention_forward)(const struct qola_triton_attention* attention
 int QOLA_TRITON(attention_backward)(const struct qola_triton_attention* attention, void* stream);
 
 /* What these would launch, of backward the kernel that does most of it; all are found, and nothing is loaded. Values
- * are checked as at a launch, but tensors that are null may be there later: bias, dbias and starts alone say by it
- * that they are not part of the problem. */
+ * are checked as at a launch, where one that a kernel does not take means that there is none for it; but tensors that
+ * are null may be there later: bias, dbias and starts alone say by it that they are not part of the problem. */
 int QOLA_TRITON(attention_forward_find)(const struct qola_triton_attention* attention,
                                         struct qola_triton_found* found);
 int QOLA_TRITON(attention_backward_find)(const struct qola_triton_attention* attention,

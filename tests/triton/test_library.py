@@ -202,8 +202,11 @@ def test_what_attention_would_launch() -> None:
         assert found.name.decode() == f"attention_{kernel}-{choices}"
     given.dq_row = 12
     assert library.find_attention("forward", given, found) == 0
-    assert library.find_attention("backward", given, found) == -6
+    assert library.find_attention("backward", given, found) == -1
     assert library.error() == "attention_backward_dq: dq_row is 12, no multiple of 8"
+    given.heads_k = 3
+    assert library.find_attention("forward", given, found) == -6
+    given.heads_k = 1
     given.hdim = 48
     assert library.find_attention("forward", given, found) == -1
     found.size = 4

@@ -56,6 +56,9 @@ def test_who_serves_a_problem(tmp_path: Path) -> None:
         "soft_cap": "none",
         "odd_stride": "none",
         "odd_stride_elsewhere": "composable_kernel",
+        "gaps_in_lse": "none",
+        # A problem that is wrong, and not one for others.
+        "uneven_heads": "-6",
         # There is no library for it but Triton's.
         "backward": "triton",
         "shared_heads": "none",

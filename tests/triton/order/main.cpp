@@ -42,12 +42,19 @@ fmha::Problem backward()
 
 void tell(const char* name, const fmha::Ordered& ordered, const fmha::Problem& problem)
 {
-    const std::optional<fmha::Served> served = ordered.find(problem);
-    if(served)
-        std::printf("%s: %s, %s, %llu\n", name, name_of(served->kind), served->found.name().c_str(),
-                    static_cast<unsigned long long>(served->found.workspace));
-    else
-        std::printf("%s: none\n", name);
+    try
+    {
+        const std::optional<fmha::Served> served = ordered.find(problem);
+        if(served)
+            std::printf("%s: %s, %s, %llu\n", name, name_of(served->kind), served->found.name().c_str(),
+                        static_cast<unsigned long long>(served->found.workspace));
+        else
+            std::printf("%s: none\n", name);
+    }
+    catch(const fmha::Error& error)
+    {
+        std::printf("%s: %d, %s\n", name, error.status(), error.what());
+    }
 }
 
 void launch(const char* name, const fmha::Ordered& ordered, const fmha::Problem& problem)
@@ -72,6 +79,9 @@ int main(int count, char**)
     const fmha::Ordered no_assembly(Direction::forward, {Kind::composable_kernel, Kind::triton});
     const fmha::Ordered in_triton(Direction::forward, {Kind::triton});
     const fmha::Ordered back(Direction::backward);
+    fmha::Problem gaps = forward(), uneven = forward();
+    gaps.args().lse.stride_row = 2;
+    uneven.heads(heads, heads - 1);
     fmha::Problem no_lse = forward(), dropped = forward(), small = forward(), soft = forward(), odd = forward();
     no_lse.lse({});
     dropped.dropout(0.5, 1, 2);
@@ -106,6 +116,8 @@ int main(int count, char**)
     tell("soft_cap", in_triton, soft);
     tell("odd_stride", in_triton, odd);
     tell("odd_stride_elsewhere", of_manifest, odd);
+    tell("gaps_in_lse", in_triton, gaps);
+    tell("uneven_heads", in_triton, uneven);
     tell("backward", back, backward());
     tell("shared_heads", back, shared);
 }
