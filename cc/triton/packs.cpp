@@ -44,28 +44,30 @@ std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
 
 std::string Packs::code_of(const Instance& instance)
 {
-    const qola_runtime::Pack& pack = of(instance.arch);
-    std::string code               = pack.find(instance.key);
-    if(code.empty())
-        throw qola_runtime::Problem(pack.path() + " has no " + instance.name + " of this build of " +
-                                    table.library);
-    return code;
+    const std::string name = std::string(table.library) + "-" + instance.arch + ".qpack";
+    std::string lacking;
+    for(const auto& [path, trust] : places_of(name))
+    {
+        const qola_runtime::Pack* const pack = at(path, trust);
+        if(pack == nullptr)
+            continue;
+        // Of another build, perhaps: the next one may be of this.
+        if(std::string code = pack->find(instance.key); !code.empty())
+            return code;
+        lacking = path;
+    }
+    if(!lacking.empty())
+        throw qola_runtime::Problem(lacking + " has no " + instance.name + " of this build of " + table.library);
+    const std::string beside = qola_runtime::directory_of(library_file()) + "/" + name;
+    throw qola_runtime::Problem(std::string("no pack of kernels for ") + instance.arch + ": " + beside);
 }
 
-const qola_runtime::Pack& Packs::of(const std::string& arch)
+const qola_runtime::Pack* Packs::at(const std::string& path, const qola_runtime::Trust& trust)
 {
-    auto& found = packs_[arch];
-    if(found)
-        return *found;
-    const std::string name = std::string(table.library) + "-" + arch + ".qpack";
-    for(const auto& [path, trust] : places_of(name))
-        if(qola_runtime::is_file(path))
-        {
-            found = std::make_unique<qola_runtime::Pack>(path, trust);
-            return *found;
-        }
-    const std::string beside = qola_runtime::directory_of(library_file()) + "/" + name;
-    throw qola_runtime::Problem("no pack of kernels for " + arch + ": " + beside);
+    auto& found = packs_[path];
+    if(!found && qola_runtime::is_file(path))
+        found = std::make_unique<qola_runtime::Pack>(path, trust);
+    return found.get();
 }
 
 } // namespace qola_triton

@@ -16,12 +16,13 @@ namespace qola_triton {
 class Packs
 {
     public:
-    /// The code object of a kernel. Throws Problem where the arch's pack is not there, is damaged, or has
-    /// not this one.
+    /// The code object of a kernel, from the first pack that has it. Throws Problem where none has, or one
+    /// before it is damaged.
     std::string code_of(const Instance& instance);
 
     private:
-    const qola_runtime::Pack& of(const std::string& arch);
+    /// The pack in a place, null where there is none.
+    const qola_runtime::Pack* at(const std::string& path, const qola_runtime::Trust& trust);
 
     std::map<std::string, std::unique_ptr<qola_runtime::Pack>> packs_;
 };

@@ -281,7 +281,13 @@ def test_packs_elsewhere(tmp_path: Path) -> None:
         assert ask([library], packs=str(packs)) == [(0, "")]
     (found,) = ask([library], packs=str(tmp_path / "renamed/other.qpack"))
     assert found[0] == -4
-    # It goes before the one beside the library, and is not made up for by that.
+    # One of another build does not hide the right one; where that is missing, it is named.
+    (tmp_path / "apart" / PACK).write_bytes(pack([]))
+    assert ask([FILES[LIBRARY]], packs=str(tmp_path / "apart")) == [(0, "")]
+    (found,) = ask([library], packs=str(tmp_path / "apart"))
+    assert found[0] == -4
+    assert found[1].startswith(f"{tmp_path / 'apart' / PACK} has no attention_forward")
+    # A damaged one goes before the one beside the library, and is not made up for by that.
     (tmp_path / "apart" / PACK).write_bytes(b"QOLAPCK1")
     (found,) = ask([FILES[LIBRARY]], packs=str(tmp_path / "apart"))
     assert found[0] == -4
