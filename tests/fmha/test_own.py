@@ -1,0 +1,84 @@
+"""Own tiles as they are compiled: launched, and right, on the emulator."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qola.fmha import kernels
+from qola.fmha.build import built_by
+from qola.fmha.kernels import BuiltKernel
+from qola.fmha.problem import problem
+from qola.fmha.registry import Entry, Registry
+from qola.fmha.runner import Run, Runner
+from qola.verify.run import Built
+
+ARCH = "gfx950"
+
+
+def own(module: str) -> tuple[Built, Entry]:
+    """A library, and the main kernel that it has."""
+    built = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())[module]
+    mains = Registry.of(module, built.repository).where(family=("fwd", "bwd_dq_dk_dv"))
+    (entry,) = mains
+    return built, entry
+
+
+def words(run: Run) -> list[str]:
+    return [*map(str, run.verdicts), *run.done.findings]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (100, 130), (1, 200), (257, 31)])
+def test_a_forward_of_an_own_tile(rows: int, columns: int) -> None:
+    """Prevents: an own tile that compiles and gives other results than attention."""
+    built, entry = own("libmha_fwd")
+    assert str(entry.config.tile).startswith("b64x64x16x32x32x32_")
+    of = problem("fwd", "fp16", rows=rows, columns=columns, heads=2, hdim=32, lse=True)
+    chosen = np.random.default_rng(3)
+    q, k, v = (chosen.normal(size=of.shapes()[n]).astype(np.float16) for n in ("q", "k", "v"))
+    run = Runner(built, ARCH).forward(of, q, k, v)
+    assert run.launched == (entry.name,)
+    assert run.passed, words(run)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (40, 100)])
+def test_a_backward_of_an_own_tile(rows: int, columns: int) -> None:
+    """Prevents: an own tile of the backward with partners that are those of another."""
+    built, entry = own("libmha_bwd")
+    of = problem(
+        "bwd", "fp16", rows=rows, columns=columns, heads=2, hdim=32, lse=True, deterministic=True
+    )
+    shapes = of.shapes() | {"do": of.shapes()["o"]}
+    chosen = np.random.default_rng(4)
+    given = (chosen.normal(size=shapes[n]).astype(np.float16) for n in ("q", "k", "v", "do"))
+    run = Runner(built, ARCH).backward(of, *given)
+    assert run.launched[1] == entry.name
+    # For the tile's columns, of which CK has none.
+    assert "convert_dq_d32_fp16_b64x64_" in run.launched[2]
+    assert run.passed, words(run)
+
+
+def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a guide whose own kernel is not what it says."""
+    built, entry = own("libmha_fwd")
+    made = [BuiltKernel(entry.config, entry.name, built)]
+    monkeypatch.setattr(kernels, "build_kernels", lambda configs, archs: made)
+    of = problem(
+        *("fwd", "fp16"), rows=100, columns=130, heads=4, heads_k=2, hdim=32, batch=2, lse=True
+    )
+    chosen = np.random.default_rng(0)
+    q, k, v = (chosen.normal(size=of.shapes()[n]).astype(np.float16) for n in ("q", "k", "v"))
+    names: dict[str, Any] = {"own": entry.config, "Runner": Runner, "of": of}
+    names |= {"q": q, "k": k, "v": v}
+    text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (block,) = (one for one in blocks if "build_kernels" in one)
+    exec(compile(block, "python.md", "exec"), names)
+    assert capsys.readouterr().out == "True True\n"
+    (tile,) = re.findall(r'^tile = "(\S+)"$', text, re.MULTILINE)
+    assert str(entry.config.tile) == tile
