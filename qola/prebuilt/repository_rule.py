@@ -47,7 +47,7 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     write_if_changed(args.output / "inputs.txt", inputs)
     manifest = load(args.manifest, display=args.display)
     modules = [module for module in manifest.modules if module.name in ATTENTION]
-    if not modules:
+    if not modules and not manifest.triton:
         raise NoPrebuiltError(
             Finding(
                 args.place,
@@ -56,27 +56,45 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
             )
         )
     names = [module.name for module in modules]
-    aiter = json.loads(args.aiter)
-    if args.look_up == "no" or aiter["kind"] == "local":
-        # A tree on this machine is edited, which nobody would notice here.
-        _write_misses(args.output, args.repository, names)
+    looked_up = _look_up(args, manifest, modules, environ)
+    if looked_up is None:
+        misses = miss_file(args.repository, names, with_triton=bool(manifest.triton))
+        write_if_changed(args.output / "BUILD.bazel", misses)
         return
-    chosen = _chosen(args, manifest, modules, aiter)
-    key = identity.key_of(
-        chosen, identity.detected_rocm(args.rocm, ruleset_root(), environ), Forms()
-    )
-    found = _find(args, chosen, key, environ)
-    if not isinstance(found, Found):
-        outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
-        _say(f"qola: no prebuilt {key.text}, its targets build\n{outcomes}")
-        _write_misses(args.output, args.repository, names)
-        return
+    key, found = looked_up
     directory: Path = args.output / _DIRECTORY
     files = unpack(found.archive, directory, found.unpacked_size, found.source)
     record = bundle_record(files, found.source)
     libraries = libraries_of(record, names, files, found.source)
     write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
     _say(f"qola: prebuilt {key.text} from {found.source}")
+
+
+def _look_up(
+    args: argparse.Namespace,
+    manifest: Manifest,
+    modules: Sequence[ModuleSpec],
+    environ: Mapping[str, str],
+) -> tuple[Key, Found] | None:
+    """Return the bundle, None where the libraries are built."""
+    aiter = json.loads(args.aiter)
+    if args.look_up == "no" or aiter["kind"] == "local":
+        # A tree on this machine is edited, which nobody would notice here.
+        return None
+    if manifest.triton:
+        # As `qola build` has it: the key says nothing of them.
+        _say("qola: no prebuilt bundle has kernels in Triton, its targets build")
+        return None
+    chosen = _chosen(args, manifest, modules, aiter)
+    key = identity.key_of(
+        chosen, identity.detected_rocm(args.rocm, ruleset_root(), environ), Forms()
+    )
+    found = _find(args, chosen, key, environ)
+    if isinstance(found, Found):
+        return key, found
+    outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
+    _say(f"qola: no prebuilt {key.text}, its targets build\n{outcomes}")
+    return None
 
 
 def _say(text: str) -> None:
@@ -144,21 +162,18 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
     return "\n\n".join([*head, *calls, bundle]) + "\n"
 
 
-def miss_file(repository: str, names: Sequence[str]) -> str:
-    """Return BUILD.bazel for modules that are built, in the manifest's repository."""
+def miss_file(repository: str, names: Sequence[str], *, with_triton: bool) -> str:
+    """Return BUILD.bazel for modules, and kernels in Triton, that the manifest's repository builds."""
     calls = [
         starlark.rule("qola_library", name=name, library=f"@{repository}//:{name}")
         for name in sorted(names)
     ]
     libraries = [f":{name}" for name in sorted(names)]
-    calls.append(starlark.rule("qola_bundle", name="bundle", libraries=libraries))
+    triton = f"@{repository}//:triton_library" if with_triton else None
+    calls.append(starlark.rule("qola_bundle", name="bundle", libraries=libraries, triton=triton))
     load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_library")'
     head = [_HEADER.format(what="there is no prebuilt bundle, it is built"), load, _VISIBLE]
     return "\n\n".join([*head, *calls]) + "\n"
-
-
-def _write_misses(output: Path, repository: str, names: Sequence[str]) -> None:
-    write_if_changed(output / "BUILD.bazel", miss_file(repository, names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
