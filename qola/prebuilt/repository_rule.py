@@ -163,7 +163,7 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
 
 
 def miss_file(repository: str, names: Sequence[str], *, with_triton: bool) -> str:
-    """Return BUILD.bazel for modules, and kernels in Triton, that the manifest's repository builds."""
+    """Return BUILD.bazel for what is built, in the manifest's repository."""
     calls = [
         starlark.rule("qola_library", name=name, library=f"@{repository}//:{name}")
         for name in sorted(names)
