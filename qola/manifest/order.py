@@ -30,6 +30,15 @@ ORDER = Table(
 )
 
 
+def idle(order: Mapping[str, Any], *absent: Table) -> tuple[str, str, str] | None:
+    """Return what is found and expected, and a fix, where an order has no two kinds to order."""
+    if not order or not absent:
+        return None
+    headers = " and ".join(table.header for table in absent)
+    found, expected = f"[order] without {headers}", "libraries and kernels in Triton to choose from"
+    return found, expected, f"add {headers}, or remove [order]"
+
+
 @dataclass(frozen=True)
 class OrderSpec:
     """The ``[order]`` table; () for the usual order."""

@@ -24,7 +24,7 @@ from qola.manifest.fields import (
     flags,
 )
 from qola.manifest.kernels import KERNELS, KernelSpec, read_kernels
-from qola.manifest.order import ORDER, OrderSpec
+from qola.manifest.order import ORDER, OrderSpec, idle
 from qola.manifest.toml_lines import Lines, Path
 from qola.manifest.triton import TRITON, read_triton, triton_name, wrong_in
 from qola.manifest.types import BwdVariant, FwdVariant, Manifest, ModuleSpec, PrebuiltSpec, place_of
@@ -64,6 +64,8 @@ def build_manifest(document: Mapping[str, Any], lines: Lines, file: str) -> Mani
     needless = expanded or bool(tables[TRITON])
     _check_modules(reader, tables[MODULES], document.get("modules"), needless=needless)
     _check_triton(reader, tables[TRITON], document.get("triton"))
+    if wrong := idle(tables[ORDER][0], *(one for one in (MODULES, TRITON) if not tables[one])):
+        reader.report((ORDER.name,), *wrong, "warning")
     _check_variants(reader, tables, expanded=expanded)
     kernels = _read_kernels(reader, tables)
     findings = reader.sorted_findings()

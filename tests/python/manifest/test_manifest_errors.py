@@ -181,6 +181,8 @@ def test_every_field_refuses_a_wrong_type(table) -> None:  # type: ignore[no-unt
         assert finding.expected.startswith(field.kind.value)
 
 
+ORDER = '[order]\nforward = ["triton", "assembly"]\n'
+TRITON = '[[triton]]\nkernels = ["f"]\n'
 WARNINGS = [
     (f"{FWD}has_bias = true\nhas_alibi = true", ":7 ", "elementwise bias wins", "remove has_alibi"),
     (f"{BWD}has_bias = [true]\nhas_alibi = true", ":7 ", "elementwise bias wins", "has_bias ="),
@@ -202,6 +204,8 @@ WARNINGS = [
     ('[[modules]]\nname = "a"\n[[mha_bwd_variants]]', ":3 ", "without the module it filters", ""),
     (f'{MODULES}drop_srcs = ["a", "b", "a"]', ":5 ", '"a" more than once', ""),
     (f'{MODULES}[build]\narchitectures = ["gfx942", "gfx942"]', ":6 ", "more than once", ""),
+    (f"{MODULES}{ORDER}", ":5 [order]", "[order] without [[triton]]", "add [[triton]], or remove"),
+    (f"{TRITON}{ORDER}", ":3 [order]", "[order] without [[modules]]", "add [[modules]], or remove"),
 ]
 
 
