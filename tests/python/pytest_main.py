@@ -19,10 +19,11 @@ def main() -> int:
     xml = os.environ.get("XML_OUTPUT_FILE")
     # For its own plugin pytest imports, and rewrites, all of hypothesis in each process.
     options = ["--disable-plugin-autoload"]
+    # Where pyproject.toml is not among the test's files, too.
+    options += ["--override-ini", "markers=thorough"]
     options += [f"--junitxml={xml}"] if xml else []
     if cases := os.environ.get("PYTEST_CASES"):
-        # Where pyproject.toml is not among the test's files, too.
-        options += ["-m", cases, "--override-ini", "markers=thorough"]
+        options += ["-m", cases]
     if scratch := os.environ.get("TEST_TMPDIR"):
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")
