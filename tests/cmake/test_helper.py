@@ -16,6 +16,7 @@ from tests.cmake.project import Project, bundle, fails, succeeds
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUNDLE, FORWARD = bundle("QOLA_TEST_BUNDLE"), bundle("QOLA_TEST_FORWARD")
+TRITON = bundle("QOLA_TEST_TRITON")
 
 # The summary of options that nobody sets.
 DEFAULTS = """\
@@ -47,6 +48,17 @@ def test_the_summary_says_what_and_who(project: Project) -> None:
     )
     assert "-- libraries: qola::mha_fwd;qola::mha_bwd" in said
     assert "deprecated" not in said
+
+
+def test_what_is_in_each_component(project: Project) -> None:
+    """Prevents: packs that a project cannot install, since they are not named; archs likewise."""
+    both = "gfx942;gfx950"
+    said = succeeds(project.configure(f"-DQOLA_BUNDLE={BUNDLE}"))
+    assert f"-- archs: {both}, {both}, , {both}\n-- packs: \n" in said
+    components = "-DARGUMENTS=COMPONENTS;triton"
+    said = succeeds(project.configure(components, f"-DQOLA_BUNDLE={TRITON}"))
+    packs = [f"{TRITON}/lib/qola_triton-{arch}.qpack" for arch in both.split(";")]
+    assert f"-- archs: , , {both}, \n-- packs: {';'.join(packs)}\n" in said
 
 
 def test_the_documentation_has_every_name() -> None:
