@@ -97,6 +97,8 @@ make_tree() {
     flock 9
   fi
   if [[ -d $TREE ]]; then
+    # There where a set-up was killed at its very end.
+    rm -rf -- "$partial"
     return
   fi
   remove_dead
