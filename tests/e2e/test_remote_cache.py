@@ -247,7 +247,6 @@ def test_a_reader_may_not_write(filled: tuple[Cache, Built, float], reader: User
     reader.scale(1.0)
 
 
-@pytest.mark.thorough
 def test_credential_helper(
     filled: tuple[Cache, Built, float], writer: User, tmp_path: Path
 ) -> None:
@@ -270,7 +269,6 @@ def test_credential_helper(
     assert filled[0].requests()["PUT", "201"] > before["PUT", "201"]
 
 
-@pytest.mark.thorough
 def test_lost_and_damaged_entries(filled: tuple[Cache, Built, float], reader: User) -> None:
     """Prevents: a build that fails, or that links wrong bytes, for what happened to the cache."""
     cache, written, _ = filled
@@ -302,7 +300,6 @@ def test_lost_and_damaged_entries(filled: tuple[Cache, Built, float], reader: Us
     assert "WARNING" not in again.messages
 
 
-@pytest.mark.thorough
 def test_server_dies_in_the_middle(
     filled: tuple[Cache, Built, float], reader: User, tmp_path: Path
 ) -> None:
@@ -357,7 +354,6 @@ def make_certificates(directory: Path) -> None:
         )
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 def test_client_certificates(
     filled: tuple[Cache, Built, float], reader: User, tmp_path: Path
