@@ -140,6 +140,20 @@ def cpu_model() -> str:
     return match[1] if match else "unknown processor"
 
 
+def spent(command: Sequence[str]) -> tuple[float, int]:
+    """Run a command; return the CPU seconds of its processes, and the most bytes one of them had.
+
+    Raises:
+        CalledProcessError: it failed.
+    """
+    process = subprocess.Popen(command)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(command))
+    return round(usage.ru_utime + usage.ru_stime, 1), usage.ru_maxrss * 1024
+
+
 class Bench:
     """Compiles sources of plans and takes the time.
 
@@ -197,13 +211,8 @@ class Bench:
         ]
 
     def _cpu_seconds(self, command: Sequence[str]) -> float:
-        process = subprocess.Popen(command)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, list(command))
-        self.peak_bytes = usage.ru_maxrss * 1024
-        return round(usage.ru_utime + usage.ru_stime, 1)
+        seconds, self.peak_bytes = spent(command)
+        return seconds
 
 
 def middle(kernels: Sequence[PlannedKernel]) -> PlannedKernel:

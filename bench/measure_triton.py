@@ -10,8 +10,6 @@ and bytes to qola/inspect/costs.json, beside those of bench/measure_costs.py. Ta
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.measure_costs import ARCH, COSTS, cpu_model, write
+from bench.measure_costs import ARCH, COSTS, cpu_model, spent, write
 from qola.triton import own
 from qola.triton.kernel import instance_name
 
@@ -34,12 +32,7 @@ def measure(function: str, hdim: int, directory: Path) -> dict[str, Any]:
     command += [f"--source={own.DIRECTORY / own.FILES[function]}", f"--arch={ARCH}"]
     command += [f"--choice={name}={value}" for name, value in chosen.items()]
     command += [f"--code={code}", f"--metadata={code.with_suffix('.json')}"]
-    process = subprocess.Popen(command)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    seconds = round(usage.ru_utime + usage.ru_stime, 1)
+    seconds, _ = spent(command)
     size = code.stat().st_size
     entry = {"kernel": function, "hdim": hdim, "dtype": "bf16", "cpu_seconds": seconds}
     return {**entry, "object_bytes": size, "linked_bytes": size}
