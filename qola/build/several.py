@@ -8,10 +8,10 @@ from pathlib import Path
 
 from qola.build import workspace
 from qola.build.bazel import LOG, BuildOptions, build
-from qola.build.events import DEFAULT_OUTPUTS, EventReader
+from qola.build.events import EventReader
 from qola.build.forms import modules_with_kernels
 from qola.build.progress import planned_kernels
-from qola.build.results import describe_failure, results_of
+from qola.build.results import results_of
 from qola.build.setup import (
     BuildRequest,
     Chosen,
@@ -21,6 +21,7 @@ from qola.build.setup import (
     set_up,
     workspace_locked,
 )
+from qola.build.verifier import program_of
 from qola.cache import cache_directory
 from qola.errors import QolaError
 from qola.files import sha256_of_text, write_if_changed
@@ -159,11 +160,4 @@ def _made(events: EventReader, labels: Mapping[str, str]) -> dict[str, Made]:
     except QolaError as error:
         # Not one could be tried, each for its own reason or all for one.
         return dict.fromkeys(labels, Made(None, str(error)))
-    found: dict[str, Made] = {}
-    for name, result in results.items():
-        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
-        if result.success and programs:
-            found[name] = Made(programs[0])
-        else:
-            found[name] = Made(None, describe_failure(result, events))
-    return found
+    return {name: Made(*program_of(name, result, events)) for name, result in results.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions, build
-from qola.build.events import DEFAULT_OUTPUTS
+from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import Chosen, Progress, set_up, workspace_locked
@@ -44,7 +44,12 @@ def build_program(
         target = f"//{name}:{name}"
         events = build(setup.bazel, directory, [target], options, environ, note=progress)
         (result,) = results_of(events, {name: target}).values()
-        programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
-        if result.success and programs:
-            return programs[0], ""
-        return None, describe_failure(result, events)
+        return program_of(name, result, events)
+
+
+def program_of(name: str, result: TargetResult, events: EventReader) -> tuple[Path | None, str]:
+    """Return the program that a target of the name became; else None, and the tools' words."""
+    programs = [p for p in result.outputs.get(DEFAULT_OUTPUTS, ()) if p.name == name]
+    if result.success and programs:
+        return programs[0], ""
+    return None, describe_failure(result, events)
