@@ -107,6 +107,35 @@ def public_url(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
+def told_module(
+    name: str,
+    library: LibraryFacts,
+    entry_points: Sequence[str],
+    kernels: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """Return what manifest.json says of any library.
+
+    Args:
+        kernels: names of kernel instances, by direction or by kernel.
+    """
+    return {
+        "name": name,
+        "success": True,
+        "error": "",
+        "library": library.path,
+        "size": library.size,
+        "sha256": library.sha256,
+        "entry_points": list(entry_points),
+        "symbols": list(library.symbols),
+        "kernels": {of: {"count": len(own), "names": list(own)} for of, own in kernels.items()},
+        "levels": {},
+        "md_name": PurePosixPath(library.path).stem,
+        "so_path": library.path,
+        "duration_s": None,
+        "code_objects": [],
+    }
+
+
 def _module(
     plan: Plan, module: PlannedModule, library: LibraryFacts, archs: frozenset[str]
 ) -> dict[str, Any]:
@@ -116,25 +145,11 @@ def _module(
             kernels.setdefault(kernel.direction, []).append(kernel.name)
     namespace = plan.namespace
     scope = f"qola::{namespace}::" if namespace else "qola::"
+    entry_points = {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
+    sorted_kernels = {direction: sorted(names) for direction, names in sorted(kernels.items())}
     return {
-        "name": module.name,
-        "success": True,
-        "error": "",
-        "library": library.path,
-        "size": library.size,
-        "sha256": library.sha256,
-        "entry_points": sorted(
-            {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
-        ),
-        "symbols": list(library.symbols),
-        "kernels": {
-            direction: {"count": len(names), "names": sorted(names)}
-            for direction, names in sorted(kernels.items())
-        },
+        **told_module(module.name, library, sorted(entry_points), sorted_kernels),
         "levels": {found.name: found.level for found in module.directions},
-        "md_name": PurePosixPath(library.path).stem,
-        "so_path": library.path,
-        "duration_s": None,
         "code_objects": [
             dict(sorted(vars(found).items()))
             for found in module.code_objects

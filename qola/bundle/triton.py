@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from qola.bundle.pack_files import labels_of_pack
-from qola.bundle.record import FileFacts, LibraryFacts
+from qola.bundle.record import FileFacts, LibraryFacts, told_module
 from qola.layout import TRITON
 from qola.plan.model import Plan
 
@@ -42,27 +42,9 @@ def module_record(
     plan: Plan, library: LibraryFacts, packs: Mapping[str, FileFacts], compiler: str
 ) -> dict[str, Any]:
     """Return what manifest.json says of the library, in the form of the other modules."""
+    kernels = {one.name: [instance.name for instance in one.instances] for one in plan.triton}
     return {
-        "name": TRITON,
-        "success": True,
-        "error": "",
-        "library": library.path,
-        "size": library.size,
-        "sha256": library.sha256,
-        "entry_points": list(library.symbols),
-        "symbols": list(library.symbols),
-        "kernels": {
-            kernel.name: {
-                "count": len(kernel.instances),
-                "names": [instance.name for instance in kernel.instances],
-            }
-            for kernel in plan.triton
-        },
-        "levels": {},
-        "md_name": PurePosixPath(library.path).stem,
-        "so_path": library.path,
-        "duration_s": None,
-        "code_objects": [],
+        **told_module(TRITON, library, library.symbols, kernels),
         "archs": sorted(packs),
         "compiler": compiler,
         "packs": [{"arch": arch, **asdict(facts)} for arch, facts in sorted(packs.items())],
