@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_INTEGER = 2**31 - 1
 """What an int of C++ holds, which CK's generators write integers into."""
+
+
+def plain(value: Any) -> Any:
+    """Turn tuples into lists, as JSON has them."""
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def plain_fields(spec: DataclassInstance) -> dict[str, Any]:
+    """Return what a table says, but not where it stands."""
+    names = (f.name for f in fields(spec) if f.name not in ("index", "line"))
+    return {name: plain(getattr(spec, name)) for name in names}
 
 
 class Kind(Enum):

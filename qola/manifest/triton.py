@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qola.errors import Severity
-from qola.manifest.field_types import Field, Kind, Table
+from qola.manifest.field_types import Field, Kind, Table, plain_fields
 from qola.manifest.words import ARCH_ALIASES, BELOW, DTYPE_ALIASES, KNOWN_ARCHS, MAX_HDIM
 
 TRITON_DTYPES = ("fp16", "bf16", "fp32")
@@ -137,16 +137,7 @@ class TritonSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
-        lists = {name: list(getattr(self, name)) for name in ("kernels", "deps", "archs")}
-        return {
-            "kernels": lists["kernels"],
-            "file": self.file,
-            "deps": lists["deps"],
-            "name": self.name,
-            "archs": lists["archs"],
-            "choices": {name: list(values) for name, values in self.choices},
-            "time_limit": self.time_limit,
-        }
+        return {**plain_fields(self), "choices": {k: list(v) for k, v in self.choices}}
 
 
 def triton_name(name: str, kernel: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from qola.errors import Finding, visible
+from qola.manifest.field_types import plain, plain_fields
 from qola.manifest.fields import BY_NAME
 from qola.manifest.kernels import KernelSpec
 from qola.manifest.order import OrderSpec
@@ -16,19 +17,6 @@ BuildMode = Literal["pybind", "cpp_itfs"]
 Hdims = tuple[tuple[int, int], ...]
 MAX_SHOWN = 80
 """The most characters of a key in a finding's place."""
-
-
-def _plain(value: Any) -> Any:
-    """Turn tuples into lists, and tuples of name and value into objects, as JSON has them."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _plain_fields(table: ModuleSpec | _Variant) -> dict[str, Any]:
-    """Return what a table says, but not where it stands."""
-    names = (f.name for f in fields(table) if f.name not in ("index", "line"))
-    return {name: _plain(getattr(table, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -55,12 +43,12 @@ class ModuleSpec:
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
         overrides = {
-            key: {k: _plain(v) for k, v in value}
+            key: {k: plain(v) for k, v in value}
             if key in _TABLE_OVERRIDES and isinstance(value, tuple)
-            else _plain(value)
+            else plain(value)
             for key, value in self.overrides
         }
-        told = {**_plain_fields(self), "overrides": overrides}
+        told = {**plain_fields(self), "overrides": overrides}
         if not self.add_directions:
             # Manifests without it are digested as before there was such a key.
             del told["add_directions"]
@@ -95,7 +83,7 @@ class _Variant:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
-        return _plain_fields(self)
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
