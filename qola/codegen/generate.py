@@ -242,23 +242,15 @@ def _wanted(
     native: Collection[int], selection: Selection, directions: Mapping[str, int]
 ) -> dict[str, list[Wanted]]:
     """Return what each direction has to select; receipts and directions are checked."""
-    findings = [
-        Finding(
-            place="drop_directions",
-            found=direction,
-            expected=f"a direction of the module: {', '.join(directions)}",
-        )
-        for direction in sorted(selection.drop_directions - set(directions))
-    ]
-    findings += [
-        Finding(
-            place=one.label,
-            found=f"{one.name}: direction {one.direction}, which the module does not have here",
-            expected=f"a direction of the module: {', '.join(directions)}",
-        )
+    dropped = sorted(selection.drop_directions - set(directions))
+    unknown = [("drop_directions", direction) for direction in dropped]
+    unknown += [
+        (one.label, f"{one.name}: direction {one.direction}, which the module does not have here")
         for one in selection.asked
         if one.direction not in directions
     ]
+    expected = f"a direction of the module: {', '.join(directions)}"
+    findings = [Finding(place, found, expected) for place, found in unknown]
     wanted: dict[str, list[Wanted]] = {}
     for direction, own in directions.items():
         receipt = own if selection.receipt is None else selection.receipt

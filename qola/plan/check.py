@@ -43,13 +43,13 @@ def check_plan(plan: Plan) -> None:
     Raises:
         WrongValueError: there is one, or an index without its kernel instance.
     """
-    _check_batches(plan)
     for of, words in (*_of_plan(plan), *_of_libraries(plan), *_of_python(plan)):
         if not all(0 <= index < len(plan.kernels) for index in words.kernels):
             raise WrongValueError(f"an index in {of} without its kernel instance")
         if not all(found.arch in plan.archs for found in words.code_objects):
             raise WrongValueError(f"a code object of {of} for an arch beside the plan's")
         _check_words(words)
+    _check_batches(plan)
     if len(plan.archs) > MAX_ARCHS:
         raise WrongValueError(f"{len(plan.archs)} archs, more than {MAX_ARCHS}")
 
@@ -69,8 +69,6 @@ def _check_words(words: _Words) -> None:
 def _check_batches(plan: Plan) -> None:
     batched: set[int] = set()
     for batch in plan.batches:
-        if not all(0 <= index < len(plan.kernels) for index in batch.kernels):
-            raise WrongValueError(f"an index in {batch.name} without its kernel instance")
         if {plan.kernels[index].package for index in batch.kernels} != {batch.package}:
             raise WrongValueError(f"kernel instances of another package in {batch.name}, or none")
         if len(batched.union(batch.kernels)) != len(batched) + len(batch.kernels):
@@ -92,7 +90,7 @@ def _of_plan(plan: Plan) -> Iterator[tuple[str, _Words]]:
         files = (kernel.name, kernel.package, kernel.module, *entry)
         yield kernel.name, _Words(files, texts=kernel.archs)
     for batch in plan.batches:
-        yield batch.name, _Words((batch.name, batch.package, batch.file))
+        yield batch.name, _Words((batch.name, batch.package, batch.file), kernels=batch.kernels)
 
 
 def _of_libraries(plan: Plan) -> Iterator[tuple[str, _Words]]:

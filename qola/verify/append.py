@@ -164,10 +164,10 @@ def _laid_out(problem: Problem, tensor: F64, others: float = BESIDE) -> F64:
 
 def by_sequence(problem: Problem, tensor: F64) -> F64:
     """Return K or V as it lies in memory, [batch, rows, heads, hdim]; 0 in rows of no sequence."""
-    own = [of[:count] for of, count in zip(tensor, problem.columns, strict=False)]
     if problem.page:
-        rows = pages.rows(problem)
-        own = np.split(tensor[rows], np.cumsum(problem.columns)[:-1])
+        own = np.split(tensor[pages.rows(problem)], np.cumsum(problem.columns)[:-1])
+    else:
+        own = [of[:count] for of, count in zip(tensor, problem.columns, strict=True)]
     whole = np.zeros((problem.batch, max(problem.columns), *tensor.shape[-2:]))
     for of, its in zip(whole, own, strict=True):
         of[: len(its)] = its

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
 from qola.kernel.rules.model import OPS, PIPELINE, Wrong, rule
@@ -40,6 +42,13 @@ def arity(config: KernelConfig, _archs: Archs) -> Wrong:
 def _sizes(config: KernelConfig) -> tuple[int, int, int]:
     tile = config.tile
     return len(tile.block), len(tile.waves), len(tile.warps)
+
+
+def _uneven(parts: Mapping[str, tuple[int, int]]) -> Wrong:
+    """Yield the sizes that are no multiples of what divides them."""
+    for name, (size, step) in parts.items():
+        if size % step:
+            yield f"{name} {size}", f"a multiple of {step}"
 
 
 def _is_whole(config: KernelConfig) -> bool:
@@ -141,9 +150,7 @@ def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
         "bk0max": (most, k0),
         "bn0 of P": (n0, k1),
     }
-    for name, (size, step) in parts.items():
-        if size % step:
-            yield f"{name} {size}", f"a multiple of {step}"
+    yield from _uneven(parts)
     if most < config.hdim_q or n1 < config.hdim_v:
         sizes = f"{config.hdim_q}x{config.hdim_v}"
         yield f"a tile of {most}x{n1} for head dimensions {sizes}", "at least as much"
@@ -208,9 +215,7 @@ def backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
         "bhdv of steps": (of_v, k2),
         "bn0 of steps": (n0, k4),
     }
-    for name, (size, step) in parts.items():
-        if size % step:
-            yield f"{name} {size}", f"a multiple of {step}"
+    yield from _uneven(parts)
 
 
 @rule(
