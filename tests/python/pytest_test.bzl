@@ -11,6 +11,18 @@ _SDK = {
     "@qola_rocm_sdk//:sdk/bin/llvm-nm": ["@qola_rocm_sdk//:sdk_tools"],
 }
 
+def quick_and_thorough(name, tests):
+    """The targets of tests of which some cases have the marker thorough.
+
+    Args:
+      name: of the quick one; _thorough is behind it in the other's.
+      tests: what each target has.
+
+    Returns:
+      dict from a target to what it has, the marker expression that pytest chooses by, and tags.
+    """
+    return {name: (tests, "not thorough", []), name + "_thorough": (tests, "thorough", ["thorough"])}
+
 def pytest_test(
         name,
         files = [],
@@ -41,8 +53,8 @@ def pytest_test(
     read = data + paths.values()
     for label in paths.values():
         read = read + _SDK.get(label, [])
-    targets = {name: ("not thorough", []), name + "_thorough": ("thorough", ["thorough"])}
-    for target, (cases, more) in (targets if thorough_cases else {name: ("", [])}).items():
+    targets = quick_and_thorough(name, files) if thorough_cases else {name: (files, "", [])}
+    for target, (_, cases, more) in targets.items():
         py_test(
             name = target,
             srcs = files + srcs + ["//tests/python:pytest_main"],

@@ -1,6 +1,7 @@
 """room_tests: the pytest files of a directory as Bazel tests."""
 
 load("@rules_python//python:defs.bzl", "py_test")
+load(":pytest_test.bzl", "quick_and_thorough")
 
 # Of //tests/python, for all.
 _SHARED = [
@@ -10,10 +11,6 @@ _SHARED = [
     "plans.py",
     "pytest_main.py",
 ]
-
-# What pytest chooses by the marker thorough.
-_QUICK = "not thorough"
-_LONG = "thorough"
 
 def room_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases = [], env = {}):
     """Declares tests of each test_*.py of the package, so that no file is forgotten.
@@ -26,8 +23,8 @@ def room_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases 
       apart: tests that are targets of their own, by their files' names: they run CK's generators, pip
         or git and may wait for a busy machine, or read what changes more often than the room.
       thorough: further ones, tagged thorough.
-      thorough_cases: tests of which some cases have the marker thorough: these are a target of their
-        own, with _thorough in its name.
+      thorough_cases: those of `apart` of which some cases have the marker thorough: these are a target
+        of their own, with _thorough in its name.
       env: further variables by test.
     """
     helpers = native.glob(
@@ -37,12 +34,10 @@ def room_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases 
     )
     every = [file[:-len(".py")] for file in native.glob(["test_*.py"])]
     together = [test for test in every if test not in apart + thorough]
-    targets = {test: ([test], _QUICK, []) for test in apart}
+    targets = {test: ([test], "", []) for test in apart} | ({name: (together, "", [])} if together else {})
     targets |= {test: ([test], "", ["thorough"]) for test in thorough}
-    targets |= {test + "_thorough": ([test], _LONG, ["thorough"]) for test in thorough_cases if test in apart}
-    targets |= {name: (together, _QUICK, [])} if together else {}
-    long = [test for test in thorough_cases if test in together]
-    targets |= {name + "_thorough": (long, _LONG, ["thorough"])} if long else {}
+    for test in thorough_cases:
+        targets |= quick_and_thorough(test, [test])
     for target, (tests, cases, tags) in targets.items():
         files = [test + ".py" for test in tests]
         variables = {}

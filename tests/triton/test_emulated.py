@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -28,12 +27,11 @@ PROBLEMS = {
     ),
 }
 
-# A part of them is a default test, all of them a thorough one.
-_PART = os.environ.get("QOLA_TEST_PART", " ".join(PROBLEMS)).split()
+_LONG = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("name", _PART)
+@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=_LONG)])
+@pytest.mark.parametrize("name", ["plain", pytest.param("all_of_it", marks=_LONG)])
 def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
     device = Emulated()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from dataclasses import replace
@@ -45,12 +44,11 @@ PROBLEMS = {
     ),
 }
 
-# A part of them is a default test, all of them a thorough one.
-_PART = os.environ.get("QOLA_TEST_PART", " ".join(PROBLEMS)).split()
+_LONG = [pytest.param(name, marks=pytest.mark.thorough) for name in PROBLEMS if name != "all_of_it"]
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("name", _PART)
+@pytest.mark.parametrize("name", ["all_of_it", *_LONG])
 def test_kernels_agree_with_float64(name: str, dtype: str) -> None:
     """Prevents: wrong masks, strides, heads, edges of tiles or dropout in a kernel's source."""
     problem = PROBLEMS[name]
@@ -79,7 +77,7 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.skipif("QOLA_TEST_PART" in os.environ, reason="with all problems")
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "file", "right", "wrong"), MUTANTS)
 def test_a_slip_is_seen(
     name: str, file: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
