@@ -311,6 +311,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return rebuild(place / "one", umask=0o077, seed="1", time=1_000_000_000)
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_in_another_setting(one: tuple[Path, Path], tmp_path: Path) -> None:
     """Prevents: a bundle that depends on path, umask, hash seed, time zone or time stamps."""
     two = rebuild(tmp_path / "a" / "second", umask=0o002, seed="2", time=1_700_000_000)

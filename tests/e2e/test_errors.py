@@ -47,6 +47,7 @@ def test_tampered_wheel(workspace: Bazel) -> None:
     assert 'MODULE.bazel of wrong: qola.wheel(name = "other")' in text
 
 
+@pytest.mark.thorough
 def test_unknown_version(workspace: Bazel) -> None:
     """Prevents: a stack trace where pip knows no such version."""
     declare_other(workspace, f'qola.wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
@@ -66,6 +67,7 @@ def test_manifest_errors_come_together(workspace: Bazel) -> None:
     assert "receipt" in text
 
 
+@pytest.mark.thorough
 def test_manifest_names_another_aiter(workspace: Bazel) -> None:
     """Prevents: a manifest silently planned against another AITER than it was written for."""
     other = LEFT.replace('namespace = "left"', 'namespace = "left"\naiter_commit = "d32b0cb62"')
@@ -103,6 +105,7 @@ def test_one_name_twice(workspace: Bazel) -> None:
     assert 'qola.local(name = "aiter")' in text
 
 
+@pytest.mark.thorough
 def test_local_tree_missing(workspace: Bazel) -> None:
     """Prevents: a path typed wrong that shows as a missing header."""
     declare_other(workspace, 'qola.local(path = "no/such/tree")')
@@ -118,6 +121,7 @@ def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
     assert "Traceback (most recent call last):\n  File" not in text
 
 
+@pytest.mark.thorough
 def test_commit_has_to_be_pinned_in_full(workspace: Bazel) -> None:
     """Prevents: a branch name that means another tree tomorrow."""
     declare(workspace, 'qola.git(remote = "somewhere", commit = "main")')

@@ -227,6 +227,7 @@ def test_disk_cache_keeps_what_was_read(filled: tuple[Cache, Built, float], read
     assert filled[0].requests() == before
 
 
+@pytest.mark.thorough
 def test_a_reader_may_not_write(filled: tuple[Cache, Built, float], reader: User) -> None:
     """Prevents: a developer's objects in everybody's cache, or a build that needs the right."""
     cache, written, _ = filled
@@ -247,6 +248,7 @@ def test_a_reader_may_not_write(filled: tuple[Cache, Built, float], reader: User
     reader.scale(1.0)
 
 
+@pytest.mark.thorough
 def test_credential_helper(
     filled: tuple[Cache, Built, float], writer: User, tmp_path: Path
 ) -> None:
@@ -354,6 +356,7 @@ def make_certificates(directory: Path) -> None:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 def test_client_certificates(
     filled: tuple[Cache, Built, float], reader: User, tmp_path: Path

@@ -324,6 +324,7 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "an arch that is not emulated" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_cases_are_the_same_while_their_code_is(tmp_path: Path) -> None:
     """Prevents: every kernel of a batch tried anew because one of them changed."""
     changed = tmp_path / built("libmha_fwd").library.name

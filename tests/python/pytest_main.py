@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+
+class FurtherCases:
+    """Marks thorough what a test has beyond its first cases, by its marker quick."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark them before they are chosen by their markers."""
+        seen: Counter[str] = Counter()
+        for item in items:
+            if marker := item.get_closest_marker("quick"):
+                test = item.nodeid.partition("[")[0]
+                seen[test] += 1
+                if seen[test] > marker.args[0]:
+                    item.add_marker("thorough")
 
 
 def main() -> int:
@@ -20,7 +36,7 @@ def main() -> int:
     # For its own plugin pytest imports, and rewrites, all of hypothesis in each process.
     options = ["--disable-plugin-autoload"]
     # Where pyproject.toml is not among the test's files, too.
-    options += ["--override-ini", "markers=thorough"]
+    options += ["--override-ini", "markers=thorough\nquick"]
     options += [f"--junitxml={xml}"] if xml else []
     if cases := os.environ.get("PYTEST_CASES"):
         options += ["-m", cases]
@@ -28,7 +44,10 @@ def main() -> int:
         # Bazel empties it; pytest's own default keeps the last three runs.
         options.append(f"--basetemp={scratch}/pytest")
     return int(
-        pytest.main(["-p", "no:cacheprovider", "-q", "-rs", "--strict-markers", *options, *files])
+        pytest.main(
+            ["-p", "no:cacheprovider", "-q", "-rs", "--strict-markers", *options, *files],
+            plugins=[FurtherCases()],
+        )
     )
 
 

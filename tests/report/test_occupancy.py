@@ -37,6 +37,7 @@ def source(number: int, vector: int, matrix: int, lds: int, workgroup: int) -> s
     )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("arch", sorted(LDS))
 def test_waves_are_the_compilers(arch: str, tmp_path: Path) -> None:
     """Prevents: an occupancy that nobody else would work out.

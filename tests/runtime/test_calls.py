@@ -70,6 +70,7 @@ def test_kernels_of_a_call_compile_side_by_side(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -92,6 +93,7 @@ def test_no_more_compiles_than_fit(toy: Toy, settings: dict[str, str]) -> None:
     assert events.read_text().split() == ["start", "end", "start", "end"]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["MAX_JOBS", "CK_JIT_JOBS"])
 @pytest.mark.parametrize("value", ["0", "many", "99999"])
 def test_wrong_numbers_of_jobs(toy: Toy, name: str, value: str) -> None:
@@ -239,6 +241,7 @@ def test_background(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
+@pytest.mark.thorough
 def test_background_tries_once(toy: Toy) -> None:
     """Prevents: a kernel that does not compile and is compiled for as long as the process runs."""
     answer = called_in_background(toy, SCALE, BROKEN)

@@ -62,6 +62,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_pack(packed: Toy, damage: str) -> None:
     """Prevents: a damaged pack that crashes a process, or costs it a kernel."""

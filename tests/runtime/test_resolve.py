@@ -150,6 +150,7 @@ DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_entry(warm: Toy, damage: str) -> None:
     """Prevents: a damaged or planted file that is loaded, or that a kernel is lost to for good."""
@@ -280,6 +281,7 @@ def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
     toy.lacks(FILL, **settings)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "file",
     [
@@ -303,6 +305,7 @@ def test_unlisted_file(toy: Toy, file: str) -> None:
     assert len(verified.stdout.splitlines()) == 1
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
 def test_sources_that_others_may_write(toy: Toy, place: str) -> None:
     """Prevents: sources, or the flags in an index, of somebody who may write to the directory."""
@@ -366,6 +369,7 @@ def test_missing_sources(toy: Toy) -> None:
     assert "QOLA_ROOT" in answer.errors
 
 
+@pytest.mark.thorough
 def test_rows_of_several_archs(toy: Toy) -> None:
     """Prevents: the kernel of one arch on a device of another."""
     toy.archs = ("gfx942", "gfx950")

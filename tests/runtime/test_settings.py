@@ -22,6 +22,7 @@ from tests.runtime.lazy import (
 from tests.setup.cache_rule import cache_rule
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("settings", "compiles"),
     [
@@ -43,6 +44,7 @@ def test_modes(toy: Toy, settings: dict[str, str], compiles: bool) -> None:
         assert f"qola-kernels build --arch {ARCH} {SCALE}" in answer.errors
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("name", "value", "right"),
     [

@@ -194,6 +194,7 @@ def test_a_user_without_a_home(run: Run, tmp_path: Path) -> None:
     assert run("build", HOME="/proc/nobody", XDG_CACHE_HOME="/x", **at).stdout == f"{rc} build\n"
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("kind", ["writable", "foreign", "link"])
 @pytest.mark.parametrize(
     "place",

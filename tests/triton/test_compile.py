@@ -53,6 +53,7 @@ def built(variable: str, name: str) -> tuple[bytes, dict[str, Any]]:
     return files[f"{name}.hsaco"].read_bytes(), told
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("arch", MACHINES)
 def test_what_the_rule_makes(arch: str) -> None:
     """Prevents: a code object of another arch, or metadata that a launch goes wrong by."""
@@ -108,6 +109,7 @@ def test_the_same_bytes_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert os.environ["TRITON_INTERPRET"] == "1"
 
 
+@pytest.mark.thorough
 def test_each_choice_counts() -> None:
     """Prevents: a choice that has a name and no effect."""
     plain = compiled()
@@ -162,6 +164,7 @@ def test_what_a_called_function_does_wrong_is_told(tmp_path: Path) -> None:
         compiled(source)
 
 
+@pytest.mark.thorough
 def test_more_lds_than_there_is(tmp_path: Path) -> None:
     """Prevents: a code object that no device can launch."""
     source = tmp_path / "scale.py"

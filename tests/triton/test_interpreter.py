@@ -47,6 +47,7 @@ PROBLEMS = {
 _LONG = [pytest.param(name, marks=pytest.mark.thorough) for name in PROBLEMS if name != "all_of_it"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("name", ["all_of_it", *_LONG])
 def test_kernels_agree_with_float64(name: str, dtype: str) -> None:

@@ -132,6 +132,7 @@ def test_plan_as_json_is_the_plan(run: Run) -> None:
     assert "estimate" not in json.loads(found.out)
 
 
+@pytest.mark.thorough
 def test_answers_are_kept_for_the_next_command(
     run: Run, here: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def test_explain_as_json(run: Run) -> None:
     assert data[0]["archs"] == ["gfx950"]
 
 
+@pytest.mark.thorough
 def test_archs_and_modes_can_be_replaced(run: Run, here: Path) -> None:
     """Prevents: a manifest of ROCm/QoLA, without archs and mode, that cannot be looked at."""
     (here / "bare.toml").write_text(MANIFEST[MANIFEST.index("[[modules]]") :])
@@ -534,6 +536,7 @@ def test_a_reader_that_has_enough_is_no_error(
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b""), (signal.SIGHUP, 143, b"")],

@@ -111,6 +111,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_makes_a_new_answer(
     generator: Generator, beside: Path, monkeypatch: pytest.MonkeyPatch, edit: str
@@ -164,6 +165,7 @@ def test_a_header_that_is_read_makes_a_new_answer(
     assert not sources(first) & sources(second)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "line",
     [

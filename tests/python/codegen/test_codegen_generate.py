@@ -86,6 +86,7 @@ def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
     assert all(line in remaining for line in kept)
 
 
+@pytest.mark.thorough
 def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a kernel two variants want generated twice, or credited to one of them."""
     again = QUICKSTART.removeprefix(HEADER) + 'receipt = 100\nmode = "batch"\n'
@@ -133,6 +134,7 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
         assert "(void)t; (void)s; (void)a;" in text
 
 
+@pytest.mark.thorough
 def test_the_v3_path_is_off(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
     kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, known=answers)
@@ -174,6 +176,7 @@ def test_generation_is_repeatable(tree: AiterTree, answers: Path, tmp_path: Path
     assert (len(match), mismatch, errors) == (14, [], [])
 
 
+@pytest.mark.thorough
 def test_explanations_cover_every_kernel(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
     """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
@@ -220,6 +223,7 @@ def test_a_hole_in_the_dispatch_names_the_variant(tree: AiterTree, tmp_path: Pat
     assert "add hdim 64 to [[mha_fwd_variants]] #2" in message
 
 
+@pytest.mark.thorough
 def test_cks_own_gap_is_a_warning(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: CK's 192x128 bucket without bias and dropout failing every full plan."""
     kernels = run(tree, tmp_path, receipt=700, archs=BOTH)
@@ -236,6 +240,7 @@ def test_known_receipts(tree: AiterTree) -> None:
     assert known_receipts(tree, "libmha_bwd") == (0, 2, 3, 4, 300, 400, 600, 700, 800, 801)
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     ("manifest", "arguments", "parts"),
     [
@@ -331,6 +336,7 @@ def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.thorough
 def test_a_later_ck_serves_alike(changeable: AiterTree, tmp_path: Path, repo_root: Path) -> None:
     """Prevents: a CK with other signatures and method names refused, or read wrongly."""
     op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
@@ -348,6 +354,7 @@ def test_a_later_ck_serves_alike(changeable: AiterTree, tmp_path: Path, repo_roo
     assert {found.level for found in kernels.directions} == {"filtered"}
 
 
+@pytest.mark.thorough
 def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> None:
     """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
     op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"

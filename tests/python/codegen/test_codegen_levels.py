@@ -76,6 +76,7 @@ def own_dispatch(tree: AiterTree, out: Path, *arguments: str) -> str:
     return (out / "fmha_fwd_api.cpp").read_text()
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("on", "places", "archs", "kept"),
     [
@@ -133,6 +134,7 @@ def test_a_causal_mask_is_one(tmp_path: Path) -> None:
     assert all("causal" in kernel.name for kernel in masked.kernels)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("on", "level", "reason"),
     [

@@ -60,6 +60,7 @@ def run(tree: AiterTree, out: Path, module: str, manifest: str, receipt: int) ->
     return generate(tree, tree.module(module), selection, ("gfx942", "gfx950"), Folder(out))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("module", "manifest", "rows", "roles"),
     [
@@ -89,6 +90,7 @@ def test_variants_select(
     assert {kernel.archs for kernel in found.kernels} == {("gfx942", "gfx950")}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("module", "direction"), [("libmha_fwd", "fwd"), ("libmha_bwd", "bwd")])
 def test_a_full_receipt_is_identical(
     tree: AiterTree, tmp_path: Path, module: str, direction: str

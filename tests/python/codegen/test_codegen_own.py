@@ -79,6 +79,7 @@ def generated(tree: Path, direction: str, *own: dict[str, Any], **more: Any) -> 
         return run({**request, **more})
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("direction", ROLES)
 def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction: str) -> None:
     """Prevents: a kernel that is not what CK's template gives, or is launched by another row."""
@@ -159,6 +160,7 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
     assert "same type in C++" in reason
 
 
+@pytest.mark.thorough
 def test_partners_come_along(aiter_tree: Path) -> None:
     """Prevents: a backward without what runs before and after it."""
     fields: dict[str, FieldValue] = {"arch_tag": "gfx950", "hdim_q": 64, "mode": "batch"}

@@ -157,6 +157,7 @@ def test_what_cannot_be_added_is_told(plan: Planning, text: str, said: list[str]
         assert words in str(error.value)
 
 
+@pytest.mark.thorough
 def test_kernels_by_name_alone(plan: Planning) -> None:
     """Prevents: a kernel of an added direction that no manifest can ask for by itself."""
     (of_ck, *_) = plan(HEAD + BOTH + ALONE + VARIANT).kernels

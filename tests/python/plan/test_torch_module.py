@@ -84,7 +84,14 @@ def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) ->
     }
 
 
-@pytest.mark.parametrize("name", sorted(TORCH_ATTENTION))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # All kernels of the backward.
+        pytest.param(name, marks=pytest.mark.thorough) if name == "module_mha_bwd" else name
+        for name in sorted(TORCH_ATTENTION)
+    ],
+)
 def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
     """Prevents: one of AITER's torch modules whose sources or generators are not followed."""
     found = plan(name)
@@ -149,6 +156,7 @@ def test_other_flags_make_other_kernel_instances(plan: Planning) -> None:
     assert both.packages[flags.package].copts == module.copts
 
 
+@pytest.mark.thorough
 def test_forward_variants_become_modules(plan: Planning) -> None:
     """Prevents: a manifest of ROCm/QoLA's with variants alone that builds nothing."""
     more = FWD.replace("has_lse = true", "") + FWD.replace("hdim = 32", "hdim = 64")

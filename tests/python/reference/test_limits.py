@@ -196,6 +196,7 @@ WRONG: dict[str, tuple[Callable[[Case], Attention], Faults, tuple[str, ...]]] = 
 }
 
 
+@pytest.mark.quick(11)
 @pytest.mark.parametrize("name", ["bf16", "fp16"])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_kernels_are_above_the_limits(wrong: str, name: str) -> None:

@@ -186,6 +186,7 @@ def test_planning_again(small: Path, kernels: Path, aiter_tree: Path, tmp_path: 
     assert touched == files[:1]
 
 
+@pytest.mark.thorough
 def test_a_kernel_of_two_manifests_is_one_target(
     small: Path, aiter_tree: Path, tmp_path: Path
 ) -> None:
@@ -385,6 +386,7 @@ def test_a_version_the_index_lacks_is_reported_in_pips_words(
     assert index.is_dir()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("named", "expected"), [(True, ""), (False, "GPU_ARCHS\n")])
 def test_the_variable_that_is_watched(
     aiter_tree: Path, tmp_path: Path, named: bool, expected: str
