@@ -113,8 +113,10 @@ class User:
 def make_user(place: Path, disk_cache: Path) -> User:
     """A workspace in a place that tests have in common, with an empty cache."""
     workspace = place / "workspace"
-    # What a run before left has the same files: nothing would be built.
-    shutil.rmtree((workspace / "bazel-bin").resolve(), ignore_errors=True)
+    # What a run before left has the same files: nothing would be built. The workspace may have
+    # been another test's since, whose links lead elsewhere.
+    for outputs in place.glob("output_base/execroot/_main/bazel-out/*/bin"):
+        shutil.rmtree(outputs)
     shutil.rmtree(workspace, ignore_errors=True)
     workspace.mkdir(parents=True)
     user = User(Bazel(workspace, place / "output_base", disk_cache))

@@ -210,6 +210,7 @@ def test_two_of_one_type(aiter_tree: Path) -> None:
     assert (finding["place"], "of the same type in C++ as a" in finding["found"]) == ("b", True)
 
 
+@pytest.mark.thorough
 def test_one_behind_another_is_told(aiter_tree: Path) -> None:
     """Prevents: a kernel that is asked for, and left out without a word."""
     fields: dict[str, FieldValue] = {"arch_tag": "gfx950", "mode": "batch", "dtype": "bf16"}

@@ -134,6 +134,7 @@ def test_archs_asked_for_replace_the_manifests(plan: Planning) -> None:
     assert {k.archs for k in made.kernels} == {("gfx942",)}
 
 
+@pytest.mark.thorough
 def test_a_source_for_several_archs_is_one_kernel(plan: Planning) -> None:
     """Prevents: split-KV kernels planned once per arch, which define the same symbols twice."""
     text = TEXT.replace("receipt = 700", 'receipt = 600\ndrop_directions = ["fwd"]')
@@ -148,6 +149,7 @@ def test_a_source_for_several_archs_is_one_kernel(plan: Planning) -> None:
     assert {k.archs for k in made.kernels} == {("gfx942", "gfx950")}
 
 
+@pytest.mark.thorough
 def test_changed_flags_make_another_package(plan: Planning) -> None:
     """Prevents: a kernel with changed flags taken for the one every manifest shares."""
     own, added, replaced, included = (
@@ -571,6 +573,7 @@ def test_a_tree_without_headers_is_refused(plan: Planning, tree: AiterTree) -> N
     assert "elsewhere/include/mha_fwd.h" in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_archs_are_a_matter_of_the_tree(plan: Planning) -> None:
     """Prevents: an arch refused that this CK has kernels for, or taken that it has none for."""
     made = plan(HEAD.replace("gfx950", "gfx1201") + VARIANT)

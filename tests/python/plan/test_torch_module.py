@@ -84,14 +84,8 @@ def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) ->
     }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        # All kernels of the backward.
-        pytest.param(name, marks=pytest.mark.thorough) if name == "module_mha_bwd" else name
-        for name in sorted(TORCH_ATTENTION)
-    ],
-)
+@pytest.mark.quick(5)
+@pytest.mark.parametrize("name", sorted(TORCH_ATTENTION))
 def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
     """Prevents: one of AITER's torch modules whose sources or generators are not followed."""
     found = plan(name)
@@ -110,6 +104,7 @@ def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
     assert Plan.from_json(found.to_json()) == found
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("name", "direction"),
     [
