@@ -128,14 +128,15 @@ def said_by(action: FailedAction) -> str:
 _ERROR = re.compile(r"(\b(fatal )?error: |: undefined reference to |\bLLVM ERROR: )")
 
 
-_FOLLOWS = re.compile(r"^\s*(\d+ )?\|")
+# A source line, or what qola says of its own error.
+_FOLLOWS = re.compile(r"^(\s*(\d+ )?\||  (found|expected|fix) | {12})")
 
 
 _BESIDE = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
 
 
 def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
-    """Return a compiler's or linker's first errors, each with the source lines it points to.
+    """Return a tool's first errors, each with the source lines it points to, or what it says.
 
     Args:
         tail: how many last lines to return where none is marked as an error.
@@ -145,13 +146,13 @@ def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]
     errors = 0
     follows = False
     for line in lines:
-        if _ERROR.search(line) and not _BESIDE.search(line):
+        if follows and _FOLLOWS.match(line):
+            found.append(line)
+        elif _ERROR.search(line) and not _BESIDE.search(line):
             if errors == count:
                 break
             errors += 1
             follows = True
-            found.append(line)
-        elif follows and _FOLLOWS.match(line):
             found.append(line)
         else:
             follows = False

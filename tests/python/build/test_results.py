@@ -16,7 +16,7 @@ from qola.build.results import (
     read_findings,
     results_of,
 )
-from qola.errors import Finding, ManifestError, QolaError
+from qola.errors import CodegenError, Finding, ManifestError, QolaError
 
 CLANG = """\
 In file included from fmha.cpp:3:
@@ -54,6 +54,14 @@ def test_first_errors_of_clang() -> None:
         "    9 | }",
         "      | ^",
     )
+
+
+def test_first_errors_of_qola() -> None:
+    """Prevents: Triton's words lost, and with them why a kernel does not compile."""
+    error = CodegenError(Finding("k.py: k: gfx942", "at 2:1:\nerror: no x", "code"), "no k")
+    _, *findings = str(error).splitlines()
+    text = f"a warning\nqola: CodegenError: {error}\nTarget failed"
+    assert first_errors(text) == tuple(findings)
 
 
 def test_broken_kernels_of_a_batch(tmp_path: Path) -> None:

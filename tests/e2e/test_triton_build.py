@@ -1,0 +1,106 @@
+"""qola build of kernels in Triton, from a manifest to what they compute."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qola.emulate.hip import Hip
+from qola.emulate.launch import Options
+from tests.e2e.nested_bazel import User, user_disk_cache
+from tests.triton.c_library import Library
+
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
+MANIFEST = """\
+[build]
+architectures = ["gfx942"]
+
+[[triton]]
+kernels = ["halve"]
+file = "kernels/halve.py"
+deps = ["kernels/half.py"]
+choices = { BLOCK = 256 }
+"""
+HALVE = """\
+import triton
+import triton.language as tl
+from half import half
+
+
+@triton.jit
+def halve(x: "*fp32:16", n: "i32", BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, half(tl.load(x + at, mask=at < n)), mask=at < n)
+"""
+HALF = """\
+import triton
+
+
+@triton.jit
+def half(x):
+    return x * 0.5
+"""
+LIBRARY, PACK = "lib/qola_triton.so", "lib/qola_triton-gfx942.qpack"
+
+
+class Builder(User):
+    """Somebody with mine.toml, and a kernel beside it."""
+
+    def build(self) -> subprocess.CompletedProcess[str]:
+        """Run qola build with the shared cache of what was compiled."""
+        cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
+        return self.qola("build", "-m", "mine.toml", "-o", "out", cache)
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """A user whose kernel is built, in out/."""
+    directory = tmp_path_factory.mktemp("user")
+    files = {"mine.toml": MANIFEST, "kernels/halve.py": HALVE, "kernels/half.py": HALF}
+    (directory / "kernels").mkdir()
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    user = Builder(directory)
+    built = user.build()
+    assert built.returncode == 0, built.stderr
+    assert built.stdout.startswith("qola_triton: built, ")
+    return user
+
+
+def test_what_is_built_runs(user: Builder) -> None:
+    """Prevents: a library that does not load, or find the pack beside it; wrong results."""
+    output = user.directory / "out"
+    record = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
+    (module,) = record["modules"]
+    assert (module["md_name"], module["library"]) == ("qola_triton", LIBRARY)
+    assert [pack["path"] for pack in module["packs"]] == [PACK]
+    assert (output / "include/qola_triton.h").is_file()
+    hip = Hip(FAKE, "gfx942", Options(strict=True))
+    library = Library(output / LIBRARY, "")
+    numbers = np.arange(300, dtype=np.float32)
+    there = hip.allocate(numbers.copy())
+    status = library.launch("halve", {}, {"x": there.address, "n": 299}, (2, 1, 1))
+    hip.raise_error()
+    assert status == 0, library.error()
+    assert there.array.tolist() == [*(numbers[:299] / 2), 299]
+
+
+def test_a_kernel_that_does_not_compile(user: Builder) -> None:
+    """Prevents: a failure without Triton's words; an old library that looks like a new one."""
+    file = user.directory / "kernels/half.py"
+    file.write_text(HALF.replace("0.5", "nothing"), encoding="utf-8")
+    failed = user.build()
+    file.write_text(HALF, encoding="utf-8")
+    assert failed.returncode == 7, failed.stderr
+    assert "Build complete: 0/1 succeeded, 1 failed." in failed.stdout
+    assert "halve.py: halve: gfx942 BLOCK=256" in failed.stdout
+    assert "NameError('nothing is not defined')" in failed.stdout
+    assert not (user.directory / "out" / LIBRARY).exists()
+    again = user.build()
+    assert again.returncode == 0, again.stderr
+    assert (user.directory / "out" / LIBRARY).is_file()
