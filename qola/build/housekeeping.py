@@ -14,8 +14,8 @@ from pathlib import Path
 
 from qola.build.events import exec_root_in
 from qola.build.workspace import WORKSPACES
-from qola.checkout.default_tree import TREES
 from qola.codegen.answers import DIRECTORY as ANSWERS
+from qola.fetch.commit_tree import TREES
 
 OUTPUTS = "Bazel's outputs"
 """What Bazel keeps of the workspaces, where it keeps such things."""

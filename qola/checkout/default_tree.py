@@ -10,15 +10,13 @@ from pathlib import Path
 from qola.cache import cache_directory, locked, own_directory, refuse_foreign
 from qola.checkout.prepare import WheelSource, prepare_tree
 from qola.errors import AiterError, Finding
+from qola.fetch.commit_tree import TREES
 from qola.fetch.pins import RECORD
 from qola.fetch.wheel import read_pin
 from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
 """The file that stands for the default tree among the runfiles of //:qola."""
-
-TREES = "trees"
-"""Directory below the cache with the trees that were fetched without Bazel."""
 
 
 def find_tree(

@@ -33,7 +33,7 @@ from qola.plan import planner
 from qola.plan.kept_plans import kept_explanations, kept_plan
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.request import Request, manifest_patches, resolve
-from qola.plan.triton_kernels import plan_triton, triton_files
+from qola.plan.triton_kernels import plan_triton, triton_files, triton_trees
 
 _QUERY = """\
 A query is any number of
@@ -120,6 +120,7 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
     aiter = None if args.aiter_root is None else around.directory / args.aiter_root
     with around.console.working() as progress:
         tree = find_tree(aiter, around.environ, progress)
+        trees = triton_trees(loaded, around.environ, progress)
     return Request(
         name=args.name or manifest.stem,
         manifest=loaded,
@@ -132,7 +133,7 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(tree),
         patches=manifest_patches(loaded, file),
-        triton=triton_files(loaded, file),
+        triton=triton_files(loaded, file, trees),
         level=args.require,
         answers=cache_directory(around.environ) / DIRECTORY,
     )

@@ -33,8 +33,10 @@ def check_commit(commit: str, place: str) -> None:
         )
 
 
-def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
-    """Make an empty directory the tree of a commit, submodules included, without git's own files.
+def fetch_commit(
+    remote: str, commit: str, directory: Path, place: str, *, submodules: bool = True
+) -> None:
+    """Make an empty directory the tree of a commit, without git's own files.
 
     A submodule with a relative URL is found beside `remote`. Credentials, proxies and what
     protocols are allowed come from this machine's own configuration of git.
@@ -48,9 +50,8 @@ def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
         fix = "check remote and commit; git uses this machine's own configuration"
         if "transport 'file' not allowed" in found:
             fix = "a submodule is a local path: git config --global protocol.file.allow always"
-        return AiterError(
-            Finding(place, found, f"commit {commit} of {remote}", fix), "git could not fetch AITER"
-        )
+        finding = Finding(place, found, f"commit {commit} of {remote}", fix)
+        return AiterError(finding, "git could not fetch a commit")
 
     def git(*args: str) -> str:
         return run_git(args, directory, refused)
@@ -65,8 +66,9 @@ def fetch_commit(remote: str, commit: str, directory: Path, place: str) -> None:
         raise AiterError(
             Finding(place, f"{found} from {remote}", commit, "pin the commit, not an annotated tag")
         )
-    jobs = ("-c", "submodule.fetchJobs=2")
-    git(*jobs, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1")
+    if submodules:
+        jobs = ("-c", "submodule.fetchJobs=2")
+        git(*jobs, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1")
     for entry in sorted(directory.rglob(".git")):
         # Of submodules it is a file that points into the directory at the root.
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -38,6 +38,7 @@ class Kind(Enum):
     HDIM_SET = "an integer, or a list of integers and [q, v] pairs"
     INTEGER_SET = "an integer or a list of integers"
     CHOICES = "a table of lists of strings, integers, true and false"
+    TEXTS = "a table of strings"
     # Fields of optCompilerConfig.json: AITER writes even booleans as Python expressions.
     EXPR = "a string holding a Python expression"
     EXPR_BOOL = 'true, false or a string holding a Python expression such as "False"'

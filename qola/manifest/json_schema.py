@@ -157,6 +157,11 @@ _KINDS: dict[Kind, Callable[[Field], Schema]] = {
         "minProperties": 1,
         "additionalProperties": {"anyOf": [_CHOICE, _list(_CHOICE, may_be_empty=False)]},
     },
+    Kind.TEXTS: lambda field: {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": _text(field),
+    },
     Kind.EXPR: lambda _: _STRING,
     Kind.EXPR_BOOL: lambda _: {"type": ["boolean", "string"]},
     Kind.EXPR_LIST: _text_list,

@@ -33,7 +33,7 @@ TRITON = Table(
         Field(
             "file",
             Kind.TEXT,
-            "Python file that has them, relative to the manifest",
+            "Python file that has them, relative to the manifest, or in the tree of `commit`",
             "qola's own kernels",
             pattern=BELOW + r"\.py",
             pattern_doc="a relative path without .., that ends with .py",
@@ -42,11 +42,36 @@ TRITON = Table(
         Field(
             "deps",
             Kind.TEXT_LIST,
-            "Python files beside `file` that it imports, relative to the manifest",
+            "Python files that `file` imports, relative to the same directory",
             "none",
             pattern=BELOW + r"\.py",
             pattern_doc="relative paths without .., that end with .py",
             example='["kernels/parts.py"]',
+        ),
+        Field(
+            "remote",
+            Kind.TEXT,
+            "git repository that has `file` and `deps`, where they are somebody else's",
+            "they are beside the manifest",
+            pattern=r"(?![-.]).+",
+            pattern_doc="a URL, or a directory from / on",
+            example='"https://github.com/ROCm/aotriton.git"',
+        ),
+        Field(
+            "commit",
+            Kind.TEXT,
+            "commit of `remote`, fetched without its submodules",
+            "as `remote`",
+            pattern=r"[0-9a-f]{40}",
+            pattern_doc="40 hexadecimal digits: a branch or a tag can come to mean another tree",
+            example='"30ae96716b3e7a1bf0d7892ce3b8288244f8ebec"',
+        ),
+        Field(
+            "signature",
+            Kind.TEXTS,
+            "types of parameters whose annotations say none, or a constant in place of one",
+            "what annotations say",
+            example='{ Out = "*{dtype}:16", num_seqlens = "i32", PADDED_HEAD = "=False" }',
         ),
         Field(
             "name",
@@ -121,6 +146,7 @@ class TritonSpec:
 
     Attributes:
         file: "" for qola's own kernels.
+        commit: of `remote`, whose tree has the files; "" for those beside the manifest.
         archs: () for those of everything else.
         choices: those of dtypes, hdims and causal among them, by name.
     """
@@ -128,6 +154,9 @@ class TritonSpec:
     kernels: tuple[str, ...]
     file: str
     deps: tuple[str, ...]
+    remote: str
+    commit: str
+    signature: tuple[tuple[str, str], ...]
     name: str
     archs: tuple[str, ...]
     choices: tuple[tuple[str, tuple[str, ...]], ...]
@@ -137,7 +166,14 @@ class TritonSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
-        return {**plain_fields(self), "choices": {k: list(v) for k, v in self.choices}}
+        tables = {"choices": {k: list(v) for k, v in self.choices}}
+        return {**plain_fields(self), **tables, "signature": dict(self.signature)}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its file and those that are imported, as they are called in messages; none for qola's."""
+        paths = (self.file, *self.deps) if self.file else ()
+        return tuple(f"{self.commit}:{path}" if self.commit else path for path in paths)
 
 
 def triton_name(name: str, kernel: str) -> str:
@@ -157,6 +193,10 @@ def wrong_in(tables: Sequence[Mapping[str, Any]]) -> Iterator[Wrong]:
             if key in table and name in written:
                 found, expected = f"{key}, and {name} in choices", "one of the two"
                 yield n, key, found, expected, f"remove {name} of choices", "error"
+        for one, other in (("remote", "commit"), ("commit", "remote"), ("commit", "file")):
+            if one in table and other not in table:
+                found, expected = f"{one} without {other}", "remote, commit and file"
+                yield n, one, found, expected, f"remove {one}, or add {other}", "error"
         if "deps" in table and "file" not in table:
             found, expected = "deps without file", "a file that imports them"
             yield n, "deps", found, expected, "remove deps", "warning"
@@ -171,6 +211,9 @@ def read_triton(index: int, table: Mapping[str, Any], line: int) -> TritonSpec:
         kernels=table["kernels"],
         file=table.get("file", ""),
         deps=table.get("deps", ()),
+        remote=table.get("remote", ""),
+        commit=table.get("commit", ""),
+        signature=table.get("signature", ()),
         name=table.get("name", ""),
         archs=tuple(sorted(set(table.get("archs", ())))),
         choices=tuple(sorted(choices.items())),

@@ -188,6 +188,20 @@ def _check_choices(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     return (None if problems else tuple(sorted(found))), problems
 
 
+def _check_texts(field: Field, raw: object) -> tuple[Any, list[Problem]]:
+    if not isinstance(raw, dict):
+        return None, [_wrong_type(raw, "")]
+    if problem := _count_problem(field, raw):
+        return None, [problem]
+    problems: list[Problem] = []
+    for key, text in raw.items():
+        if isinstance(text, str):
+            problems += _text_problems(field, text)
+        else:
+            problems.append(_wrong_type(text, "", f"under {shown(key)}: "))
+    return (None if problems else tuple(sorted(raw.items()))), problems
+
+
 def _check_expr(field: Field, raw: object) -> tuple[Any, list[Problem]]:
     return _check_text(field, raw) if isinstance(raw, str) else (None, [_wrong_type(raw, "")])
 
@@ -227,6 +241,7 @@ _CHECKS: dict[Kind, Callable[[Field, object], tuple[Any, list[Problem]]]] = {
     Kind.HDIM_SET: _check_hdim_set,
     Kind.INTEGER_SET: _check_integer_set,
     Kind.CHOICES: _check_choices,
+    Kind.TEXTS: _check_texts,
     Kind.EXPR: _check_expr,
     Kind.EXPR_BOOL: _check_expr_bool,
     Kind.EXPR_LIST: _check_text_list,

@@ -132,4 +132,5 @@ def _of_python(plan: Plan) -> Iterator[tuple[str, _Words]]:
         files = [triton.name, *(file.file for file in triton.files)]
         files += [instance.name for instance in triton.instances]
         values = [value for values in triton.choices.values() for value in values]
+        values += [*triton.signature, *triton.signature.values()]
         yield triton.name, _Words(files, (triton.function,), (*triton.choices, *values))

@@ -219,12 +219,14 @@ class TritonKernel:
     Attributes:
         own: its files are qola's, in its package qola/triton, not the repository's.
         files: the one that has the function, then those it imports.
+        signature: types of parameters that the manifest says.
     """
 
     name: str
     function: str
     own: bool
     files: tuple[PlannedFile, ...]
+    signature: Mapping[str, str]
     archs: tuple[str, ...]
     choices: Mapping[str, tuple[str, ...]]
     time_limit: int

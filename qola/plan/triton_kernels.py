@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from qola.errors import Finding, ManifestError
+from qola.fetch.commit_tree import commit_tree
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
 from qola.folder import Folder
 from qola.manifest.triton import TritonSpec, triton_name
@@ -19,12 +20,40 @@ from qola.triton.kernel import Kernel, expand
 MAX_BYTES = 1 << 20
 """The most bytes of a kernel's file."""
 
+TRITON_FILES = "triton_files.txt"
+"""File of a repository with `triton_list`, which its rule watches."""
 
-def triton_files(manifest: Manifest, file: Path) -> dict[str, str]:
-    """Return the Python files that a manifest's kernels need, by the paths it has for them.
+
+def triton_list(manifest: Manifest) -> str:
+    """Return the files of a manifest's kernels that are beside it, a path a line."""
+    paths = {path for spec in manifest.triton if not spec.commit for path in spec.files}
+    return "".join(f"{path}\n" for path in sorted(paths))
+
+
+def triton_trees(
+    manifest: Manifest, environ: Mapping[str, str], progress: Callable[[str], None]
+) -> dict[str, Path]:
+    """Return the trees of the commits that a manifest takes kernels of, by commit.
+
+    Raises:
+        QolaError: as `commit_tree`.
+    """
+    found: dict[str, Path] = {}
+    for spec in manifest.triton:
+        if spec.commit and spec.commit not in found:
+            place = manifest.place("triton", spec.index, "commit")
+            found[spec.commit] = commit_tree(spec.remote, spec.commit, environ, place, progress)
+    return found
+
+
+def triton_files(
+    manifest: Manifest, file: Path, trees: Mapping[str, Path] | None = None
+) -> dict[str, str]:
+    """Return the Python files that a manifest's kernels need, as `TritonSpec.files` calls them.
 
     Args:
-        file: where the manifest is; paths are relative to its directory.
+        file: where the manifest is; paths of files beside it are relative to its directory.
+        trees: of commits; None for the files beside the manifest alone.
 
     Raises:
         ManifestError: one cannot be read.
@@ -32,19 +61,31 @@ def triton_files(manifest: Manifest, file: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     findings = []
     for spec in manifest.triton:
-        for key, path in (("file", spec.file), *(("deps", dep) for dep in spec.deps)):
-            if not path or path in found:
+        if spec.commit and trees is None:
+            continue
+        root = (trees or {})[spec.commit] if spec.commit else file.parent
+        keys = ("file", *("deps" for _ in spec.deps))
+        for key, name, path in zip(keys, spec.files, (spec.file, *spec.deps), strict=False):
+            if name in found:
                 continue
             try:
-                found[path] = bounded_bytes(file.parent / path, MAX_BYTES).decode("utf-8")
+                found[name] = _text(root, path, within=bool(spec.commit))
             except (OSError, UnfitFileError, UnicodeDecodeError) as error:
                 words = getattr(error, "strerror", None) or str(error)
                 place = manifest.place("triton", spec.index, key)
-                expected = "a Python file, relative to the manifest's directory"
+                where = f"commit {spec.commit}" if spec.commit else "the manifest's directory"
+                expected = f"a Python file, relative to {where}"
                 findings.append(Finding(place, f"{path}: {words}", expected))
     if findings:
         raise ManifestError(findings)
     return found
+
+
+def _text(root: Path, path: str, *, within: bool) -> str:
+    """Return a file's text; a link in somebody else's tree may not lead out of it."""
+    if within and not (root / path).resolve().is_relative_to(root.resolve()):
+        raise UnfitFileError("a link that leads out of the tree")
+    return bounded_bytes(root / path, MAX_BYTES).decode("utf-8")
 
 
 def plan_triton(resolved: ResolvedRequest, output: Folder) -> tuple[TritonKernel, ...]:
@@ -91,6 +132,7 @@ def _kernel(
         function=function,
         choices=dict(spec.choices),
         archs=spec.archs or resolved.archs,
+        signature=dict(spec.signature),
     )
     instances = expand(kernel)
     if spec.file:
@@ -108,6 +150,7 @@ def _kernel(
             PlannedFile(PurePosixPath(f).stem, f"{directory}/{PurePosixPath(f).name}", sha256)
             for f, sha256 in ((f, sha256_of_text(files[f])) for f in (source, *deps))
         ),
+        signature=kernel.signature,
         archs=kernel.archs,
         choices=kernel.choices,
         time_limit=spec.time_limit,
@@ -120,8 +163,8 @@ def _files(
 ) -> Iterator[tuple[str, str]]:
     """Yield path and text of the file with the kernel, and of those it imports."""
     if spec.file:
-        for path in (spec.file, *spec.deps):
-            yield path, texts[path]
+        for name in spec.files:
+            yield name, texts[name]
         return
     if function not in own.FILES:
         meant = nearest(function, own.FILES)

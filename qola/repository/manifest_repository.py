@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
 from qola.plan.request import Request, manifest_patches, resolve
-from qola.plan.triton_kernels import triton_files
+from qola.plan.triton_kernels import TRITON_FILES, triton_files, triton_list, triton_trees
 from qola.repository import build_files
+
+UNFETCHED = "unfetched"
+"""File that is there while trees of kernels in Triton are not."""
 
 
 def manifest_repository(args: argparse.Namespace) -> None:
@@ -33,8 +37,11 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
-    python = sorted({path for spec in manifest.triton for path in (spec.file, *spec.deps) if path})
-    write_if_changed(output / "triton_files.txt", "".join(f"{path}\n" for path in python))
+    write_if_changed(output / TRITON_FILES, triton_list(manifest))
+    # What a failed fetch leaves: the repository is to be looked at again.
+    (output / UNFETCHED).touch()
+    trees = triton_trees(manifest, os.environ, lambda _: None)
+    (output / UNFETCHED).unlink()
     named = bool(args.arch or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(
@@ -46,7 +53,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
         overridden=args.override_aiter_commit,
         aiter_patches=recorded_patches(args.aiter),
         patches=manifest_patches(manifest, args.manifest) if own_patches else (),
-        triton=triton_files(manifest, args.manifest),
+        triton=triton_files(manifest, args.manifest, trees),
         archs=tuple(args.arch),
         default_archs=split([args.gpu_archs]),
         mode=args.mode,

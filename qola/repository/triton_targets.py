@@ -41,6 +41,7 @@ def _kernel(kernel: TritonKernel) -> str:
             "archs": inline_list(kernel.archs),
             "choices": dict_of_lists(dict(sorted(kernel.choices.items()))),
             "function": string(kernel.function),
+            **({"signature": string_dict(kernel.signature)} if kernel.signature else {}),
             "tags": inline_list(["manual"]),
             **({"time_limit": str(kernel.time_limit)} if kernel.time_limit else {}),
             "visibility": inline_list(["//visibility:public"]),

@@ -13,6 +13,7 @@ import pytest
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
 from tests.e2e.nested_bazel import User, user_disk_cache
+from tests.python.folders import git, write
 from tests.triton.c_library import Library
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()
@@ -45,6 +46,11 @@ import triton
 def half(x):
     return x * 0.5
 """
+OF_COMMIT = """\
+remote = "file://{}"
+commit = "{}"
+signature = {{ x = "*fp32:16", n = "i32" }}
+"""
 LIBRARY, PACK = "lib/qola_triton.so", "lib/qola_triton-gfx942.qpack"
 
 
@@ -62,10 +68,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     """A user whose kernel is built, in out/."""
     directory = tmp_path_factory.mktemp("user")
     files = {"mine.toml": MANIFEST, "kernels/halve.py": HALVE, "kernels/half.py": HALF}
-    (directory / "kernels").mkdir()
-    for name, text in files.items():
-        (directory / name).write_text(text, encoding="utf-8")
-    user = Builder(directory)
+    user = Builder(write(directory, files))
     built = user.build()
     assert built.returncode == 0, built.stderr
     assert built.stdout.startswith("qola_triton: built, ")
@@ -88,6 +91,26 @@ def test_what_is_built_runs(user: Builder) -> None:
     hip.raise_error()
     assert status == 0, library.error()
     assert there.array.tolist() == [*(numbers[:299] / 2), 299]
+
+
+def test_a_kernel_of_a_commit(tmp_path: Path) -> None:
+    """Prevents: a kernel of somebody else's that Bazel does not fetch, or without its types."""
+    bare = HALVE.replace('x: "*fp32:16", n: "i32"', "x, n")
+    theirs = write(tmp_path / "theirs", {"their/halve.py": bare, "their/half.py": HALF})
+    git(theirs, "init", "-q")
+    git(theirs, "add", ".")
+    git(theirs, "commit", "-qm", "kernels")
+    commit = git(theirs, "rev-parse", "HEAD")
+    text = MANIFEST.replace("kernels/", "their/") + OF_COMMIT.format(theirs, commit)
+    user = Builder(write(tmp_path / "user", {"mine.toml": text}))
+    built = user.build()
+    assert built.returncode == 0, built.stderr
+    assert (user.directory / "out" / PACK).is_file()
+    (user.directory / "mine.toml").write_text(text.replace(commit, "0" * 40), encoding="utf-8")
+    failed = user.build()
+    assert failed.returncode == 3, failed.stderr
+    assert "git could not fetch a commit" in failed.stderr
+    assert f"commit {'0' * 40} of file://{theirs}" in failed.stderr
 
 
 def test_a_kernel_that_does_not_compile(user: Builder) -> None:

@@ -67,4 +67,4 @@ def triton_kernel(name: str = "attention_forward", *archs: str, own: bool = True
         TritonInstance(f"{name}-HDIM_64-{arch}", arch, {"HDIM": "64"}) for arch in archs
     )
     file = PlannedFile(name, f"kernels/{name}.py", "0" * 64)
-    return TritonKernel(name, name, own, (file,), archs, {"HDIM": ("64",)}, 0, instances)
+    return TritonKernel(name, name, own, (file,), {}, archs, {"HDIM": ("64",)}, 0, instances)

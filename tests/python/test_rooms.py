@@ -110,3 +110,11 @@ def test_a_program_that_is_started_as_a_file() -> None:
     command = [sys.executable, str(PACKAGE / "__main__.py"), "--version"]
     said = subprocess.run(command, env=environ, capture_output=True, check=False)
     assert said.stdout.startswith(b"qola "), said.stderr
+
+
+def test_the_kernel_repository_needs_no_packages() -> None:
+    """Prevents: a rule whose program imports what only other rules install."""
+    told = "import sys; sys.modules.update(dict.fromkeys(['unidiff', 'minisign', 'urllib3']))"
+    program = f"{told}; import qola.repository.__main__"
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-B", "-c", program], env=environ, check=True)

@@ -12,6 +12,17 @@ MANIFEST_ATTRS = {
     "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
 }
 
+def watch_triton_files(rctx, manifest):
+    """Watches the files of kernels in Triton beside a manifest.
+
+    Args:
+      rctx: the repository context.
+      manifest: path of the manifest.
+    """
+    files = rctx.path("triton_files.txt")
+    for path in rctx.read(files).splitlines() if files.exists else []:
+        rctx.watch(manifest.dirname.get_child(*path.split("/")))
+
 def _manifest_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
     tree = rctx.path(rctx.attr.aiter).dirname
@@ -35,15 +46,16 @@ def _manifest_repository_impl(rctx):
         "rocm-version": rocm["rocm_version"],
     }, command = ["manifest"], fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
 
+    # A network that is gone comes back, and nothing would have the plan made anew.
+    if error and rctx.path("unfetched").exists:
+        fail("\n" + error)
+
     # A manifest that names its archs is not planned anew for another value.
     variables = rctx.path("variables.txt")
     for name in rctx.read(variables).splitlines() if variables.exists else []:
         rctx.getenv(name)
 
-    # Kernels in Triton, beside the manifest.
-    triton = rctx.path("triton_files.txt")
-    for path in rctx.read(triton).splitlines() if triton.exists else []:
-        rctx.watch(manifest.dirname.get_child(*path.split("/")))
+    watch_triton_files(rctx, manifest)
 
     # The patches that were compared with the tree's.
     patches_dir = rctx.path("patches_dir.txt")

@@ -135,7 +135,8 @@ def test_every_manifest_is_judged_alike(repo_root: Path) -> None:
 
 
 MODULE = {"name": "libmha_fwd"}
-NEEDED: dict[str, dict[str, Any]] = {"modules": MODULE, "triton": {"kernels": ["f"]}}
+COMMIT = {"file": "f.py", "remote": "https://host/f.git", "commit": "1" * 40}
+NEEDED: dict[str, dict[str, Any]] = {"modules": MODULE, "triton": {"kernels": ["f"], **COMMIT}}
 WRONG: dict[str, dict[str, Any]] = {
     "no module": {},
     "empty modules": {"modules": []},

@@ -217,6 +217,9 @@ def documented(repo_root: Path) -> dict[str, set[str]]:
     }
 
 
+_NAMED = ("manifest.modules.overrides", "modules.macros")
+
+
 def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each object below `data` with its place: kernels.fields, modules.sources."""
     if isinstance(data, list):
@@ -229,7 +232,7 @@ def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             # The keys of these are names that the user or AITER chose.
             if below == "packages":
                 yield from objects(list(value.values()), below)
-            elif below not in ("manifest.modules.overrides", "modules.macros") and key != "choices":
+            elif below not in _NAMED and key not in ("choices", "signature"):
                 yield from objects(value, below)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import ManifestError
+from qola.errors import AiterError, ManifestError
 from qola.folder import Folder
 from qola.inspect.explain import triton_verdicts
 from qola.inspect.query import items_of, select
@@ -19,10 +19,11 @@ from qola.plan.check import check_plan
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
-from qola.plan.triton_kernels import triton_files
+from qola.plan.triton_kernels import triton_files, triton_trees
 from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
 from qola.triton.source import functions
+from tests.python.folders import git, write
 from tests.python.later_tree import write_later_tree
 
 OWN = """\
@@ -53,9 +54,25 @@ FILES = {
 }
 
 
+def of_commit(remote: object, commit: str) -> str:
+    """Return a manifest with a kernel of a commit."""
+    more = f'remote = "{remote}"\ncommit = "{commit}"'
+    signature = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
+    return SCALE.replace("time_limit = 60", more) + signature
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> AiterTree:
     return read_tree(write_later_tree(tmp_path / "tree"))
+
+
+def committed(repository: Path, files: dict[str, str]) -> str:
+    """Commit files to a repository of git; return the commit."""
+    write(repository, files)
+    git(repository, "init", "-q")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "files")
+    return git(repository, "rev-parse", "HEAD")
 
 
 def planned(tree: AiterTree, tmp_path: Path, text: str) -> Plan:
@@ -115,6 +132,54 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         assert line in build
 
 
+def test_kernels_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: another tree than the pinned one; a fetch for every plan; types that are lost."""
+    repository, other = tmp_path / "other", '(y, x: "*fp32:16", n: "i32", WIDTH: "constexpr",'
+    text = FILES["kernels/scale.py"].replace('(x: "*fp32:16", n: "i32",', other)
+    commit = committed(repository, {"kernels/scale.py": text, "kernels/parts.py": "# theirs\n"})
+    committed(repository, {"kernels/scale.py": "later"})
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    said: list[str] = []
+
+    def plan(manifest: str) -> Plan:
+        loaded = loads(manifest, file="m.toml")
+        files = triton_files(
+            loaded, tmp_path / "m.toml", triton_trees(loaded, environ, said.append)
+        )
+        request = Request("m", loaded, tree, triton=files)
+        return build_plan(resolve(request), Folder(tmp_path / "out"))
+
+    manifest = of_commit(repository, commit)
+    (kernel,) = plan(manifest).triton
+    assert [one.name for one in kernel.instances] == ["scale-BLOCK_256-gfx942"]
+    assert (tmp_path / "out/triton/scale/scale.py").read_text("utf-8") == text
+    assert (tmp_path / "out/triton/scale/parts.py").read_text("utf-8") == "# theirs\n"
+    # It is kept: nobody asks the repository again.
+    repository.rename(tmp_path / "gone")
+    again = plan(manifest)
+    assert said == [f"fetching commit {commit} of {repository}"]
+    assert Plan.from_json(again.to_json()).triton == again.triton
+    build = manifest_build_file(again, source="m.toml", aiter="aiter")
+    assert '"WIDTH": "=8",\n        "y": "*fp32:16",' in build
+    assert triton_files(loads(manifest, file="m.toml"), tmp_path / "m.toml") == {}
+    with pytest.raises(ManifestError, match=r"no_such\.py: No such file"):
+        plan(manifest.replace("parts.py", "no_such.py"))
+    with pytest.raises(
+        AiterError, match=r"m.toml:9 \[\[triton\]\].commit(.*\n)+.*f{40} of /nowhere"
+    ):
+        plan(of_commit("/nowhere", "f" * 40))
+
+
+def test_a_link_out_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a file of this machine that somebody else's repository has compiled."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/kernels").symlink_to(tmp_path)
+    (tmp_path / "scale.py").write_text("")
+    manifest = loads(of_commit("/r", "a" * 40), file="m.toml")
+    with pytest.raises(ManifestError, match="a link that leads out of the tree"):
+        triton_files(manifest, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
+
+
 def test_queries_find_them(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: kernels that are compiled and that `qola list` does not know."""
     items = items_of(planned(tree, tmp_path, OWN))
@@ -165,6 +230,21 @@ def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None
             "kernels/gone.py: No su",
         ),
         (OWN + 'deps = ["a.py"]\n' + OWN.partition("[[")[2].join(("[[", "")), "m.toml:", "already"),
+        (
+            of_commit("/r", "main"),
+            "m.toml:9 [[triton]].commit",
+            '"main"',
+        ),
+        (
+            of_commit("--x", "a" * 40),
+            "m.toml:8 [[triton]].remote",
+            '"--x"',
+        ),
+        (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without remote"),
+        (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without file"),
+        (SCALE + 'remote = "/r"\n', "m.toml:9 [[triton]].remote", "remote without commit"),
+        (SCALE + "signature = { n = 1 }\n", "m.toml:9 [[triton]].signature", 'under "n": 1'),
+        (SCALE + 'signature = { m = "i32" }\n', "kernels/scale.py: scale: signature", "m"),
         ("[[triton]]\nkernels = []\n", "m.toml:2 [[triton]].kernels", "empty"),
         ("triton = []\n", "m.toml:1 [[triton]]", "no kernel"),
         (OWN.replace("num_warps", "HDIM"), "m.toml:6 [[triton]].hdims", "HDIM in choices"),

@@ -1,0 +1,50 @@
+"""Keeps trees of commits that kernels in Triton are taken from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qola.cache import cache_directory, locked, own_directory, refuse_foreign
+from qola.fetch.git import fetch_commit
+
+TREES = "trees"
+"""Directory below the cache with the trees that were fetched without Bazel."""
+
+
+def commit_tree(
+    remote: str,
+    commit: str,
+    environ: Mapping[str, str],
+    place: str,
+    progress: Callable[[str], None],
+) -> Path:
+    """Return the tree of a commit without its submodules, fetched the first time and kept.
+
+    Its name has the commit, which git checked; it is there as a whole, or not at all.
+
+    Args:
+        place: where the commit is named, for messages.
+
+    Raises:
+        AiterError: git cannot fetch it.
+        QolaError: others may have written what is in the cache.
+    """
+    trees = cache_directory(environ) / TREES
+    tree = trees / f"git-{commit}"
+    own_directory(trees)
+    refuse_foreign(tree)
+    with locked(trees, "fetch", progress):
+        if tree.is_dir():
+            # When it was last used: `qola cache --prune` goes by that.
+            os.utime(tree)
+            return tree
+        progress(f"fetching commit {commit} of {remote}")
+        with tempfile.TemporaryDirectory(prefix=".git-", dir=trees) as temporary:
+            made = Path(temporary, "tree")
+            made.mkdir()
+            fetch_commit(remote, commit, made, place, submodules=False)
+            made.rename(tree)
+    return tree
