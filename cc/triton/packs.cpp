@@ -3,7 +3,9 @@
 #include "cc/runtime/files.h"
 #include "cc/runtime/ownership.h"
 #include "cc/runtime/settings.h"
+#include "cc/runtime/sha256.h"
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,16 @@ std::vector<std::pair<std::string, Trust>> places_of(const std::string& name)
     return places;
 }
 
+/// An entry's code is what the library was built with: an entry vouches for itself alone, by digests that who
+/// changes it can change as well.
+void check_code(const std::string& path, const Instance& instance, std::string_view entry)
+{
+    const std::string found = qola_runtime::sha256(entry.substr(0, entry.size() - qola_runtime::kTrailerBytes));
+    if(found != instance.key)
+        throw qola_runtime::Problem(path + ": " + instance.name + " is other code than " + table.library +
+                                    " was built with: it has the digest " + found + ", expected " + instance.key);
+}
+
 } // namespace
 
 std::string Packs::code_of(const Instance& instance)
@@ -53,7 +65,10 @@ std::string Packs::code_of(const Instance& instance)
             continue;
         // Of another build, perhaps: the next one may be of this.
         if(std::string code = pack->find(instance.key); !code.empty())
+        {
+            check_code(path, instance, code);
             return code;
+        }
         lacking = path;
     }
     if(!lacking.empty())

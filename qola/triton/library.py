@@ -1,7 +1,7 @@
 """A library of compiled kernels: the table in its source, and a pack of code objects for each arch.
 
-A pack is one of lazy libraries' (cc/runtime/pack.h); keys are digests of code objects, so that a
-library never runs those of another build.
+A pack is one of lazy libraries' (cc/runtime/pack.h); keys are digests of what it has of kernels: a
+library never runs code of another build, nor any that somebody changed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Built:
 
     @property
     def key(self) -> str:
-        """Of its code in a pack, compressed or not: 64 hexadecimal digits."""
-        return hashlib.sha256(self.code).hexdigest()
+        """The digest of what a pack has of it, 64 hexadecimal digits; the table has it, too."""
+        return hashlib.sha256(self.packed or self.code).hexdigest()
 
 
 def read_built(kernel: str, code: Path, packed: Path | None = None) -> Built:

@@ -20,7 +20,10 @@ _TOOL = attr.label(cfg = "exec", default = "//qola/triton:library_tool", executa
 
 _PacksInfo = provider(
     doc = "Packs of kernels.",
-    fields = {"packs": "dict from an arch to a File"},
+    fields = {
+        "packed": "dict from a code object's name to the File with what its pack has of it, where that is compressed",
+        "packs": "dict from an arch to a File",
+    },
 )
 
 def _compiled(ctx):
@@ -40,7 +43,8 @@ def _compiled(ctx):
         names[one.name] = None
     return found
 
-def _run(ctx, compiled, arguments, output, mnemonic, message, more = [], packed = []):
+def _run(ctx, compiled, arguments, output, mnemonic, message, more = [], packed = {}):
+    packed = [packed[one.name] for one in compiled if one.name in packed]
     args = ctx.actions.args()
     args.use_param_file("@%s")
     args.set_param_file_format("multiline")
@@ -64,7 +68,8 @@ def _triton_table_impl(ctx):
     words = ["--table", ctx.outputs.out, "--library", ctx.attr.library, "--namespace=" + ctx.attr.namespace]
     tuning = ctx.files.tuning
     words += ["--tuning", tuning[0]] if tuning else []
-    _run(ctx, _compiled(ctx), words, ctx.outputs.out, "QolaTritonTable", "Writing the table of %{label}", tuning)
+    packed = ctx.attr.packs[_PacksInfo].packed
+    _run(ctx, _compiled(ctx), words, ctx.outputs.out, "QolaTritonTable", "Writing the table of %{label}", tuning, packed)
     prefix = "qola_{}_triton_".format(ctx.attr.namespace) if ctx.attr.namespace else "qola_triton_"
     ctx.actions.write(ctx.outputs.exports, "{{\n  global:\n    {}*;\n  local:\n    *;\n}};\n".format(prefix))
 
@@ -76,6 +81,7 @@ _triton_table = rule(
         "library": attr.string(mandatory = True),
         "namespace": attr.string(),
         "out": attr.output(mandatory = True),
+        "packs": attr.label(mandatory = True, providers = [_PacksInfo]),
         "tuning": attr.label(allow_single_file = [".json"]),
         "_tool": _TOOL,
     },
@@ -107,15 +113,15 @@ def _compressed(ctx, one):
 def _triton_packs_impl(ctx):
     compiled = _compiled(ctx)
     compress = ctx.attr._compress[BuildSettingInfo].value
+    compressed = {one.name: _compressed(ctx, one) for one in compiled} if compress else {}
     packs = {}
     for arch in sorted({one.arch: None for one in compiled}):
         pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))
         some = [one for one in compiled if one.arch == arch]
-        packed = [_compressed(ctx, one) for one in some] if compress else []
         message = "Packing %{label} for " + arch
-        _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", message, packed = packed)
+        _run(ctx, some, ["--pack", pack], pack, "QolaTritonPack", message, packed = compressed)
         packs[arch] = pack
-    return [DefaultInfo(files = depset(packs.values())), _PacksInfo(packs = packs)]
+    return [DefaultInfo(files = depset(packs.values())), _PacksInfo(packed = compressed, packs = packs)]
 
 _triton_packs = rule(
     implementation = _triton_packs_impl,
@@ -176,7 +182,8 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
     headers; it needs HIP's runtime. The library is the same with packs and
     without: the output groups `library` and `packs` are one of these each. With
-    --@qola//:compress the code objects in packs are compressed.
+    --@qola//:compress the code objects in packs are compressed. It has a digest
+    of each, and loads no other.
 
     Of several kernels that have what is asked for, the first one is taken: in
     the order of `tuning`, then of `kernels`, and of each kernel's values.
@@ -210,6 +217,7 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
         library = library,
         namespace = namespace,
         out = name + ".table.cpp",
+        packs = name + ".packs",
         tuning = tuning,
         **private
     )
