@@ -66,10 +66,7 @@ def first_prebuilt(
 def _lacking(chosen: Chosen) -> str:
     """Return what no prebuilt bundle has of a build."""
     python = [module.name for module in chosen.modules if module.name not in ATTENTION]
-    lacking = [f"{', '.join(python)}, which Python imports"] if python else []
-    # The key of a prebuilt bundle says nothing of users' Python files, nor of Triton's version.
-    lacking += ["kernels in Triton"] if chosen.triton else []
-    return ", and ".join(lacking)
+    return f"{', '.join(python)}, which Python imports" if python else ""
 
 
 def refuse_what_is_lacking(chosen: Chosen) -> None:
@@ -203,7 +200,7 @@ def fetch(
             continue
         result = install_found(found, chosen, wanted, kind.lazy, output)
         if result is None:
-            libraries = " and ".join(module.name for module in chosen.modules)
+            libraries = " and ".join(chosen.names)
             words = f"passed over: it does not have {libraries} of the namespace"
             asked.append(Outcome(found.source, f"{words} {chosen.manifest.namespace!r}"))
             continue

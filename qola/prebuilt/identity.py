@@ -18,6 +18,7 @@ from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.errors import Finding, ToolchainError
 from qola.fetch.pins import patch_files, pin_patches
 from qola.files import sha256_of, sha256_of_text
+from qola.plan.triton_kernels import triton_files
 from qola.prebuilt.key import Key, settings_of
 from qola.rooms import sources_of
 from qola.ruleset import ruleset_root
@@ -99,11 +100,14 @@ def key_of(
 
     Raises:
         NoPrebuiltError: what an argument of Bazel means is not in its words.
-        OSError: a file that decides it cannot be read.
+        ManifestError: a file of a kernel in Triton cannot be read.
+        OSError: another file that decides it cannot be read.
     """
     manifest, aiter = chosen.manifest, chosen.aiter
     modes = {module.name: manifest.module_mode(module, chosen.mode) for module in chosen.modules}
     patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
+    python = triton_files(manifest, chosen.file)
+    files = {name: sha256_of_text(text) for name, text in python.items()}
     return Key(
         name=workspace.repository_name(chosen.file),
         ruleset=ruleset_digest(ruleset_root()),
@@ -114,6 +118,7 @@ def key_of(
         rocm=rocm,
         forms=vars(forms),
         settings=settings_of(bazel_args),
+        triton=files if chosen.triton else None,
     )
 
 

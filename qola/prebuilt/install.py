@@ -11,7 +11,7 @@ from qola.build.install import BuildResult, ModuleRecord, install, not_made, out
 from qola.build.setup import Chosen
 from qola.errors import Finding, PrebuiltError
 from qola.files import scratch
-from qola.layout import RECORD, library_file
+from qola.layout import RECORD, TRITON, library_file, triton_file
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE
@@ -30,14 +30,14 @@ def install_found(
     Raises:
         PrebuiltError: the archive has what it may not have, or lacks what it has to have.
     """
-    namespace, modules = chosen.manifest.namespace, [module.name for module in chosen.modules]
+    namespace, modules = chosen.manifest.namespace, chosen.names
     with scratch(found.archive.parent) as directory:
         files = unpack(found.archive, directory, found.unpacked_size, found.source)
         bundled: Mapping[str, Any] = {"modules": []}
         if found.layout == LAYOUT:
             targets = without_top(list(files))
             files = {targets[name]: path for name, path in files.items()}
-            libraries = {name: f"lib/{library_file(namespace, name)}" for name in modules}
+            libraries = {name: f"lib/{_file(namespace, name)}" for name in modules}
             if not files.keys() >= set(libraries.values()):
                 return None
         else:
@@ -55,6 +55,10 @@ def install_found(
         own = outdated(namespace, modules, lazy, output)
         install(output, files, not_made(namespace, modules, files), result, own)
         return result
+
+
+def _file(namespace: str, module: str) -> str:
+    return triton_file(namespace) if module == TRITON else library_file(namespace, module)
 
 
 def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:

@@ -45,6 +45,9 @@ class Key:
         modes: modules in the bundle, each with its build mode.
         aiter: identity of the AITER source, in which Composable Kernel lies, and its patches.
         settings: arguments of Bazel, as `settings_of` returns them.
+        triton: digests of the Python files of kernels in Triton beside the manifest, by path; None
+            where no such kernels are in the bundle. Those of a commit are pinned by the manifest,
+            qola's own and Triton itself by the ruleset.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Key:
     rocm: Mapping[str, str]
     forms: Mapping[str, bool]
     settings: tuple[str, ...] = ()
+    triton: Mapping[str, str] | None = None
     version: str = __version__
 
     @property
@@ -71,6 +75,7 @@ class Key:
             "rocm": self.rocm,
             "forms": self.forms,
             "settings": list(self.settings),
+            **({} if self.triton is None else {"triton": self.triton}),
         }
 
     @property

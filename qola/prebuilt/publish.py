@@ -9,7 +9,6 @@ from pathlib import Path
 
 import minisign
 
-from qola.aiter.attention import ATTENTION
 from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
@@ -63,7 +62,7 @@ def build_archive(
     with workspace_locked(setup.directory, progress):
         built = build_all(setup, forms, options, environ, progress)
         findings = [
-            Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(ATTENTION)} built")
+            Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")
             for name, words in built.errors.items()
         ]
         if built.bundle.directory is None and not findings:

@@ -17,10 +17,12 @@ from qola.checkout.prepare import GitSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
 from qola.files import write_if_changed
+from qola.layout import TRITON
 from qola.manifest.archs import resolve, split
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
 from qola.manifest.words import BUILD_MODES
+from qola.plan.triton_kernels import TRITON_FILES, triton_list
 from qola.prebuilt import fetch, identity
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.install import bundle_record, libraries_of
@@ -46,6 +48,7 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     inputs = "".join(f"{name}\n" for name in identity.ruleset_files(ruleset_root()))
     write_if_changed(args.output / "inputs.txt", inputs)
     manifest = load(args.manifest, display=args.display)
+    write_if_changed(args.output / TRITON_FILES, triton_list(manifest))
     modules = [module for module in manifest.modules if module.name in ATTENTION]
     if not modules and not manifest.triton:
         raise NoPrebuiltError(
@@ -65,7 +68,9 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     directory: Path = args.output / _DIRECTORY
     files = unpack(found.archive, directory, found.unpacked_size, found.source)
     record = bundle_record(files, found.source)
-    libraries = libraries_of(record, names, files, found.source)
+    in_triton = [TRITON] if manifest.triton else []
+    libraries = libraries_of(record, [*names, *in_triton], files, found.source)
+    libraries.pop(TRITON, None)  # It is in the bundle alone, as where it is built.
     write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
     _say(f"qola: prebuilt {key.text} from {found.source}")
 
@@ -80,10 +85,6 @@ def _look_up(
     aiter = json.loads(args.aiter)
     if args.look_up == "no" or aiter["kind"] == "local":
         # A tree on this machine is edited, which nobody would notice here.
-        return None
-    if manifest.triton:
-        # As `qola build` has it: the key says nothing of them.
-        _say("qola: no prebuilt bundle has kernels in Triton, its targets build")
         return None
     chosen = _chosen(args, manifest, modules, aiter)
     key = identity.key_of(
@@ -120,6 +121,7 @@ def _chosen(
         archs,
         args.mode,
         AiterSource(source, args.patches_dir),
+        triton=bool(manifest.triton),
     )
 
 

@@ -2,7 +2,7 @@
 
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "run_qola")
-load(":manifest_repository.bzl", "MANIFEST_ATTRS")
+load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
 load(":tree_patches.bzl", "PATCH_ATTRS", "prepare_patches")
 
 _VARIABLE = "QOLA_PREBUILT"
@@ -42,6 +42,7 @@ def _prebuilt_repository_impl(rctx):
         "rocm": rctx.path(rctx.attr.rocm),
         "url": rctx.attr.urls,
     }, packages = rctx.attr.python_packages)
+    watch_triton_files(rctx, manifest)
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(root.get_child(path))

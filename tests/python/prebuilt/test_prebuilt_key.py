@@ -21,6 +21,7 @@ from qola.files import sha256_of_json
 from qola.manifest.load import loads
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, settings_of
+from qola.triton import own
 from tests.python.folders import write
 
 TEXT = """\
@@ -74,6 +75,8 @@ KEY = Key(
         ({"rocm": {**ROCM, "rocm_version": "7.3.0"}}, "rocm.rocm_version"),
         ({"forms": {"lazy": True}}, "forms.lazy"),
         ({"settings": ("--@qola//:compress",)}, "settings"),
+        ({"triton": {"k.py": "1" * 64}}, "triton"),
+        ({"triton": {}}, "triton"),
     ],
 )
 def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
@@ -181,6 +184,53 @@ def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
+
+
+TRITON = """\
+[[triton]]
+kernels = ["attention_forward"]
+[[triton]]
+kernels = ["k"]
+file = "k/k.py"
+deps = ["k/parts.py"]
+[[triton]]
+kernels = ["theirs"]
+remote = "https://host/theirs.git"
+commit = "1111111111111111111111111111111111111111"
+file = "theirs.py"
+"""
+
+
+def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: code objects of other Python files, or of another commit, under the same key."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    write(tmp_path, {"k/k.py": "1", "k/parts.py": "1", "k/other.py": "1"})
+    aiter = AiterSource(GitSource("https://a/aiter", "1" * 40))
+
+    def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
+        of = loads(text, file="left.toml")
+        chosen = Chosen(of, tmp_path / "left.toml", of.modules, (), None, aiter, triton=triton)
+        return identity.key_of(chosen, ROCM, Forms()).inputs
+
+    before = inputs()
+    assert [*before["triton"]] == ["k/k.py", "k/parts.py"]
+    # A group of modules has none.
+    assert differences(before, inputs(triton=False)) == ["triton"]
+    for name, path in (("k/k.py", "triton.k/k.py"), ("k/parts.py", "triton.k/parts.py")):
+        (tmp_path / name).write_text("2")
+        assert differences(before, inputs()) == [path]
+        (tmp_path / name).write_text("1")
+    (tmp_path / "k/other.py").write_text("2")
+    assert inputs() == before
+    changed = inputs(TEXT + TRITON.replace("11", "22"))
+    assert differences(before, changed) == ["manifest.content.triton"]
+
+
+def test_what_a_ruleset_has_of_triton(repo_root: Path) -> None:
+    """Prevents: the bundle of another Triton, or of other kernels of qola's, taken for this one."""
+    files = {*identity.ruleset_files(repo_root)}
+    assert {"third_party/python/triton.txt", "qola/triton/compile.py"} <= files
+    assert {f"qola/triton/kernels/{name}" for name in {*own.FILES.values(), *own.PARTS}} <= files
 
 
 RULESET = {

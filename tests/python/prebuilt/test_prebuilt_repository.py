@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 
-from qola.build.setup import BuildRequest, choose_all
-from qola.prebuilt.repository_rule import main
-from tests.python.prebuilt.users import LIBRARY, MANIFEST, User
+from tests.python.prebuilt.users import LIBRARY, MANIFEST, User, repository
 
 TRITON = '[[triton]]\nkernels = ["attention_forward"]\n'
 BUNDLE = """\
@@ -21,34 +16,14 @@ qola_bundle(
 """
 
 
-def repository(user: User, manifest: str, look_up: str) -> str:
-    """Return the BUILD file of a manifest's repository, with what is published as its source."""
-    file = user.directory / "left.toml"
-    file.write_text(manifest)
-    output = user.directory / look_up
-    output.mkdir(exist_ok=True)
-    rocm = user.directory / "rocm.json"
-    rocm.write_text('{"origin": "pinned"}')
-    request = BuildRequest(manifest_path=file, archs=("gfx950",))
-    source = choose_all(request, user.environ, print).aiter.source
-    pin = json.dumps({"kind": "wheel", **asdict(source)})
-    options = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
-    options |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}
-    options |= {"url": user.published, "look-up": look_up, "output": output}
-    assert main([f"--{name}={value}" for name, value in options.items()]) == 0
-    return (output / "BUILD.bazel").read_text()
-
-
-def test_kernels_in_triton_are_built(user: User) -> None:
-    """Prevents: a bundle without kernels in Triton, from a source or built."""
+def test_kernels_in_triton_are_built(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a bundle of what is built, without kernels in Triton."""
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(user.directory / "cache"))
     for look_up in ("yes", "no"):
-        user.capsys.readouterr()
         built = repository(user, MANIFEST + TRITON, look_up)
         assert BUNDLE.format(libraries='":libmha_fwd"') in built
         assert '@qola_left//:libmha_fwd"' in built
-        said = user.capsys.readouterr().err
-        assert ("no prebuilt bundle has kernels in Triton" in said) == (look_up == "yes")
-        alone = repository(user, TRITON, look_up)
+        alone = repository(user, f"[build]\narchitectures = ['gfx950']\n{TRITON}", look_up)
         assert alone.endswith(BUNDLE.format(libraries=""))
 
 

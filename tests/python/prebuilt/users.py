@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import urllib3
 from qola.build.forms import Forms
 from qola.build.setup import BuildRequest, choose_all
 from qola.cli import main
-from qola.prebuilt import fetch, identity, signature
+from qola.prebuilt import fetch, identity, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import Transport
 from qola.prebuilt.key import Key
@@ -127,3 +127,21 @@ def a_user(
         someone = User(tmp_path, key, stack, environ, capsys)
         someone.put("bundle")
         yield someone
+
+
+def repository(user: User, manifest: str, look_up: str) -> str:
+    """Return the BUILD file of a manifest's repository, with what is published as its source."""
+    file = user.directory / "left.toml"
+    file.write_text(manifest)
+    output = user.directory / look_up
+    output.mkdir(exist_ok=True)
+    rocm = user.directory / "rocm.json"
+    rocm.write_text('{"origin": "pinned"}')
+    request = BuildRequest(manifest_path=file, archs=("gfx950",))
+    source = choose_all(request, user.environ, print).aiter.source
+    pin = json.dumps({"kind": "wheel", **asdict(source)})
+    options = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
+    options |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}
+    options |= {"url": user.published, "look-up": look_up, "output": output}
+    assert repository_rule.main([f"--{name}={value}" for name, value in options.items()]) == 0
+    return (output / "BUILD.bazel").read_text()
