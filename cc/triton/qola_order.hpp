@@ -171,8 +171,11 @@ public:
     std::optional<Served> find(const Problem& problem) const
     {
         for(const Kind kind : order_)
-            if(Found found = find(kind, problem))
+        {
+            InTriton words;
+            if(Found found = find(kind, problem, words))
                 return Served{kind, std::move(found)};
+        }
         return std::nullopt;
     }
 
@@ -184,12 +187,13 @@ public:
         std::string said;
         for(const Kind kind : order_)
         {
-            const Found found = find(kind, problem);
+            InTriton words;
+            const Found found = find(kind, problem, words);
             if(!found)
                 continue;
             if(found.workspace > problem.args().workspace_size)
                 throw Error(QOLA_INVALID, "workspace_size: fewer than " + std::to_string(found.workspace) + " bytes");
-            status = launch(kind, problem, stream, said);
+            status = launch(kind, problem, words, stream, said);
             if(status == QOLA_OK)
                 return kind;
             if(status != QOLA_UNAVAILABLE)
@@ -199,10 +203,13 @@ public:
     }
 
 private:
-    Found find(Kind kind, const Problem& problem) const
+    using InTriton = std::optional<qola_triton_attention>;
+
+    // `words` become the problem's for Triton's kernels, where they are asked.
+    Found find(Kind kind, const Problem& problem, InTriton& words) const
     {
         if(kind == Kind::triton)
-            return find_in_triton(problem);
+            return find_in_triton(problem, words = in_triton(direction_, problem.args()));
         const std::optional<Entry> entry = entry_of(direction_);
         const bool no_assembly           = problem.args().kernels == QOLA_KERNELS_CK;
         if(!entry || (kind == Kind::assembly && no_assembly))
@@ -221,13 +228,12 @@ private:
         }
     }
 
-    int launch(Kind kind, const Problem& problem, void* stream, std::string& said) const
+    int launch(Kind kind, const Problem& problem, const InTriton& words, void* stream, std::string& said) const
     {
         if(kind == Kind::triton)
         {
             const qola_mha_args& args = problem.args();
-            const auto asked          = in_triton(direction_, args);
-            const auto* given         = &*asked;
+            const auto* given         = &*words;
             const bool starts         = args.seqstart_q != nullptr && args.seqstart_k != nullptr;
             if((args.bias_type != QOLA_BIAS_NONE && args.bias.data == nullptr) || (args.group != 0 && !starts))
             {
@@ -251,16 +257,15 @@ private:
         return kind == Kind::composable_kernel ? problem.composable_kernel_alone() : problem;
     }
 
-    Found find_in_triton(const Problem& problem) const
+    Found find_in_triton(const Problem& problem, const InTriton& words) const
     {
-        const auto asked = in_triton(direction_, problem.args());
-        if(!asked)
+        if(!words)
             return {};
         qola_triton_found found = {};
         found.size              = sizeof found;
         const bool forward      = direction_ == Direction::forward;
-        const int status = forward ? QOLA_TRITON(attention_forward_find)(&*asked, &found)
-                                   : QOLA_TRITON(attention_backward_find)(&*asked, &found);
+        const int status = forward ? QOLA_TRITON(attention_forward_find)(&*words, &found)
+                                   : QOLA_TRITON(attention_backward_find)(&*words, &found);
         // Strides that are no multiples of 8, too; or no code for this device.
         if(status == QOLA_TRITON_NO_KERNEL || status == QOLA_TRITON_NO_ARCH)
             return {};

@@ -93,6 +93,21 @@ def test_what_is_built_runs(user: Builder) -> None:
     assert there.array.tolist() == [*(numbers[:299] / 2), 299]
 
 
+def test_published_and_fetched(user: Builder) -> None:
+    """Prevents: a prebuilt bundle without packs, or that is not found where nothing is built."""
+    cache = f"--bazel-arg=--disk_cache={user_disk_cache()}"
+    put = user.qola("publish", "-m", "mine.toml", "--to", "prebuilt", cache)
+    assert put.returncode == 0, put.stderr
+    key = put.stdout.partition(":")[0]
+    words = ("-m", "mine.toml", "-o", "fetched", "--prebuilt", "prebuilt")
+    fetched = user.qola("build", *words, QOLA_BAZEL="/bin/false")
+    assert fetched.returncode == 0, fetched.stderr
+    assert f"prebuilt {key} from" in fetched.stderr
+    for name in (LIBRARY, PACK):
+        built = (user.directory / "out" / name).read_bytes()
+        assert (user.directory / "fetched" / name).read_bytes() == built
+
+
 def test_a_kernel_of_a_commit(tmp_path: Path) -> None:
     """Prevents: a kernel of somebody else's that Bazel does not fetch, or without its types."""
     bare = HALVE.replace('x: "*fp32:16", n: "i32"', "x, n")
