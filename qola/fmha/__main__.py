@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qola.errors import ExitCode, Finding, QolaError
@@ -51,15 +51,26 @@ def _tell(found: Sequence[Compared], *, everything: bool) -> int:
     for one in found:
         if everything or one.agrees is False:
             print(f"{one.arch} {one.line()}")
-    unread = [one for one in found if one.agrees is None]
-    reasons = Counter((one.arch, one.problem.direction, one.unread) for one in unread)
-    for (arch, direction, reason), count in reasons.items():
-        print(f"{arch} {direction}: {count} problems not compared: {reason}")
+    for words, of in _reasons(found):
+        for (arch, direction, reason), count in of.items():
+            print(f"{arch} {direction}: {count} problems {words}: {reason}")
     differing = sum(one.agrees is False for one in found)
     none = sum(not one.launched for one in found)
-    more = f", {len(unread)} are not compared" if unread else ""
+    neither = sum(one.agrees is None for one in found)
+    more = f", {neither} are not compared" if neither else ""
     print(f"{len(found)} problems: {differing} differ, {none} have no kernel{more}")
     return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
+
+
+def _reasons(found: Sequence[Compared]) -> Iterator[tuple[str, Counter[tuple[str, str, str]]]]:
+    """Yield what problems are not compared with, and how many for which reason."""
+    for words, neither, reason in (
+        ("not compared", True, "unread"),
+        ("compared with find alone", False, "unread"),
+        ("compared with select alone", False, "unasked"),
+    ):
+        of = [one for one in found if (one.agrees is None) == neither and getattr(one, reason)]
+        yield words, Counter((one.arch, one.problem.direction, getattr(one, reason)) for one in of)
 
 
 def _places(built: Built) -> dict[str, str]:
@@ -90,7 +101,7 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     for arch, directions in served.items():
         words = "no library has kernels of the direction for the arch"
         found += [
-            Compared(one, arch, (), (), (), unread=words)
+            Compared(one, arch, (), (), (), unread=words, unasked=words)
             for one in given or ()
             if one.direction not in directions
         ]

@@ -1,4 +1,4 @@
-"""Whether a library launches what its dispatch is read to launch."""
+"""Whether a library launches what its dispatch is read to launch, and what it says itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 from qola.fmha.problem import Problem
 from qola.fmha.registry import Registry, RegistryError
 from qola.verify.case import REFUSED, Call, Dim
-from qola.verify.run import Built, called
+from qola.verify.find import Found
+from qola.verify.host import Built, Host, on_device
+
+#: What a library launches for a problem, what it answers, and the names of that.
+_Answer = tuple[Call, Found, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,11 @@ class Compared:
         selected: kernels that the registry says it goes to.
         launched: those that the library's host code launched.
         grids: of these launches, in workgroups.
+        found: those that the library's C function `find` names.
         error: why nothing was launched, in the words of the entry point.
-        unread: why it is not known what should be; empty where it is.
+        unread: why it is not known what should be selected; empty where it is.
+        unfound: why `find` names none, in its words.
+        unasked: why `find` cannot be asked; empty where it can.
     """
 
     problem: Problem
@@ -29,23 +36,45 @@ class Compared:
     selected: tuple[str, ...]
     launched: tuple[str, ...]
     grids: tuple[Dim, ...]
+    found: tuple[str, ...] = ()
     error: str = ""
     unread: str = ""
+    unfound: str = ""
+    unasked: str = ""
+
+    @property
+    def as_selected(self) -> bool | None:
+        """Whether it launches what is selected, or both are none; None where that is not known."""
+        return None if self.unread else self._served and self.selected == self.launched
+
+    @property
+    def as_found(self) -> bool | None:
+        """Whether it launches what `find` names, or both are none; None where that is not known."""
+        if self.unasked:
+            return None
+        return self._served and not self.unfound and self.found == self.launched
 
     @property
     def agrees(self) -> bool | None:
-        """Whether both have the same kernels, or both none; None where that is not known."""
-        if self.unread:
-            return None
-        served = bool(self.launched) or self.error.endswith(REFUSED)
-        return served and self.selected == self.launched
+        """Whether it launches what both say; None where it is compared with neither."""
+        known = [one for one in (self.as_selected, self.as_found) if one is not None]
+        return all(known) if known else None
+
+    @property
+    def _served(self) -> bool:
+        """Whether something is launched, or nothing as there is no kernel."""
+        return bool(self.launched) or self.error.endswith(REFUSED)
 
     def line(self) -> str:
         """Return the problem and its main kernel with its grid, or what differs."""
         if self.agrees is False:
-            have = (", ".join(names) or "none" for names in (self.launched, self.selected))
-            more = f" ({self.error})" if self.error else ""
-            return "{}: launched {}; selected {}{}".format(self.problem, *have, more)
+            said = [("launched", self.launched, self.error)]
+            if self.as_selected is False:
+                said.append(("selected", self.selected, ""))
+            if self.as_found is False:
+                said.append(("find names", self.found, self.unfound))
+            words = (f"{w} {_shown(names)}" + (f" ({e})" if e else "") for w, names, e in said)
+            return f"{self.problem}: {'; '.join(words)}"
         if not self.launched:
             return f"{self.problem} -> none: {self.error or self.unread}"
         grids = ("x".join(map(str, grid)) for grid in self.grids)
@@ -58,23 +87,35 @@ class Compared:
         return json.dumps({**values, "agrees": self.agrees}, sort_keys=True)
 
 
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
 def compared(built: Built, arch: str, problems: Sequence[Problem]) -> list[Compared]:
     """Hand a library problems, on a HIP runtime that runs nothing, and compare what it launches.
 
     Of a direction whose dispatch is not understood, and of a problem that assembly kernels serve,
-    the result says what is launched, and why it is compared with nothing.
+    the result says what is launched, why nothing is selected, and whether `find` names the same.
 
     Raises:
         VerifyError: the process that called the library died.
     """
     registry = Registry.of(built.module, built.repository)
-    calls = called(built, arch, problems).calls
-    return list(_compared(registry, arch, calls))
+    answers = on_device(built, arch, 0, _answers, problems)
+    return list(_compared(registry, arch, answers))
 
 
-def _compared(registry: Registry, arch: str, calls: Sequence[Call]) -> Iterator[Compared]:
+def _answers(host: Host, problems: Sequence[Problem]) -> list[_Answer]:
+    answers = []
+    for problem in problems:
+        call, found = host.call(problem), host.find(problem)
+        answers.append((call, found, host.named(found, call.launches)))
+    return answers
+
+
+def _compared(registry: Registry, arch: str, answers: Sequence[_Answer]) -> Iterator[Compared]:
     known = {entry.name for entry in registry}
-    for call in calls:
+    for call, found, names in answers:
         selected: tuple[str, ...] = ()
         unread = ""
         if call.problem.assembly and not known.issuperset(call.names):
@@ -86,5 +127,16 @@ def _compared(registry: Registry, arch: str, calls: Sequence[Call]) -> Iterator[
                 selected = tuple(entry.name for entry in registry.select(asked, arch))
             except RegistryError as error:
                 unread = "; ".join(finding.found for finding in error.findings)
-        grids = tuple(launch.grid for launch in call.launches)
-        yield Compared(call.problem, arch, selected, call.names, grids, call.error, unread)
+        yield Compared(
+            call.problem,
+            arch,
+            selected,
+            call.names,
+            tuple(launch.grid for launch in call.launches),
+            names,
+            error=call.error,
+            unread=unread,
+            unfound="" if found.answers or found.refuses else found.error,
+            # Both are none where the C++ function has no kernel either.
+            unasked=found.error if found.refuses and not call.error.endswith(REFUSED) else "",
+        )

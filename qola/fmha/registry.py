@@ -159,29 +159,34 @@ class Registry:
     def select(self, problem: Problem, arch: str, library: str = "") -> tuple[Entry, ...]:
         """Return the kernels that a problem is launched with, () where the library has none.
 
-        They are read from the library's dispatch, condition by condition, as it is compiled.
+        They are read from the library's dispatch, condition by condition, as it is compiled. Which
+        assembly kernel a problem goes to stands in no table that could be read: AITER's host code
+        decides, and with it whether one does. The library itself can be asked, by its C function
+        `find` or by `qola dispatch`.
 
         Args:
             arch: of the device.
             library: file name, where several have the problem's direction.
 
         Raises:
-            RegistryError: no dispatch is at hand, or it is not understood; or assembly kernels
-                may serve the problem, which AITER's own host code chooses.
+            RegistryError: no dispatch is at hand, or it is not understood; or assembly kernels of
+                the library may serve the problem.
         """
-        rows = self._ask(problem, library, lambda of: [of.taken(problem, arch)])
+        rows = self._ask(problem, arch, library, lambda of: [of.taken(problem, arch)])
         return rows[0]
 
     def query(self, problem: Problem, arch: str, library: str = "") -> list[tuple[Entry, ...]]:
         """Return all that would serve a problem, in the order of the dispatch; see `select`."""
-        return self._ask(problem, library, lambda of: of.fitting(problem, arch))
+        return self._ask(problem, arch, library, lambda of: of.fitting(problem, arch))
 
     def _ask(
-        self, problem: Problem, library: str, ask: Callable[[Dispatch], Iterable[Sequence[str]]]
+        self,
+        problem: Problem,
+        arch: str,
+        library: str,
+        ask: Callable[[Dispatch], Iterable[Sequence[str]]],
     ) -> list[tuple[Entry, ...]]:
         place = str(problem)
-        if problem.assembly:
-            raise RegistryError(Finding(place, "assembly kernels may serve it", "assembly=False"))
         having = [
             name
             for name, source in self._sources.items()
@@ -192,6 +197,10 @@ class Registry:
             fix = "name the library" if having else "make the registry with Registry.of"
             raise RegistryError(Finding(place, words, "one", fix))
         (name,) = having
+        if problem.assembly and self._sources[name].has_assembly(problem.direction, arch):
+            words = "assembly kernels may serve it, which AITER's host code chooses"
+            fix = "ask the library: its C function find, or qola dispatch"
+            raise RegistryError(Finding(place, words, "assembly=False", fix))
         key = name, problem.direction
         try:
             if key not in self._dispatches:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from qola.aiter.attention import ATTENTION
 from qola.errors import Finding, QolaError
 from qola.plan.model import Plan, PlannedKernel, PlannedModule
 from qola.verify.dispatch import Dispatch
@@ -51,6 +52,11 @@ class Repository:
     def of_direction(self, direction: str) -> list[PlannedKernel]:
         """Return kernel instances that the dispatch of a direction launches."""
         return [k for k in self.kernels if k.direction == direction and not is_beside(k)]
+
+    def has_assembly(self, direction: str, arch: str) -> bool:
+        """Whether assembly kernels of the library may serve problems of a direction."""
+        own = direction == ATTENTION[self.module].direction
+        return own and any(code.arch == arch for code in self.planned.code_objects)
 
     def dispatch(self, direction: str) -> Dispatch:
         """Return the dispatch of a direction, over all archs.

@@ -23,23 +23,13 @@ from qola.fmha.runner import Run, Runner
 from qola.fmha.sweep import sweep
 from qola.fmha.validator import Validator
 from qola.launch.fake_hip import FakeHip, read_log
-from qola.verify.run import Built
+from tests.emulate.libraries import built
 
 ARCH = "gfx950"
 FORWARD = problem(
     "fwd", "fp16", rows=70, columns=100, heads=4, heads_k=2, hdim=32, batch=2, lse=True
 )
 BACKWARD = replace(FORWARD, direction="bwd", rows=(32, 32), columns=(40, 40))
-
-
-def built(module: str) -> Built:
-    library, caller, runtime = (
-        Path(os.environ[f"QOLA_TEST_{name}"]).resolve()
-        for name in (f"CI_{module}", f"CI_{module}_CALLER", "FAKE_HIP")
-    )
-    # Not resolved: dispatch and sources are beside it among the runfiles.
-    plan = Path(os.environ[f"QOLA_TEST_CI_{module}_EMULATED"])
-    return Built(module, plan.parent, library, caller, runtime)
 
 
 def arrays(of: Problem, *names: str) -> list[Any]:
@@ -141,7 +131,8 @@ from qola.fmha.build import built_by
 from qola.fmha.done import RunError
 from qola.fmha.runner import Runner
 from qola.launch.fake_hip import RUNTIME
-from tests.emulate.test_fmha import ARCH, FORWARD, arrays, built
+from tests.emulate.test_fmha import ARCH, FORWARD, arrays
+from tests.emulate.libraries import built
 try:
     run = Runner(built("libmha_fwd"), ARCH, "hip").forward(FORWARD, *arrays(FORWARD, "q", "k", "v"))
     said = [run.launched, run.passed, run.done.seconds, bool(run.tflops)]

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from qola.fmha import reference
 from qola.fmha.agreement import compared
 from qola.fmha.build import built_by
 from qola.fmha.problem import ArraysError, Problem, problem
-from qola.fmha.runner import Run, Runner
+from qola.fmha.runner import Runner
 from qola.fmha.sweep import sweep
 from qola.fmha.validator import Validator
 from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.run import Built, called
+from tests.emulate.caches import appended, drawn
 
 ARCH = "gfx950"
 HEADS: dict[str, Any] = {"heads": 4, "heads_k": 2, "hdim": 128}
@@ -32,27 +32,6 @@ PREFILL = problem("pagedkv_prefill", "fp16", **LENGTHS, **HEADS, page=128, mask=
 def library() -> Built:
     (found,) = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()).values()
     return found
-
-
-def drawn(shape: tuple[int, ...], seed: int) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float16)
-
-
-def appended(library: Built, of: Problem) -> tuple[Run, reference.Appended]:
-    """Return what a kernel makes of some arrays, and what is right."""
-    shapes = of.shapes()
-    alone = replace(of, columns=(of.new,) * of.batch).shapes()
-    arrays = [drawn(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
-    arrays += [drawn(alone[name], 3 + n) for n, name in enumerate(("k", "v"))]
-    angles: dict[str, Any] = {}
-    if of.rope != "no":
-        turned = np.random.default_rng(7).uniform(0, 7, (133, of.rotary // 2))
-        angles = {
-            "cos": np.cos(turned).astype(np.float16),
-            "sin": np.sin(turned).astype(np.float16),
-        }
-    run = Runner(library, ARCH).append_kv(of, *arrays, **angles)
-    return run, reference.append_kv(of, *arrays, **angles)
 
 
 @pytest.mark.parametrize("page", [0, 128])
@@ -68,7 +47,7 @@ def appended(library: Built, of: Problem) -> tuple[Run, reference.Appended]:
 def test_rows_are_appended_and_rotated(library: Built, of: Problem, page: int) -> None:
     """Prevents: a cache that holds other rows than a model wrote, or rows of another angle."""
     of = replace(of, page=page)
-    run, right = appended(library, of)
+    run, right = appended(library, ARCH, of)
     assert run.passed, [*map(str, run.verdicts), *run.done.findings]
     (name,) = run.launched
     assert ("_pagedkv_" in name, f"_{of.rope}_" in name) == (page > 0, of.rope != "no")
@@ -114,3 +93,10 @@ def test_the_library_launches_what_is_read(library: Built) -> None:
     found = compared(library, ARCH, [*sweep(library.kernels, 300), PREFILL, APPEND])
     assert [one.line() for one in found if not one.agrees] == []
     assert sum(bool(one.launched) for one in found) > 60
+
+
+def test_what_the_c_functions_alone_refuse(library: Built) -> None:
+    """Prevents: a problem that only C refuses, told as if the library launched something wrong."""
+    (found,) = compared(library, ARCH, [replace(APPEND, page=64)])
+    assert found.unasked == "page_size: 64, expected a multiple of 128"
+    assert (found.as_selected, found.as_found, found.agrees) == (True, None, True)

@@ -26,6 +26,7 @@ from qola.verify.outcome import Outcome, lines, to_json
 from qola.verify.run import Built, Wish, verify
 from qola.verify.sample import Drawn, draw
 from qola.verify.values import entry_values
+from tests.emulate.libraries import built
 
 ARCH = "gfx950"
 #: Of the forward library: K whole tiles, and K of any length.
@@ -35,16 +36,6 @@ SEQLEN_K = 36
 _NOP = bytes.fromhex("000080bf")
 
 Edit = Callable[[bytearray], None]
-
-
-def built(module: str, manifest: str = "CI") -> Built:
-    library, caller = (
-        Path(os.environ[f"QOLA_TEST_{manifest}_{module}{end}"]).resolve() for end in ("", "_CALLER")
-    )
-    runtime = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-    # Not resolved: dispatch and sources are beside it among the runfiles.
-    plan = Path(os.environ[f"QOLA_TEST_{manifest}_{module}_EMULATED"])
-    return Built(module, plan.parent, library, caller, runtime)
 
 
 def tried(
@@ -134,7 +125,7 @@ def edit_values(
         found = entry_values(*words)
         return found | {name: edit(found[name]) for name, edit in values.items()}
 
-    monkeypatch.setattr("qola.verify.run.entry_values", changed)
+    monkeypatch.setattr("qola.verify.host.entry_values", changed)
 
 
 @pytest.mark.parametrize("pattern", [WHOLE, PADDED])
@@ -290,7 +281,7 @@ def test_without_a_dispatch_the_library_is_called(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("part", "words"),
-    [("replay.Emulator.tried", "that ran it died"), ("run._Host.call", "that called it died")],
+    [("replay.Emulator.tried", "that ran it died"), ("host.Host.call", "that called it died")],
 )
 def test_a_process_that_dies_is_an_error(
     monkeypatch: pytest.MonkeyPatch, part: str, words: str

@@ -39,25 +39,37 @@ def test_a_sweep_is_the_same_for_a_seed() -> None:
 
 def test_what_is_said_of_a_problem() -> None:
     """Prevents: a library that launches another kernel, or fails, and is said to agree."""
-    same = Compared(FORWARD, "gfx950", ("k",), ("k",), ((2, 4, 1),))
+    same = Compared(FORWARD, "gfx950", ("k",), ("k",), ((2, 4, 1),), ("k",))
     assert same.agrees
     assert same.line() == f"{FORWARD} -> k 2x4x1"
-    none = Compared(FORWARD, "gfx950", (), (), (), f"mha_fwd {REFUSED}")
+    none = Compared(FORWARD, "gfx950", (), (), (), error=f"mha_fwd {REFUSED}")
     assert none.agrees
     assert none.line().endswith("-> none: mha_fwd returned -1: no kernel")
-    differing = [
-        replace(same, launched=("l",)),
-        replace(same, launched=(), error=f"mha_fwd {REFUSED}"),
-        replace(none, error="mha_fwd returned -3"),
-        replace(none, selected=("k",)),
-    ]
-    assert not any(one.agrees for one in differing)
-    assert (
-        differing[1].line().endswith("launched none; selected k (mha_fwd returned -1: no kernel)")
-    )
+    words = {
+        "launched l; selected k": replace(same, launched=("l",), found=("l",)),
+        "launched k; find names l": replace(same, found=("l",)),
+        "launched k; find names k, k": replace(same, found=("k", "k")),
+        "launched k; find names none (status -3)": replace(same, found=(), unfound="status -3"),
+        "launched l; selected k; find names k": replace(same, launched=("l",)),
+        f"launched none (mha_fwd {REFUSED}); selected k; find names k": replace(
+            same, launched=(), error=f"mha_fwd {REFUSED}"
+        ),
+        "launched none (mha_fwd returned -3); selected none; find names none": replace(
+            none, error="mha_fwd returned -3"
+        ),
+        f"launched none (mha_fwd {REFUSED}); selected k": replace(none, selected=("k",)),
+    }
+    for said, one in words.items():
+        assert (one.agrees, one.line()) == (False, f"{FORWARD}: {said}")
+    # Compared with one of both, or with neither.
     unread = replace(same, selected=(), unread="not understood")
-    assert unread.agrees is None
+    assert (unread.as_selected, unread.agrees) == (None, True)
     assert unread.line() == f"{FORWARD} -> k 2x4x1"
+    assert replace(unread, found=()).agrees is False
+    unasked = replace(same, found=(), unasked="not a problem for C")
+    assert (unasked.as_found, unasked.agrees) == (None, True)
+    assert replace(unasked, unread="not understood").agrees is None
+    differing = list(words.values())
     values = json.loads(differing[0].to_json())
     assert (values["agrees"], values["launched"], values["problem"]["dtype"]) == (
         *(False, ["l"]),

@@ -1,0 +1,211 @@
+"""A built library on a device that runs nothing: what its host code asks to be launched.
+
+It runs in a process of its own, as a process has one device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.emulate import single
+from qola.emulate.code_object import CodeObject
+from qola.emulate.hip import Allocation, Asked, Hip
+from qola.errors import Finding, QolaError
+from qola.report.assemble import make_report
+from qola.report.device_code import read_library
+from qola.verify.case import REFUSED, Call, Launch
+from qola.verify.find import Found, Stage, find
+from qola.verify.memory import buffers, tables
+from qola.verify.problem import Problem
+from qola.verify.repository import Repository, VerifyError
+from qola.verify.values import address_names, entry_values
+
+_Of = TypeVar("_Of")
+_Done = TypeVar("_Done")
+
+
+@dataclass(frozen=True)
+class Built(Repository):
+    """A module's library, and what it takes to run it without a GPU.
+
+    Attributes:
+        library: of the module.
+        caller: its `<module>_caller` library.
+        runtime: the fake HIP runtime, cc/fake_hip.
+    """
+
+    library: Path
+    caller: Path
+    runtime: Path
+
+    def symbols(self, arch: str) -> dict[str, str]:
+        """Return the kernel instance that each kernel of an arch belongs to."""
+        report = make_report(self.plan, [read_library(self.library)])
+        return {k.symbol: k.name for k in report.kernels if k.arch == arch and k.name}
+
+    def code_objects(self, arch: str) -> dict[str, tuple[str, ...]]:
+        """Return the assembly kernels of an arch by their digests; some are the same."""
+        found: dict[str, tuple[str, ...]] = {}
+        for code in self.planned.code_objects:
+            if code.arch == arch:
+                found[code.sha256] = (*found.get(code.sha256, ()), code.key)
+        return found
+
+
+def on_device(
+    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+) -> _Done:
+    """Do some work in a process of its own, with a device and the library loaded.
+
+    Args:
+        units: compute units of the device, 0 for those of the arch's largest GPU.
+
+    Raises:
+        VerifyError: the process died.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        try:
+            return pool.submit(_in_process, built, arch, units, work, of).result()
+        except BrokenProcessPool:
+            place = f"{built.library} on {arch}"
+            words = "the process that called it died"
+            raise VerifyError(Finding(place, words, "an answer")) from None
+
+
+def _in_process(
+    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+) -> _Done:
+    # Addresses of a thread's stack differ more from process to process than those of the first.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: work(Host(built, arch, units), of)).result()
+
+
+class Host:
+    """A device that runs nothing, with the library loaded: what it asks for is looked at.
+
+    Attributes:
+        codes: texts of kernels by themselves, by their sha256.
+    """
+
+    def __init__(self, built: Built, arch: str, units: int) -> None:
+        self.arch = arch
+        self.units = units
+        self._hip = Hip(built.runtime, arch, units=units, runs=False)
+        self._library = self._hip.load(built.library)
+        self._namespace = built.plan.namespace
+        self._call = self._hip.caller(built.caller)
+        self._objects: dict[str, CodeObject] = {}
+        self._alone: dict[tuple[str, str], str] = {}
+        self.codes: dict[str, str] = {}
+        self._symbols = built.symbols(arch)
+        self._code_objects = built.code_objects(arch)
+        self.direction = ATTENTION[built.module].direction
+        self._parameters = built.parameters
+
+    def call(self, problem: Problem) -> Call:
+        """Return what the entry point launches for a problem."""
+        entry = ENTRIES[problem.direction]
+        values: dict[str, Any] = entry_values(problem, self.arch, self._parameters[entry])
+        held = self._allocate(problem)
+        self._hip.asked.clear()
+        error = ""
+        try:
+            status = self._call(entry, values | held)
+            said = REFUSED if status == -1 else f"returned {status:g}"
+            error = f"{entry} {said}" if status < 0 else ""
+            launches = tuple(self._launch(one, held) for one in self._hip.asked)
+        except QolaError as wrong:
+            launches, error = (), str(wrong)
+        finally:
+            for memory in held.values():
+                memory.free()
+        return Call(problem, launches, error)
+
+    def _allocate(self, problem: Problem) -> dict[str, Allocation]:
+        """Return memory as large as a problem takes, by the names of arguments."""
+        sizes = {
+            address_names(name): -(-buffer.elements * buffer.format.bits // 8)
+            for name, buffer in buffers(problem, self.arch).items()
+        }
+        sizes |= {name: array.nbytes for name, array in tables(problem).items()}
+        return {
+            n: self._hip.allocate(np.zeros(max(1, size), np.uint8)) for n, size in sizes.items()
+        }
+
+    def _launch(self, asked: Asked, held: Mapping[str, Allocation]) -> Launch:
+        arguments = bytearray(asked.arguments)
+        own = {memory.address for memory in held.values()}
+        known = [(a, a + size, "") for a, size in self._hip.allocations() if a not in own]
+        known += [(m.address, m.address + m.array.nbytes, name) for name, m in held.items()]
+        addresses = []
+        for place in range(0, len(arguments) - 7, 4):
+            (value,) = struct.unpack_from("<Q", arguments, place)
+            found = next(((s, name) for s, end, name in known if s <= value < end), None)
+            if found is None:
+                continue
+            start, name = found
+            if not name:
+                words = "memory that the library allocated itself"
+                raise VerifyError(Finding(asked.kernel, words, "memory of its arguments alone"))
+            struct.pack_into("<Q", arguments, place, 0)
+            addresses.append((place, name, value - start))
+        return Launch(
+            names=self._names(asked),
+            symbol=asked.kernel,
+            code=asked.code,
+            grid=asked.grid,
+            block=asked.block,
+            lds=asked.dynamic_lds,
+            arguments=bytes(arguments),
+            addresses=tuple(addresses),
+        )
+
+    def alone(self, launch: Launch) -> Launch:
+        """Return a launch of a kernel by itself, in place of one of a code object."""
+        key = launch.code, launch.symbol
+        if key not in self._alone:
+            if launch.code not in self._objects:
+                self._objects[launch.code] = CodeObject.read(self._hip.codes[launch.code])
+            text = single.to_json(single.single(self._objects[launch.code], launch.symbol))
+            self._alone[key] = hashlib.sha256(text.encode()).hexdigest()
+            self.codes[self._alone[key]] = text
+        return replace(launch, code=self._alone[key])
+
+    def _names(self, asked: Asked) -> tuple[str, ...]:
+        """Return what the plan calls a kernel: of equal code objects, all."""
+        own = (self._symbols.get(asked.kernel, asked.kernel),)
+        return self._code_objects.get(asked.code, own)
+
+    def find(self, problem: Problem) -> Found:
+        """Return what the library says that the entry point would launch."""
+        return find(self._library, self._namespace, problem, self.arch)
+
+    def named(self, found: Found, launches: Sequence[Launch]) -> tuple[str, ...]:
+        """Return the names of what is found: those of launches, as far as it is the same."""
+        names: list[str] = []
+        for at in range(found.count):
+            launch = launches[at] if at < len(launches) else None
+            stage = found.stages[at] if at < len(found.stages) else None
+            if launch and stage in (None, Stage(launch.symbol, launch.code in self._code_objects)):
+                names += launch.names
+            elif stage:
+                kind = " (assembly)" if stage.assembly else ""
+                names.append(self._symbols.get(stage.symbol, stage.symbol) + kind)
+            else:
+                names.append("?")
+        return tuple(names)
+
+    def launched(self, problem: Problem) -> tuple[str, ...]:
+        """Return the names of what a problem would be launched with."""
+        return self.call(problem).names
