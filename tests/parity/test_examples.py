@@ -1,4 +1,7 @@
-"""CK's own example programs launch the kernels that the registry selects."""
+"""CK's own example programs launch the kernels that the registry selects.
+
+No program of CK's tree calls batch prefill.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ _BIASES = {"n": "no", "e": "bias", "a": "alibi"}
 _OF = {
     "ci": {"prec": "fp16", "d": "32", "lse": "1"},
     "quickstart": {"prec": "bf16", "d": "128", "lse": "1"},
+    "paged": {"prec": "fp16", "d": "128", "lse": "0", "mask": "2"},
     "splitkv": {"prec": "fp16", "d": "32", "lse": "1", "mode": "1"},
 }
 
@@ -41,6 +45,23 @@ CONFIGURATIONS = [
     ("quickstart_fwd", "-b=1 -h=2 -s=64 -bias=e"),
     ("splitkv_fwd", "-b=2 -h=2 -s=33,20 -s_k=520,300 -num_splits=3 -lse=0"),
     ("splitkv_fwd", "-b=2 -h=2 -s=64,64 -s_k=256,256 -num_splits=2"),
+    # No whole tiles of K: of a cache in batch mode the example has a length for each sequence.
+    ("paged_fwd", "-b=2 -h=4 -h_k=2 -s=100 -s_k=300 -page_block_size=128"),
+    ("paged_fwd", "-mode=1 -b=2 -h=2 -s=99,40 -s_k=132,270 -page_block_size=256 -mask=t:64,0"),
+    ("paged_fwd", "-b=1 -h=2 -s=64 -s_k=200 -page_block_size=128 -logits_soft_cap=20"),
+    ("paged_fwd", "-b=2 -h=4 -h_k=2 -s=33 -s_k=250 -s_knew=33 -page_block_size=128"),
+    ("paged_fwd", "-b=1 -h=2 -s=64 -s_k=321 -s_knew=64 -page_block_size=128 -rotary_dim=128"),
+    (
+        "paged_fwd",
+        "-b=2 -h=2 -s=65 -s_k=321 -s_knew=20 -page_block_size=128 -rotary_dim=96"
+        " -rotary_interleaved=0",
+    ),
+    # Appended, and no kernel behind it: of rows that are not in pages, of LSE, of no mask.
+    ("paged_fwd", "-b=2 -h=2 -s=64 -s_k=200 -s_knew=64"),
+    ("paged_fwd", "-b=1 -h=2 -s=1 -s_k=321 -s_knew=1 -rotary_dim=64 -rotary_interleaved=0"),
+    ("paged_fwd", "-b=1 -h=2 -s=20 -s_k=150 -s_knew=10 -page_block_size=128 -lse=1"),
+    ("paged_fwd", "-b=1 -h=2 -s=64 -s_k=200 -page_block_size=128 -mask=0"),
+    ("splitkv_fwd", "-b=2 -h=2 -s=9,40 -s_k=132,270 -page_block_size=128 -num_splits=2"),
     ("ci_bwd", "-b=1 -h=2 -s=128"),
     ("ci_bwd", "-b=2 -h=4 -h_k=2 -s=100 -s_k=51 -d=24"),
     ("ci_bwd", "-b=1 -h=2 -s=64 -s_k=64 -d=32 -d_v=24"),
@@ -60,34 +81,58 @@ def mask_of(word: str) -> Mask:
     return Mask({"t": "top_left", "b": "bottom_right"}[kind], left, right)  # type: ignore[arg-type]
 
 
-def problem_of(direction: str, asked: dict[str, str]) -> Problem:
-    """The problem that options of the example stand for."""
-    splits = int(asked.get("num_splits", "1"))
+def problems_of(direction: str, asked: dict[str, str]) -> list[Problem]:
+    """What options of the example stand for: a problem for each kernel that it asks for."""
+    splits, page, new = (
+        int(asked.get(name, default))
+        for name, default in (("num_splits", "1"), ("page_block_size", "0"), ("s_knew", "0"))
+    )
     group = asked.get("mode") == "1"
     rows = [int(n) for n in asked["s"].split(",")]
     columns = [int(n) for n in asked.get("s_k", asked["s"]).split(",")]
-    heads, hdim = int(asked["h"]), int(asked["d"])
+    heads, hdim, batch = int(asked["h"]), int(asked["d"]), int(asked["b"])
     more: dict[str, Any] = {"lse": asked["lse"] == "1"} if direction == "fwd" else {}
     if dropped := float(asked.get("p_drop", "0")):
         more["dropout"] = Dropout(dropped, 1, 0)
+    sizes: dict[str, Any] = {
+        "heads": heads,
+        "heads_k": int(asked.get("h_k", heads)),
+        "hdim": hdim,
+        "hdim_v": int(asked.get("d_v", hdim)),
+        "mask": mask_of(asked.get("mask", "0")),
+        "page": page,
+    }
+
+    def attention(of: str) -> Problem:
+        return problem(
+            of,
+            asked["prec"],
+            rows=rows if group else rows[0],
+            columns=columns if group else columns[0],
+            batch=batch,
+            bias=_BIASES[asked.get("bias", "n")],
+            soft_cap=float(asked.get("logits_soft_cap", "0")),
+            deterministic=asked.get("deterministic") == "1",
+            splits=splits,
+            **sizes,
+            **more,
+        )
+
+    steps = []
+    if new:
+        rotary = int(asked.get("rotary_dim", "0"))
+        rope = "inter" if asked.get("rotary_interleaved", "1") == "1" else "half"
+        words: dict[str, Any] = {"new": new, "rotary": rotary, "rope": rope if rotary else "no"}
+        # Of sequences behind the first, the example draws the length.
+        ends = columns[:1] * batch
+        shape: dict[str, Any] = {"rows": rows[0], "columns": ends, **sizes, **words}
+        steps.append(problem("fwd_appendkv", asked["prec"], **shape))
     if splits > 1:
         direction = "fwd_splitkv"
-    return problem(
-        direction,
-        asked["prec"],
-        rows=rows if group else rows[0],
-        columns=columns if group else columns[0],
-        batch=int(asked["b"]),
-        heads=heads,
-        heads_k=int(asked.get("h_k", heads)),
-        hdim=hdim,
-        hdim_v=int(asked.get("d_v", hdim)),
-        mask=mask_of(asked.get("mask", "0")),
-        bias=_BIASES[asked.get("bias", "n")],
-        deterministic=asked.get("deterministic") == "1",
-        splits=splits,
-        **more,
-    )
+    elif new or page:
+        # Without a kernel of that the example asks split-KV, which the library does not have.
+        direction = "pagedkv_prefill"
+    return [*steps, attention(direction)]
 
 
 def path(name: str) -> Path:
@@ -114,6 +159,6 @@ def test_the_example_launches_what_is_selected(library: str, words: str, tmp_pat
         run = FakeHip(runtime, arch, timeout=60).run(command, log)
         symbols = built.symbols(arch)
         launched = [symbols.get(launch.kernel, launch.kernel) for launch in read_log(log)]
-        selected = [one.name for one in registry.select(problem_of(direction, asked), arch)]
-        assert launched == selected, run.stdout + run.stderr
-        assert bool(selected) == (run.returncode == 0), run.stdout + run.stderr
+        selected = [registry.select(of, arch) for of in problems_of(direction, asked)]
+        assert launched == [one.name for of in selected for one in of], run.stdout + run.stderr
+        assert all(selected) == (run.returncode == 0), run.stdout + run.stderr
