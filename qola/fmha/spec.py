@@ -34,11 +34,18 @@ _PLAIN: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("spad", "skpad", "dpad", "dvpad"), (1, 8)),
 }
 #: Of these, what a kernel has only if that is said; a kind of dropout goes with dropout.
-_UNASKED = ("bias", "mask", "dbias", "lse", "dropout", "deterministic", "logits", "sink", "skip")
+_UNASKED = (
+    *("bias", "mask", "dbias", "lse", "dropout", "deterministic"),
+    *("logits", "rope", "sink", "skip"),
+)
 _OF_DROPOUT = ("dropout_kind", "randval")
 _HDIMS = ("hdim_q", "hdim_v")
-#: Numbers of a block's tile, of the forward and of dq_dk_dv.
-_FORWARD, _BACKWARD = 6, 9
+#: Of families whose tiles say head dimensions: how many numbers a block has, and which they are.
+_HDIM_PLACES: Mapping[str, tuple[int, tuple[int, int]]] = {
+    **dict.fromkeys(("fwd", "fwd_splitkv", "fwd_pagedkv", "batch_prefill"), (6, (5, 3))),
+    "fwd_appendkv": (4, (2, 3)),
+    "bwd_dq_dk_dv": (9, (7, 8)),
+}
 
 
 @dataclass(frozen=True)
@@ -155,9 +162,9 @@ def _hdims_of(family: str, given: Mapping[str, Any]) -> dict[str, int]:
     """Return the head dimensions that a tile is for, where nothing else says them."""
     tile = given.get("tile")
     block = tile.block if isinstance(tile, Tile) else ()
-    if family == "bwd_dq_dk_dv" and len(block) == _BACKWARD:
-        return dict(zip(_HDIMS, block[-2:], strict=True))
-    return dict(zip(_HDIMS, (block[5], block[3]), strict=True)) if len(block) == _FORWARD else {}
+    count, places = _HDIM_PLACES.get(family, (0, (0, 0)))
+    sizes = [block[place] for place in places] if block and len(block) == count else []
+    return dict(zip(_HDIMS, sizes, strict=False))
 
 
 def _unasked(like: KernelConfig, given: Mapping[str, Any]) -> dict[str, Any]:

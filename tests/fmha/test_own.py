@@ -16,16 +16,19 @@ from qola.fmha.kernels import BuiltKernel
 from qola.fmha.problem import problem
 from qola.fmha.registry import Entry, Registry
 from qola.fmha.runner import Run, Runner
+from qola.fmha.validator import Validator
+from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.run import Built
+from tests.emulate.caches import appended, drawn
 
 ARCH = "gfx950"
 
 
-def own(module: str) -> tuple[Built, Entry]:
-    """A library, and the main kernel that it has."""
+def own(family: str) -> tuple[Built, Entry]:
+    """A library, and the kernel of a family that it has."""
+    module = "libmha_bwd" if family.startswith("bwd") else "libmha_fwd"
     built = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())[module]
-    mains = Registry.of(module, built.repository).where(family=("fwd", "bwd_dq_dk_dv"))
-    (entry,) = mains
+    (entry,) = Registry.of(module, built.repository).where(family=family)
     return built, entry
 
 
@@ -36,7 +39,7 @@ def words(run: Run) -> list[str]:
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (100, 130), (1, 200), (257, 31)])
 def test_a_forward_of_an_own_tile(rows: int, columns: int) -> None:
     """Prevents: an own tile that compiles and gives other results than attention."""
-    built, entry = own("libmha_fwd")
+    built, entry = own("fwd")
     assert str(entry.config.tile).startswith("b64x64x16x32x32x32_")
     of = problem("fwd", "fp16", rows=rows, columns=columns, heads=2, hdim=32, lse=True)
     chosen = np.random.default_rng(3)
@@ -49,7 +52,7 @@ def test_a_forward_of_an_own_tile(rows: int, columns: int) -> None:
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (40, 100)])
 def test_a_backward_of_an_own_tile(rows: int, columns: int) -> None:
     """Prevents: an own tile of the backward with partners that are those of another."""
-    built, entry = own("libmha_bwd")
+    built, entry = own("bwd_dq_dk_dv")
     of = problem(
         "bwd", "fp16", rows=rows, columns=columns, heads=2, hdim=32, lse=True, deterministic=True
     )
@@ -63,9 +66,36 @@ def test_a_backward_of_an_own_tile(rows: int, columns: int) -> None:
     assert run.passed, words(run)
 
 
+@pytest.mark.parametrize(("rows", "new"), [(64, 64), (5, 20), (1, 1), (33, 70)])
+def test_rows_appended_by_an_own_tile(rows: int, new: int) -> None:
+    """Prevents: an own tile of which a block writes some of its rows, and leaves others."""
+    built, entry = own("fwd_appendkv")
+    lengths: dict[str, Any] = {"rows": rows, "columns": [133, new], "new": new}
+    rotated: dict[str, Any] = {"rope": "half", "rotary": 64, "mask": BOTTOM_RIGHT}
+    of = problem("fwd_appendkv", "fp16", heads=4, heads_k=2, hdim=64, **lengths, **rotated)
+    run, right = appended(built, ARCH, of)
+    assert run.launched == (entry.name,)
+    assert run.passed, words(run)
+    check = Validator.of("fp16").check
+    assert all(check(run.results[name], getattr(right, name)).passed for name in ("q", "k", "v"))
+
+
+def test_attention_over_pages_by_an_own_tile() -> None:
+    """Prevents: an own tile of paged prefill, of a head dimension that CK has none for."""
+    built, entry = own("fwd_pagedkv")
+    lengths: dict[str, Any] = {"rows": [70, 7, 64], "columns": [140, 30, 256]}
+    of = problem(
+        *("pagedkv_prefill", "fp16"), **lengths, heads=4, hdim=64, page=128, mask=BOTTOM_RIGHT
+    )
+    arrays = [drawn(of.shapes()[name], n) for n, name in enumerate(("q", "k", "v"))]
+    run = Runner(built, ARCH).paged_prefill(of, *arrays)
+    assert run.launched == (entry.name,)
+    assert run.passed, words(run)
+
+
 def test_the_guide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: a guide whose own kernel is not what it says."""
-    built, entry = own("libmha_fwd")
+    built, entry = own("fwd")
     made = [BuiltKernel(entry.config, entry.name, built)]
     monkeypatch.setattr(kernels, "build_kernels", lambda configs, archs: made)
     of = problem(

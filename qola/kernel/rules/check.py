@@ -35,6 +35,7 @@ RULES: dict[str, Rule] = {
         problems.max_rows,
         tiles.warps,
         tiles.whole_tile,
+        tiles.append_tile,
         tiles.head_tile,
         tiles.steps,
         tiles.backward_tile,

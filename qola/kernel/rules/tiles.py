@@ -19,6 +19,8 @@ _ARITY = {
     "bwd_dot_do_o": (1, 0, 0),
     "bwd_convert_dq": (2, 0, 0),
 }
+#: Of append-KV: threads of a block, and bytes that each reads at once.
+_APPENDING, _READ = 256, 16
 #: Steps of the head dimension beside powers of two.
 _HEAD_TILES = (48, 96, 160, 192)
 #: Bytes of an element of K and V, 1 of the rest.
@@ -151,9 +153,36 @@ def whole_tile(config: KernelConfig, _archs: Archs) -> Wrong:
         "bn0 of P": (n0, k1),
     }
     yield from _uneven(parts)
-    if most < config.hdim_q or n1 < config.hdim_v:
+    yield from _too_small(config, most, n1)
+
+
+def _too_small(config: KernelConfig, of_q: int, of_v: int) -> Wrong:
+    if of_q < config.hdim_q or of_v < config.hdim_v:
         sizes = f"{config.hdim_q}x{config.hdim_v}"
-        yield f"a tile of {most}x{n1} for head dimensions {sizes}", "at least as much"
+        yield f"a tile of {of_q}x{of_v} for head dimensions {sizes}", "at least as much"
+
+
+@rule(
+    "append_tile",
+    "threads of a block copy as many rows at a time as there are of them, and whole rows",
+    (f"{PIPELINE}/block_fmha_pipeline_problem.hpp", "static constexpr index_t kBlockSize = 256"),
+)
+def append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
+    if config.family != "fwd_appendkv" or not _is_whole(config):
+        return
+    of_rows, of_columns, of_q, of_v = config.tile.block
+    yield from _too_small(config, of_q, of_v)
+    each = _READ // _BYTES.get(config.dtype, 1)
+    lanes = 64 if (config.arch or "").startswith("gfx9") else 32
+    for name, size, rows in (
+        ("bd", of_q, {"bs": of_rows, "bsk": of_columns}),
+        ("bdv", of_v, {"bsk of V": of_columns}),
+    ):
+        threads = size // each
+        if size % each or lanes % threads:
+            yield f"{name} {size}", f"{each} times a power of two, {each * lanes} at most"
+        else:
+            yield from _uneven({n: (count, _APPENDING // threads) for n, count in rows.items()})
 
 
 @rule(

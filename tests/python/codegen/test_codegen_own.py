@@ -23,6 +23,8 @@ ROLES = {
     "fwd": "fwd",
     "fwd_splitkv": "splitkv",
     "batch_prefill": "batch_prefill",
+    "pagedkv_prefill": "pagedkv",
+    "fwd_appendkv": "appendkv",
     "bwd": "dq_dk_dv",
 }
 OWN_TILE = "b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32"
@@ -139,6 +141,28 @@ def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
     assert (wide in names[0], TILE_72 in names[-1]) == (True, True)
     assert "72" in (text := both["sources"][0]["text"])
     assert text.index("128, 32, 32, 64") < text.index("128, 64, 32, 64") < text.index("<= 72")
+
+
+@pytest.mark.parametrize(
+    ("direction", "tile", "text"),
+    [
+        ("fwd_appendkv", "b32x64x64x64", "<64, FmhaFwdFp16, 32, 64, 64, 64, true,"),
+        (
+            "pagedkv_prefill",
+            "b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x16_w16x16x16",
+            "ck_tile::sequence<64, 64, 32, 64, 32, 64>",
+        ),
+    ],
+)
+def test_own_tiles_over_a_cache(aiter_tree: Path, direction: str, tile: str, text: str) -> None:
+    """Prevents: a direction that a manifest adds, whose kernels are CK's tiles alone."""
+    rows = seen(aiter_tree, direction).base.rows
+    like = next(row for row in rows if row.main.fields["dtype"] == "fp16")
+    own = asked(like, direction, hdim_q=64, hdim_v=64, tile=tile)
+    (kernel,) = generated(aiter_tree, direction, own)["kernels"]
+    assert tile in kernel["name"]
+    assert kernel["fields"] == own["fields"]
+    assert text in kernel["text"]
 
 
 TILE_72 = "b128x64x32x72x32x96_r4x1x1_r4x1x1_w32x32x16_w32x32x16"

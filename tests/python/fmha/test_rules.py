@@ -75,6 +75,10 @@ OF_QR = replace(FORWARD, pipeline="qr", hdim_q=256, hdim_v=256)
 COMBINE = KernelConfig("fwd_splitkv_combine", "bf16", 64, 64, Tile((32,)), "batch", "gfx9")
 PAGED = replace(FORWARD, family="fwd_pagedkv", arch="gfx9", pipeline="qr_pagedkv", pagedkv=True)
 
+APPEND = KernelConfig(
+    "fwd_appendkv", "fp16", 64, 64, Tile((32, 64, 64, 64)), arch="gfx9", vlayout="row", rope="no"
+)
+
 #: A config that breaks a rule, and no other one.
 BREAKING = {
     "arch": replace(FORWARD, arch="gfx942"),
@@ -105,6 +109,7 @@ BREAKING = {
     "max_rows": tiled(replace(BACKWARD, mask=True), str(BACKWARD.tile).replace("maxq0", "maxq32")),
     "warps": tiled(FORWARD, str(FORWARD.tile).replace("w32x32x16", "w32x32x8", 1)),
     "whole_tile": tiled(FORWARD, str(FORWARD.tile).replace("x128x32x128_", "x144x32x128_")),
+    "append_tile": tiled(APPEND, "b48x64x64x64"),
     "head_tile": tiled(FORWARD, str(FORWARD.tile).replace("x32x128_r", "x32x224_r")),
     "steps": tiled(OF_QR, "b128x64x256x256x32x256_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
     "backward_tile": tiled(
@@ -135,7 +140,9 @@ def test_each_rule_by_itself(name: str) -> None:
     assert one.finding.fix == one.rule.reason
 
 
-@pytest.mark.parametrize("config", [FORWARD, BACKWARD, COMBINE, PAGED], ids=lambda c: c.family)
+@pytest.mark.parametrize(
+    "config", [FORWARD, BACKWARD, COMBINE, PAGED, APPEND], ids=lambda c: c.family
+)
 def test_configs_without_fault(config: KernelConfig) -> None:
     """Prevents: a rule that refuses what CK has."""
     assert validate(config) == ()

@@ -72,6 +72,24 @@ def test_kernels_for_any_arch(aiter_tree: Path) -> None:
     assert (config.arch, config.mode) == (None, "group")
 
 
+def test_kernels_over_a_cache(aiter_tree: Path) -> None:
+    """Prevents: rows that are rotated, or read from pages, though nobody has asked for it."""
+    with quiet():
+        append = emitted(aiter_tree, "fwd_appendkv", ["gfx950"])
+        paged = emitted(aiter_tree, "pagedkv_prefill", ["gfx950"])
+    own = KernelSpec.of("fwd_appendkv", dtype="fp16", tile="b32x64x64x64").config(append)
+    assert (own.hdim_q, own.hdim_v, own.rope, own.pagedkv) == (64, 64, "no", False)
+    assert (own.spad, own.skpad, own.dpad, own.dvpad) == (True,) * 4
+    rotated = KernelSpec.of("fwd_appendkv", dtype="bf16", hdim=128, rope="half", pagedkv=True)
+    config = rotated.config(append)
+    assert append.of_config(config).config == config
+    tile = TILE.replace("16x16x32", "16x16x16")
+    prefill = KernelSpec.of("fwd_pagedkv", dtype="fp16", tile=tile).config(paged)
+    assert (prefill.hdim_q, prefill.pagedkv, prefill.mask) == (64, True, False)
+    with pytest.raises(InvalidError, match="append_tile"):
+        KernelSpec.of("fwd_appendkv", dtype="fp16", tile="b48x64x64x64").config(append)
+
+
 def test_wildcards(every: Registry) -> None:
     """Prevents: a pattern that takes other kernels, or an order that is another each time."""
     async_ = KernelSpec.of("fwd", dtype="*", pipeline="qr_async*", hdim=(64, 128), arch="gfx950")
