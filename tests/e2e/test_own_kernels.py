@@ -1,0 +1,88 @@
+"""Kernels by their configs, built by a Bazel and a compiler: one that is, and two that are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qola.fmha.bar import Step
+from qola.fmha.kernels import BuiltKernel, build_kernels
+from qola.fmha.manifest import exact_manifest
+from qola.fmha.registry import Registry
+from qola.kernel.config import KernelConfig
+from qola.kernel.rules.check import validate
+from qola.kernel.tile import Tile
+from tests.e2e.nested_bazel import User, library, user_disk_cache
+
+#: The forward of tests/manifests/own.toml: the cache has it where that was built.
+OWN = KernelConfig.parse(
+    "fwd.fp16.batch.d32x32.gfx950.b64x64x16x32x32x32_r2x1x1_r2x1x1_w32x32x16_w32x32x16"
+    ".p-qr.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.skpad.dpad.dvpad"
+)
+#: Sixteen columns of K, which four waves cannot load: no rule says so, a header of CK does.
+REFUSED = replace(
+    OWN, tile=Tile.parse("b64x16x16x32x16x32_r4x1x1_r4x1x1_w16x16x16_w16x16x16") or OWN.tile
+)
+BROKEN = replace(OWN, hdim_q=20, logits=True, bias="alibi")
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[Step]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> list[BuiltKernel]:
+    """What comes of the three, with the shared cache of compiled kernels."""
+    user = User(tmp_path_factory.mktemp("user"))
+    disk = user.directory / "cache/qola/disk"
+    disk.parent.mkdir(parents=True)
+    disk.symlink_to(user_disk_cache())
+    configs = [BROKEN, REFUSED, OWN]
+    return build_kernels(configs, ["gfx950"], environ=user.environment(), progress=steps.append)
+
+
+def test_one_is_built_whatever_becomes_of_others(built: list[BuiltKernel]) -> None:
+    """Prevents: a kernel that is lost to another one's compiler error, or is none to ask for."""
+    assert [one.config for one in built] == [BROKEN, REFUSED, OWN]
+    assert [bool(one.built) for one in built] == [False, False, True]
+    own = built[2]
+    assert own.built
+    assert own.error == ""
+    assert own.built.library.read_bytes()[:4] == b"\x7fELF"
+    (entry,) = Registry.of("libmha_fwd", own.built.repository)
+    assert (entry.name, entry.config) == (own.name, OWN)
+    assert all(place.is_file() for place in (own.built.runtime, own.built.caller))
+
+
+def test_the_others_say_why(built: list[BuiltKernel]) -> None:
+    """Prevents: a kernel that is not there, and nobody who says which rule or line is why."""
+    broken, refused = built[:2]
+    rules = [one.rule.name for one in validate(BROKEN)]
+    assert len(rules) > 1
+    assert all(rule in broken.error for rule in rules), broken.error
+    assert not validate(REFUSED)
+    assert "static assertion failed" in refused.error
+    assert "kNPerBlock % NPerRow == 0" in refused.error
+
+
+def test_progress_is_told_to_the_end(built: list[BuiltKernel], steps: list[Step]) -> None:
+    """Prevents: a bar that goes back, or never reaches its end: broken rules need no build."""
+    assert built
+    done = [one.done for one in steps]
+    assert done == sorted(done)
+    assert (done[-1], steps[-1].total) == (2, 2)
+
+
+def test_a_manifest_has_what_was_compiled(built: list[BuiltKernel]) -> None:
+    """Prevents: actions of a kernel by its config that are others than those of a manifest."""
+    assert built[2].built
+    with library() as nested:
+        # What an earlier run of the tests has built would not be among the actions.
+        nested.run("clean")
+        nested.write("it.toml", exact_manifest([OWN], ["gfx950"], namespace="it"))
+        spawns = nested.spawns("//:it")
+    assert {spawn.runner for spawn in spawns if spawn.mnemonic == "QolaCompile"} == {
+        "disk cache hit"
+    }
