@@ -6,34 +6,27 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qola.aiter.tree import read_tree
-from qola.cache import cache_directory
-from qola.checkout.default_tree import find_tree
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import DEFAULT_TREE, add_command, add_options, groups_of
 from qola.cli.tables import Table, align, duration, size
-from qola.codegen.answers import DIRECTORY
 from qola.errors import ExitCode, Finding
-from qola.fetch.pins import pinned_id, recorded_patches
 from qola.folder import Folder
-from qola.inspect import estimate
+from qola.inspect import estimate, planned
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
 from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.layout import TRITON, triton_file
-from qola.manifest.archs import choose_modules, split
-from qola.manifest.load import load
+from qola.manifest.archs import split
 from qola.plan import planner
-from qola.plan.kept_plans import kept_explanations, kept_plan
+from qola.plan.kept_plans import kept_explanations
 from qola.plan.model import Plan, PlannedModule, TorchModule
-from qola.plan.request import Request, manifest_patches, resolve
-from qola.plan.triton_kernels import plan_triton, triton_files, triton_trees
+from qola.plan.request import Request, resolve
+from qola.plan.triton_kernels import plan_triton
 
 _QUERY = """\
 A query is any number of
@@ -114,38 +107,28 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
             ),
             "nothing to plan",
         )
-    file = around.directory / manifest
-    loaded = load(file, display=manifest.as_posix())
-    loaded = replace(loaded, modules=choose_modules(loaded, groups_of(args, around)))
     aiter = None if args.aiter_root is None else around.directory / args.aiter_root
     with around.console.working() as progress:
-        tree = find_tree(aiter, around.environ, progress)
-        trees = triton_trees(loaded, around.environ, progress)
-    return Request(
-        name=args.name or manifest.stem,
-        manifest=loaded,
-        tree=read_tree(tree),
-        archs=split(args.arch),
-        default_archs=split([around.environ.get("GPU_ARCHS", "")]),
-        mode=args.mode,
-        rocm_version=args.rocm_version,
-        aiter_id=pinned_id(tree),
-        overridden=args.override_aiter_commit,
-        aiter_patches=recorded_patches(tree),
-        patches=manifest_patches(loaded, file),
-        triton=triton_files(loaded, file, trees),
-        level=args.require,
-        answers=cache_directory(around.environ) / DIRECTORY,
-    )
+        return planned.request_of(
+            around.directory / manifest,
+            manifest.as_posix(),
+            aiter,
+            groups_of(args, around),
+            around.environ,
+            progress,
+            name=args.name or manifest.stem,
+            archs=split(args.arch),
+            mode=args.mode,
+            rocm_version=args.rocm_version,
+            overridden=args.override_aiter_commit,
+            level=args.require,
+        )
 
 
 def make_plan(request: Request, console: Console) -> Plan:
-    """Plan in memory: the command line wants the plan alone."""
+    """Return the plan of a request."""
     with console.working() as progress:
-        return kept_plan(
-            request,
-            lambda: planner.build_plan(resolve(request), Folder(), progress=progress),
-        )
+        return planned.plan(request, progress)
 
 
 def explained(request: Request, console: Console) -> list[Verdict]:

@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from qola.aiter.tree import read_tree
 from qola.cli import command_line as cli
-from qola.folder import Folder
+from qola.inspect.planned import plan_of
 from qola.manifest.field_types import Field, Kind
 from qola.manifest.fields import MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import to_json
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest
-from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
 
 Init = Callable[..., tuple[int, str, str]]
 
@@ -42,8 +39,11 @@ def test_the_text(repo_root: Path) -> None:
 
 def test_it_plans_and_is_small(aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: a first build that fails, or that takes hours."""
-    manifest = loads(starter_manifest(), file="qola.toml")
-    plan = build_plan(resolve(Request("qola", manifest, read_tree(aiter_tree))), Folder(tmp_path))
+    file = tmp_path / "qola.toml"
+    file.write_text(starter_manifest(), "utf-8")
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    plan = plan_of(file, aiter_root=aiter_tree, environ=environ)
+    assert plan.name == "qola"
     assert plan.warnings == ()
     assert [module.library for module in plan.modules] == ["mine_libmha_fwd.so"]
     assert 0 < len(plan.kernels) < 30
