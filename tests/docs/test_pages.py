@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,12 +18,22 @@ from tools.docs import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 _GLOBS = ("*.md", "docs/**/*.md", "examples/*.md", "tests/*/*.md", "third_party/*/*.md")
-PAGES = sorted(page for glob in _GLOBS for page in ROOT.glob(glob))
+_NOTEBOOKS = "examples/notebooks/*.ipynb"
+PAGES = sorted(page for glob in (*_GLOBS, _NOTEBOOKS) for page in ROOT.glob(glob))
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def prose_of(page: Path) -> str:
+    """A page's text without code; of a notebook, that of its cells with text."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
+    return FENCE.sub("", text)
 
 
 def anchors(page: Path) -> set[str]:
@@ -34,7 +45,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     """Prevents: a link to a page or heading that was moved, and code that is not highlighted."""
-    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    prose = prose_of(page)
     for link in re.findall(r"\]\(([^)\s]+)\)", prose):
         target, _, anchor = link.partition("#")
         if "://" in target:
