@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from qola.errors import ExitCode, Finding, QolaError
-from qola.fmha.agreement import Compared, compared
-from qola.fmha.problem import ArraysError, Problem
-from qola.fmha.problem_lines import read
-from qola.fmha.sweep import sweep
-from qola.launch.problems import MAIN_ROLE
-from qola.verify.run import Built
-from qola.verify.tell import add_libraries, archs_of, builds
-
-SWEEP = "sweep"
-"""The word for problems around what the kernels serve."""
+from qola.errors import ExitCode
+from qola.verify.libraries import add_libraries, places
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,86 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
     if args.places:
-        print(json.dumps({one.module: _places(one) for one in builds(args)}))
+        # Asked from Python, too, which may be another one than Bazel's: its NumPy does not load.
+        print(json.dumps(dict(places(args))))
         return ExitCode.DONE
-    try:
-        found = _all(args)
-    except QolaError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
-    if args.json:
-        args.json.write_text("".join(f"{one.to_json()}\n" for one in found), encoding="utf-8")
-    return _tell(found, everything=args.problems != SWEEP)
-
-
-def _tell(found: Sequence[Compared], *, everything: bool) -> int:
-    """Print what came of problems, or of those that differ alone; return the exit code."""
-    for one in found:
-        if everything or one.agrees is False:
-            print(f"{one.arch} {one.line()}")
-    for words, of in _reasons(found):
-        for (arch, direction, reason), count in of.items():
-            print(f"{arch} {direction}: {count} problems {words}: {reason}")
-    differing = sum(one.agrees is False for one in found)
-    none = sum(not one.launched for one in found)
-    neither = sum(one.agrees is None for one in found)
-    more = f", {neither} are not compared" if neither else ""
-    print(f"{len(found)} problems: {differing} differ, {none} have no kernel{more}")
-    return ExitCode.WRONG if differing or none == len(found) else ExitCode.DONE
-
-
-def _reasons(found: Sequence[Compared]) -> Iterator[tuple[str, Counter[tuple[str, str, str]]]]:
-    """Yield what problems are not compared with, and how many for which reason."""
-    for words, neither, reason in (
-        ("not compared", True, "unread"),
-        ("compared with find alone", False, "unread"),
-        ("compared with select alone", False, "unasked"),
-    ):
-        of = [one for one in found if (one.agrees is None) == neither and getattr(one, reason)]
-        yield words, Counter((one.arch, one.problem.direction, getattr(one, reason)) for one in of)
-
-
-def _places(built: Built) -> dict[str, str]:
-    return {name: str(place) for name, place in vars(built).items() if name != "module"}
-
-
-def _all(args: argparse.Namespace) -> list[Compared]:
-    """Return what becomes of all problems, also of those of directions that no library has.
-
-    Raises:
-        QolaError: the file has no problems, or none for a library; a library ended the process.
-    """
-    given = None if args.problems == SWEEP else _read(Path(args.problems))
-    found: list[Compared] = []
-    served: dict[str, set[str]] = {}
-    for built in builds(args):
-        for arch in archs_of(args, built):
-            kernels = [k for k in built.kernels if arch in k.archs]
-            directions = {k.direction for k in kernels} & set(MAIN_ROLE)
-            served.setdefault(arch, set()).update(directions)
-            swept = sweep(kernels, args.count, args.seed) if given is None else given
-            if own := [one for one in swept if one.direction in directions]:
-                found += compared(built, arch, own)
-    if not found:
-        known = ", ".join(sorted(set().union(*served.values()))) or "none"
-        words = "no problem for a direction of the libraries"
-        raise ArraysError(Finding(args.problems, words, f"one of {known}"))
-    for arch, directions in served.items():
-        words = "no library has kernels of the direction for the arch"
-        found += [
-            Compared(one, arch, (), (), (), unread=words, unasked=words)
-            for one in given or ()
-            if one.direction not in directions
-        ]
-    return found
-
-
-def _read(path: Path) -> list[Problem]:
-    try:
-        return read(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise ArraysError(Finding(str(path), words, "a file of problems")) from None
+    return int(importlib.import_module("qola.fmha.dispatched").told(args))
 
 
 if __name__ == "__main__":

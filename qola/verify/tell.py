@@ -9,23 +9,11 @@ from pathlib import Path
 
 from qola.emulate.code_object import ARCHS
 from qola.errors import ExitCode, Finding
+from qola.verify.libraries import add_libraries, places
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola.verify.page import render
 from qola.verify.repository import VerifyError
 from qola.verify.run import Built, Wish
-
-
-def add_libraries(parser: argparse.ArgumentParser) -> None:
-    """Add options for libraries, and for the archs to try them on."""
-    parser.add_argument(
-        "--module",
-        action="append",
-        nargs=4,
-        required=True,
-        metavar=("NAME", "LIBRARY", "CALLER", "PLAN"),
-    )
-    parser.add_argument("--runtime", required=True, type=Path)
-    parser.add_argument("--arch", action="append", default=[])
 
 
 def add_modules(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +27,8 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
 def builds(args: argparse.Namespace) -> list[Built]:
     """Return the libraries."""
     return [
-        Built(name, Path(plan).parent, Path(library), Path(caller), args.runtime)
-        for name, library, caller, plan in args.module
+        Built(module, **{name: Path(place) for name, place in own.items()})
+        for module, own in places(args)
     ]
 
 
