@@ -44,7 +44,8 @@ def commit_tree(
         progress(f"fetching commit {commit} of {remote}")
         with tempfile.TemporaryDirectory(prefix=".git-", dir=trees) as temporary:
             made = Path(temporary, "tree")
-            made.mkdir()
+            # Its own user's, whatever the umask: `refuse_foreign` looks at it.
+            made.mkdir(mode=0o700)
             fetch_commit(remote, commit, made, place, submodules=False)
             made.rename(tree)
     return tree

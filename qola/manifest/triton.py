@@ -53,7 +53,7 @@ TRITON = Table(
             Kind.TEXT,
             "git repository that has `file` and `deps`, where they are somebody else's",
             "they are beside the manifest",
-            pattern=r"(?![-.]).+",
+            pattern=r"(?![-.])(/|[^/]*:).+",
             pattern_doc="a URL, or a directory from / on",
             example='"https://github.com/ROCm/aotriton.git"',
         ),
@@ -167,13 +167,15 @@ class TritonSpec:
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: JSON values, keys in the order of the fields."""
         tables = {"choices": {k: list(v) for k, v in self.choices}}
-        return {**plain_fields(self), **tables, "signature": dict(self.signature)}
+        told = {**plain_fields(self), **tables, "signature": dict(self.signature)}
+        # Of the commit: where it was fetched from decides nothing, and may have a password in it.
+        return {key: value for key, value in told.items() if key != "remote"}
 
     @property
     def files(self) -> tuple[str, ...]:
         """Its file and those that are imported, as they are called in messages; none for qola's."""
         paths = (self.file, *self.deps) if self.file else ()
-        return tuple(f"{self.commit}:{path}" if self.commit else path for path in paths)
+        return tuple(f"{self.commit}/{path}" if self.commit else path for path in paths)
 
 
 def triton_name(name: str, kernel: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -83,7 +84,8 @@ def triton_files(
 
 def _text(root: Path, path: str, *, within: bool) -> str:
     """Return a file's text; a link in somebody else's tree may not lead out of it."""
-    if within and not (root / path).resolve().is_relative_to(root.resolve()):
+    # Not resolve(), for which links in a circle are a RuntimeError before Python 3.13.
+    if within and not Path(os.path.realpath(root / path)).is_relative_to(os.path.realpath(root)):
         raise UnfitFileError("a link that leads out of the tree")
     return bounded_bytes(root / path, MAX_BYTES).decode("utf-8")
 

@@ -106,7 +106,7 @@ def key_of(
     manifest, aiter = chosen.manifest, chosen.aiter
     modes = {module.name: manifest.module_mode(module, chosen.mode) for module in chosen.modules}
     patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
-    python = triton_files(manifest, chosen.file)
+    python = triton_files(manifest, chosen.file) if chosen.triton else {}
     files = {name: sha256_of_text(text) for name, text in python.items()}
     return Key(
         name=workspace.repository_name(chosen.file),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from qola.codegen.types import LEVELS
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--override-aiter-commit", action="store_true", help="the tree wins over aiter_commit"
     )
     manifest.add_argument("--output", required=True, type=Path, help="directory to write to")
-    manifest.set_defaults(run=manifest_repository)
+    manifest.set_defaults(run=partial(manifest_repository, environ=os.environ))
     kernels = commands.add_parser("kernels", help="write the kernel repository of several plans")
     kernels.add_argument("--plan", action="append", default=[], type=Path, help="a plan.json")
     kernels.add_argument("--aiter-repository", required=True, help="the tree's repository's name")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from qola.aiter.tree import read_tree
@@ -24,7 +24,7 @@ UNFETCHED = "unfetched"
 """File that is there while trees of kernels in Triton are not."""
 
 
-def manifest_repository(args: argparse.Namespace) -> None:
+def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """Plan a manifest and write its repository.
 
     Raises:
@@ -40,7 +40,7 @@ def manifest_repository(args: argparse.Namespace) -> None:
     write_if_changed(output / TRITON_FILES, triton_list(manifest))
     # What a failed fetch leaves: the repository is to be looked at again.
     (output / UNFETCHED).touch()
-    trees = triton_trees(manifest, os.environ, lambda _: None)
+    trees = triton_trees(manifest, environ, lambda _: None)
     (output / UNFETCHED).unlink()
     named = bool(args.arch or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")

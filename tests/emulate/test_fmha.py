@@ -105,7 +105,7 @@ def test_a_decode_in_splits() -> None:
     assert len(run.launched) == 2
     assert "combine" in run.launched[1]
     swept = compared(library, ARCH, list(sweep(library.kernels, 200)))
-    assert [one.line() for one in swept if not one.agrees] == []
+    assert [one.line() for one in swept if not one.agrees or one.unasked] == []
     assert sum(bool(one.launched) for one in swept) > 100
 
 

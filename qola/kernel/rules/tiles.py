@@ -39,11 +39,18 @@ def arity(config: KernelConfig, _archs: Archs) -> Wrong:
     for what, has, needs in zip(("block", "waves", "warps"), found, wanted, strict=True):
         if has != needs:
             yield f"{has} numbers or products of {what}", f"{needs} for {config.family}"
+    if any(number < 1 for number in _numbers(config)):
+        yield f"{min(_numbers(config))} in a tile", "numbers above 0"
 
 
 def _sizes(config: KernelConfig) -> tuple[int, int, int]:
     tile = config.tile
     return len(tile.block), len(tile.waves), len(tile.warps)
+
+
+def _numbers(config: KernelConfig) -> list[int]:
+    tile = config.tile
+    return [*tile.block, *(n for of in (*tile.waves, *tile.warps) for n in of)]
 
 
 def _uneven(parts: Mapping[str, tuple[int, int]]) -> Wrong:
@@ -55,11 +62,7 @@ def _uneven(parts: Mapping[str, tuple[int, int]]) -> Wrong:
 
 def _is_whole(config: KernelConfig) -> bool:
     """Whether a tile has all the numbers that other rules are about, none of them 0."""
-    every = [
-        *config.tile.block,
-        *(n for of in (*config.tile.waves, *config.tile.warps) for n in of),
-    ]
-    return _sizes(config) == _ARITY[config.family] and min(every) > 0
+    return _sizes(config) == _ARITY[config.family] and min(_numbers(config)) > 0
 
 
 @rule(

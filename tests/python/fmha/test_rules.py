@@ -130,6 +130,13 @@ def test_the_tables_are_what_ck_has(aiter_tree: Path) -> None:
     assert Archs.from_json(found).to_json() == found
 
 
+@pytest.mark.parametrize("tile", ["b0x64x64x64", "b32x64x0x64"])
+def test_a_tile_without_size(tile: str) -> None:
+    """Prevents: a tile of nothing that the compiler, or nobody, is the first to see."""
+    (broken,) = validate(tiled(APPEND, tile))
+    assert (broken.rule.name, broken.finding.found) == ("arity", "0 in a tile")
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_each_rule_by_itself(name: str) -> None:
     """Prevents: a rule that never refuses, or refuses what another one is about."""

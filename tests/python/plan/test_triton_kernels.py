@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -52,13 +54,14 @@ FILES = {
     'def scale(x: "*fp32:16", n: "i32", BLOCK: "tl.constexpr"):\n    pass\n',
     "kernels/parts.py": "",
 }
+NAMES = ("scale", "parts")
+SIGNED = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
 
 
 def of_commit(remote: object, commit: str) -> str:
     """Return a manifest with a kernel of a commit."""
     more = f'remote = "{remote}"\ncommit = "{commit}"'
-    signature = 'signature = { y = "*fp32:16", WIDTH = "=8" }\n'
-    return SCALE.replace("time_limit = 60", more) + signature
+    return SCALE.replace("time_limit = 60", more) + SIGNED
 
 
 @pytest.fixture
@@ -132,8 +135,12 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         assert line in build
 
 
-def test_kernels_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
+def test_kernels_of_a_commit(
+    tree: AiterTree, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Prevents: another tree than the pinned one; a fetch for every plan; types that are lost."""
+    # What a group may write is not trusted, where it was qola that made it.
+    request.addfinalizer(partial(os.umask, os.umask(0o002)))
     repository, other = tmp_path / "other", '(y, x: "*fp32:16", n: "i32", WIDTH: "constexpr",'
     text = FILES["kernels/scale.py"].replace('(x: "*fp32:16", n: "i32",', other)
     commit = committed(repository, {"kernels/scale.py": text, "kernels/parts.py": "# theirs\n"})
@@ -146,8 +153,8 @@ def test_kernels_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
         files = triton_files(
             loaded, tmp_path / "m.toml", triton_trees(loaded, environ, said.append)
         )
-        request = Request("m", loaded, tree, triton=files)
-        return build_plan(resolve(request), Folder(tmp_path / "out"))
+        resolved = resolve(Request("m", loaded, tree, triton=files))
+        return build_plan(resolved, Folder(tmp_path / "out"))
 
     manifest = of_commit(repository, commit)
     (kernel,) = plan(manifest).triton
@@ -159,6 +166,8 @@ def test_kernels_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
     again = plan(manifest)
     assert said == [f"fetching commit {commit} of {repository}"]
     assert Plan.from_json(again.to_json()).triton == again.triton
+    # Where it was fetched from is this machine's, and may have a password in it.
+    assert str(repository) not in again.to_json()
     build = manifest_build_file(again, source="m.toml", aiter="aiter")
     assert '"WIDTH": "=8",\n        "y": "*fp32:16",' in build
     assert triton_files(loads(manifest, file="m.toml"), tmp_path / "m.toml") == {}
@@ -170,6 +179,15 @@ def test_kernels_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
         plan(of_commit("/nowhere", "f" * 40))
 
 
+def test_a_file_at_the_root_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a BUILD file whose label is none, with the commit in it."""
+    write(tmp_path / "there", {Path(path).name: text for path, text in FILES.items()})
+    loaded = loads(of_commit("/r", "a" * 40).replace("kernels/", "").replace(SIGNED, ""), file="m")
+    files = triton_files(loaded, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
+    plan = build_plan(resolve(Request("m", loaded, tree, triton=files)), Folder(tmp_path / "out"))
+    assert [file.file for file in plan.triton[0].files] == [f"triton/scale/{n}.py" for n in NAMES]
+
+
 def test_a_link_out_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a file of this machine that somebody else's repository has compiled."""
     (tmp_path / "there").mkdir()
@@ -177,6 +195,10 @@ def test_a_link_out_of_a_commit(tree: AiterTree, tmp_path: Path) -> None:
     (tmp_path / "scale.py").write_text("")
     manifest = loads(of_commit("/r", "a" * 40), file="m.toml")
     with pytest.raises(ManifestError, match="a link that leads out of the tree"):
+        triton_files(manifest, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
+    (tmp_path / "there/kernels").unlink()
+    (tmp_path / "there/kernels").symlink_to("kernels")
+    with pytest.raises(ManifestError, match=r"kernels/scale\.py: Too many levels"):
         triton_files(manifest, tmp_path / "m.toml", {"a" * 40: tmp_path / "there"})
 
 
@@ -235,10 +257,9 @@ def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None
             "m.toml:9 [[triton]].commit",
             '"main"',
         ),
-        (
-            of_commit("--x", "a" * 40),
-            "m.toml:8 [[triton]].remote",
-            '"--x"',
+        *(
+            (of_commit(remote, "a" * 40), "m.toml:8 [[triton]].remote", f'"{remote}"')
+            for remote in ("--x", "some/directory")
         ),
         (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without remote"),
         (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without file"),
