@@ -85,6 +85,17 @@ def find_bazel(environ: Mapping[str, str], ruleset: Path) -> list[str]:
     raise _no_bazel("PATH", "neither bazelisk nor bazel")
 
 
+def beside(bazel: Sequence[str], ruleset: Path) -> list[str]:
+    """Return what runs a program that a Bazel has built, for the Python that is there.
+
+    Args:
+        bazel: what `find_bazel` returned.
+    """
+    wrapper = str(ruleset / "bazelw")
+    # Its Bazel may be in the private tree, whose Python is another one than the machine's.
+    return [*bazel, "--beside-bazel"] if wrapper in bazel else []
+
+
 def _no_bazel(place: str, found: str) -> ToolchainError:
     return ToolchainError(
         Finding(

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from qola.build.bazel import beside, find_bazel
 from qola.build.setup import choose_all
 from qola.build.verifier import build_program
 from qola.cli.context import Surroundings
@@ -20,6 +21,7 @@ from qola.cli.options import (
 )
 from qola.cli.requests import build_options, request_of_build
 from qola.errors import ExitCode
+from qola.ruleset import ruleset_root
 
 _CODES = (
     *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
@@ -148,7 +150,8 @@ def _run(name: str, words: Sequence[str], args: argparse.Namespace, around: Surr
     # Runfiles of a Bazel around this process are not the program's.
     inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
     console.out.flush()
-    command = [str(program), *words]
+    ruleset = ruleset_root()
+    command = [*beside(find_bazel(environ, ruleset), ruleset), str(program), *words]
     variables = {"PATH": os.defpath, **inherited}
     ran = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=quiet, check=False)
     console.line(ran.stdout.decode(errors="replace").rstrip("\n"))

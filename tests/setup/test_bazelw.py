@@ -123,6 +123,13 @@ def test_override_gets_the_arguments_as_they_are(run: Run) -> None:
     assert (result.returncode, result.stdout) == (0, "a b --doctor \n")
 
 
+def test_a_command_beside_bazel(run: Run) -> None:
+    """Prevents: a program for the Python beside Bazel that gets another one, or no arguments."""
+    result = run("--beside-bazel", "printf", "%s.", "a b", "", QOLA_BAZEL="/bin/echo")
+    assert (result.returncode, result.stdout) == (0, "a b..")
+    assert run("--beside-bazel", QOLA_BAZEL="/bin/echo").returncode == 2
+
+
 def test_one_cache(run: Run, tmp_path: Path) -> None:
     """Prevents a disk cache elsewhere than the rest, and one that a user cannot choose any more."""
     elsewhere = {"QOLA_CACHE_HOME": f"{tmp_path}/q q", "XDG_CACHE_HOME": f"{tmp_path}/x"}
