@@ -200,6 +200,7 @@ def test_partners_come_along(aiter_tree: Path) -> None:
     assert "fmha_bwd_convert_dq_traits_" in convert["text"]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("changes", "more", "said"),
     [

@@ -69,6 +69,7 @@ def plan(tree: AiterTree, tmp_path: Path, answers: Path) -> Planning:
     return run
 
 
+@pytest.mark.thorough
 def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> None:
     """Prevents: targets without a file, and generated files that nothing compiles."""
     made = plan()
@@ -180,6 +181,7 @@ def test_include_directories_of_a_manifest_come_first(tree: AiterTree) -> None:
     assert dirs[1] == f"{tree.ck_dir}/include"
 
 
+@pytest.mark.thorough
 def test_sources_of_the_module_are_compiled(
     plan: Planning, tree: AiterTree, tmp_path: Path
 ) -> None:

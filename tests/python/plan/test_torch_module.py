@@ -84,7 +84,7 @@ def compiled(plan: Plan, module: PlannedModule | TorchModule, direction: str) ->
     }
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", sorted(TORCH_ATTENTION))
 def test_each_attention_module_is_planned(plan: Planning, name: str) -> None:
     """Prevents: one of AITER's torch modules whose sources or generators are not followed."""
