@@ -103,7 +103,8 @@ def arguments(of: Problem, arch: str) -> Args:
         dtype=_DTYPES.index(of.dtype),
         mask=_WINDOWS[of.mask.kind],
         kernels=0 if of.assembly else _CK_ALONE,
-        rounding=of.conversion + 1,
+        # Of assembly kernels: functions that never ask them refuse the word.
+        rounding=of.conversion + 1 if of.assembly else 0,
         atomic16=int(of.direction == "bwd" and not of.dq_in_float),
     )
     if of.mask.kind != "no":

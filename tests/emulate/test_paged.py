@@ -92,8 +92,9 @@ def test_the_library_launches_what_is_read(library: Built) -> None:
     """Prevents: a registry that selects other kernels than the compiled dispatch does."""
     found = compared(library, ARCH, [*sweep(library.kernels, 300), PREFILL, APPEND])
     assert [one.line() for one in found if not one.agrees] == []
-    assert {one.unasked.partition(":")[0] for one in found} <= {"", "page_size"}
+    assert {one.unasked.partition(":")[0] for one in found} <= {"", "page_size", "rotary_dim"}
     assert sum(bool(one.launched) for one in found) > 60
+    assert sum(one.as_found is True and bool(one.launched) for one in found) > 40
 
 
 def test_what_the_c_functions_alone_refuse(library: Built) -> None:
