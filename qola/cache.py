@@ -34,6 +34,35 @@ def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator
         yield
 
 
+def kept_directory(
+    directory: Path,
+    whole: Path,
+    whose: str,
+    progress: Callable[[str], None],
+    make: Callable[[], object],
+) -> Path:
+    """Return a directory of the cache, made the first time that it is asked for.
+
+    Args:
+        whole: what is there once the directory is as it should be.
+        whose: has the lock meanwhile, as `locked` takes it.
+        make: makes the directory as a whole, or not at all.
+
+    Raises:
+        QolaError: others may have written what is in the cache; or as `make`.
+    """
+    own_directory(directory.parent)
+    refuse_foreign(directory)
+    if whole.exists():
+        # When it was last used: `qola cache --prune` goes by that.
+        os.utime(directory)
+        return directory
+    with locked(directory.parent, whose, progress):
+        if not whole.exists():
+            make()
+    return directory
+
+
 def cache_directory(environ: Mapping[str, str]) -> Path:
     """Return where qola keeps things: docs/guide/setup.md#where-things-are-kept."""
     places = (("QOLA_CACHE_HOME", ""), ("XDG_CACHE_HOME", "qola"), ("HOME", ".cache/qola"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qola.cache import cache_directory, locked, own_directory, refuse_foreign
+from qola.cache import cache_directory, kept_directory
 from qola.checkout.prepare import WheelSource, prepare_tree
 from qola.errors import AiterError, Finding
 from qola.fetch.commit_tree import TREES
@@ -44,16 +43,10 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
         QolaError: others may have written what is in the cache: the generators in it are programs.
     """
     tree = kept_tree(environ)
-    trees = tree.parent
-    own_directory(trees)
-    refuse_foreign(tree)
-    if (tree / RECORD).is_file():
-        # When it was last used: `qola cache --prune` goes by that.
-        os.utime(tree)
-        return tree
-    with locked(trees, "fetch of AITER", progress):
+
+    def make() -> None:
         try:
-            return prepare_tree(_pinned_wheel(), tree, (), progress)
+            prepare_tree(_pinned_wheel(), tree, (), progress)
         except AiterError as error:
             named = Finding(
                 "AITER's pinned wheel",
@@ -63,6 +56,8 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
                 "wheel",
             )
             raise AiterError((*error.findings, named), error.title) from None
+
+    return kept_directory(tree, tree / RECORD, "fetch of AITER", progress, make)
 
 
 def kept_tree(environ: Mapping[str, str]) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qola.cache import cache_directory, locked, own_directory, refuse_foreign
+from qola.cache import cache_directory, kept_directory
 from qola.fetch.git import fetch_commit
 
 TREES = "trees"
@@ -34,13 +33,8 @@ def commit_tree(
     """
     trees = cache_directory(environ) / TREES
     tree = trees / f"git-{commit}"
-    own_directory(trees)
-    refuse_foreign(tree)
-    with locked(trees, "fetch", progress):
-        if tree.is_dir():
-            # When it was last used: `qola cache --prune` goes by that.
-            os.utime(tree)
-            return tree
+
+    def make() -> None:
         progress(f"fetching commit {commit} of {remote}")
         with tempfile.TemporaryDirectory(prefix=".git-", dir=trees) as temporary:
             made = Path(temporary, "tree")
@@ -48,4 +42,5 @@ def commit_tree(
             made.mkdir(mode=0o700)
             fetch_commit(remote, commit, made, place, submodules=False)
             made.rename(tree)
-    return tree
+
+    return kept_directory(tree, tree, "fetch", progress, make)
