@@ -82,10 +82,8 @@ def test_wrong_argument(bazel: Bazel) -> None:
     assert "exit code 2" in caught.value.findings[0].found
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
-)
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> None:
     """Prevents: a Bazel that goes on compiling after Ctrl-C, or keeps its lock."""
     script = f"""

@@ -27,11 +27,10 @@ PROBLEMS = {
     ),
 }
 
-_LONG = pytest.mark.thorough
 
-
-@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=_LONG)])
-@pytest.mark.parametrize("name", ["plain", pytest.param("all_of_it", marks=_LONG)])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     """Prevents: a compiler, or arguments, that make of a right source a wrong kernel."""
     device = Emulated()

@@ -16,6 +16,9 @@ from tests.triton.problem import KERNELS, SOURCES, Problem, check
 _VARLEN = ((33, 20), (1, 40), (0, 5), (17, 0), (40, 64))
 
 PROBLEMS = {
+    "all_of_it": Problem(
+        _VARLEN, varlen=True, dropout=0.3, bias="heads", causal=2, heads=4, hdim=32
+    ),
     "plain": Problem(),
     "one_row": Problem(((1, 1),)),
     "hdim_16": Problem(hdim=16, causal=1),
@@ -39,17 +42,12 @@ PROBLEMS = {
     "bias_varlen": Problem(_VARLEN, varlen=True, bias="heads", causal=2),
     "dropout": Problem(dropout=0.2),
     "dropout_varlen": Problem(_VARLEN, varlen=True, dropout=0.5, causal=1, heads=4),
-    "all_of_it": Problem(
-        _VARLEN, varlen=True, dropout=0.3, bias="heads", causal=2, heads=4, hdim=32
-    ),
 }
-
-_LONG = [pytest.param(name, marks=pytest.mark.thorough) for name in PROBLEMS if name != "all_of_it"]
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("name", ["all_of_it", *_LONG])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_kernels_agree_with_float64(name: str, dtype: str) -> None:
     """Prevents: wrong masks, strides, heads, edges of tiles or dropout in a kernel's source."""
     problem = PROBLEMS[name]

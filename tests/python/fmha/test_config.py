@@ -65,13 +65,14 @@ def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
         assert (config.tile.per_cu or -1) == tile.F_occupancy
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("direction", "count"),
     [
         ("fwd", 5480),
         ("fwd_splitkv", 1080),
         ("batch_prefill", 128),
-        pytest.param("bwd", 15156, marks=pytest.mark.thorough),
+        ("bwd", 15156),
     ],
 )
 def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int) -> None:
