@@ -13,7 +13,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.setup import BuildRequest, choose_all
 from qola.build.verifier import build_program
 from qola.errors import ExitCode, Finding, QolaError
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 #: The program of `qola dispatch`, which knows where its libraries are.
 _PROGRAM = "dispatch"

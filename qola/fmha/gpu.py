@@ -20,8 +20,8 @@ from qola.fmha.problem import Problem
 from qola.fmha.registry import Registry
 from qola.launch.fake_hip import RUNTIME
 from qola.reference.formats import F64
+from qola.verify.host import Built
 from qola.verify.memory import buffers, tables
-from qola.verify.run import Built
 from qola.verify.values import address_names, entry_values
 
 #: hipMemcpyKind.

@@ -18,7 +18,7 @@ from qola.fmha.registry import Registry
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.kernel.rules.check import validate
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 _PROGRAM = "dispatch"
 _PADDING = ("spad", "skpad", "dpad", "dvpad")

@@ -20,9 +20,10 @@ from qola.reference.formats import F64, FP16, FP32, Format, rounded
 from qola.reference.limits import Arithmetic
 from qola.verify import append
 from qola.verify.expected import Verdict, by_sequence, compare, expected, left_by_forward
+from qola.verify.host import Built
 from qola.verify.memory import buffers
 from qola.verify.replay import TILE, Emulator, contents
-from qola.verify.run import Built, called
+from qola.verify.run import called
 from qola.verify.tensors import Tensors, arithmetic, formats
 
 Array = NDArray[Any]

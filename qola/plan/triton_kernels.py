@@ -62,9 +62,9 @@ def triton_files(
     found: dict[str, str] = {}
     findings = []
     for spec in manifest.triton:
-        if spec.commit and trees is None:
+        root = (trees or {}).get(spec.commit) if spec.commit else file.parent
+        if root is None:
             continue
-        root = (trees or {})[spec.commit] if spec.commit else file.parent
         keys = ("file", *("deps" for _ in spec.deps))
         for key, name, path in zip(keys, spec.files, (spec.file, *spec.deps), strict=False):
             if name in found:

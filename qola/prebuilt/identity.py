@@ -106,8 +106,10 @@ def key_of(
     manifest, aiter = chosen.manifest, chosen.aiter
     modes = {module.name: manifest.module_mode(module, chosen.mode) for module in chosen.modules}
     patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
-    python = triton_files(manifest, chosen.file) if chosen.triton else {}
-    files = {name: sha256_of_text(text) for name, text in python.items()}
+    triton = None
+    if chosen.triton:
+        texts = triton_files(manifest, chosen.file)
+        triton = {name: sha256_of_text(text) for name, text in texts.items()}
     return Key(
         name=workspace.repository_name(chosen.file),
         ruleset=ruleset_digest(ruleset_root()),
@@ -118,7 +120,7 @@ def key_of(
         rocm=rocm,
         forms=vars(forms),
         settings=settings_of(bazel_args),
-        triton=files if chosen.triton else None,
+        triton=triton,
     )
 
 

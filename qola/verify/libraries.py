@@ -20,7 +20,7 @@ def add_libraries(parser: argparse.ArgumentParser) -> None:
 
 
 def places(args: argparse.Namespace) -> list[tuple[str, dict[str, str]]]:
-    """Return the module of each library, and the other fields of its `qola.verify.run.Built`."""
+    """Return the module of each library, and the other fields of its `qola.verify.host.Built`."""
     return [
         (
             name,

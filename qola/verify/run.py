@@ -23,8 +23,6 @@ from qola.verify.replay import outcomes
 from qola.verify.repository import is_beside
 from qola.verify.sample import MAX_WORK, Drawn, draw, draw_called
 
-__all__ = ["Built", "Wish", "called", "record", "record_settled", "verify"]
-
 #: Times that a library is called to tell what is another each time: a byte may be the same twice.
 _MORE_CALLS = 3
 #: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a

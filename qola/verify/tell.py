@@ -9,11 +9,12 @@ from pathlib import Path
 
 from qola.emulate.code_object import ARCHS
 from qola.errors import ExitCode, Finding
+from qola.verify.host import Built
 from qola.verify.libraries import add_libraries, places
 from qola.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola.verify.page import render
 from qola.verify.repository import VerifyError
-from qola.verify.run import Built, Wish
+from qola.verify.run import Wish
 
 
 def add_modules(parser: argparse.ArgumentParser) -> None:

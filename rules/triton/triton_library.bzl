@@ -182,8 +182,8 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
     headers; it needs HIP's runtime. The library is the same with packs and
     without: the output groups `library` and `packs` are one of these each. With
-    --@qola//:compress the code objects in packs are compressed. It has a digest
-    of each, and loads no other.
+    --@qola//:compress the code objects in packs are compressed. The library has
+    a digest of each as its packs have it, and loads no other.
 
     Of several kernels that have what is asked for, the first one is taken: in
     the order of `tuning`, then of `kernels`, and of each kernel's values.

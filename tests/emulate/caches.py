@@ -10,7 +10,7 @@ import numpy as np
 from qola.fmha import reference
 from qola.fmha.problem import Problem
 from qola.fmha.runner import Run, Runner
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 
 def drawn(shape: tuple[int, ...], seed: int) -> Any:

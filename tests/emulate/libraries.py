@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 
 def built(module: str, manifest: str = "CI") -> Built:

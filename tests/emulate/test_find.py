@@ -17,7 +17,7 @@ from qola.fmha.agreement import compared
 from qola.fmha.problem import Problem, problem
 from qola.fmha.registry import Registry, RegistryError
 from qola.fmha.sweep import sweep
-from qola.verify.run import Built
+from qola.verify.host import Built
 from tests.emulate.libraries import built
 
 FORWARD = problem("fwd", "fp16", rows=70, columns=100, heads=2, hdim=32, lse=True)

@@ -13,7 +13,7 @@ import qola
 from qola.fmha import build
 from qola.fmha.registry import Registry
 from qola.manifest.load import load
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 #: What examples print, line by line.
 SAID = """\

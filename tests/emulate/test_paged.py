@@ -18,7 +18,8 @@ from qola.fmha.runner import Runner
 from qola.fmha.sweep import sweep
 from qola.fmha.validator import Validator
 from qola.reference.masks import BOTTOM_RIGHT
-from qola.verify.run import Built, called
+from qola.verify.host import Built
+from qola.verify.run import called
 from tests.emulate.caches import appended, drawn
 
 ARCH = "gfx950"

@@ -18,7 +18,7 @@ from qola.fmha.registry import Entry, Registry
 from qola.fmha.runner import Run, Runner
 from qola.fmha.validator import Validator
 from qola.reference.masks import BOTTOM_RIGHT
-from qola.verify.run import Built
+from qola.verify.host import Built
 from tests.emulate.caches import appended, drawn
 
 ARCH = "gfx950"

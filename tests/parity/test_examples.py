@@ -17,7 +17,7 @@ from qola.fmha.registry import Registry
 from qola.launch.fake_hip import FakeHip, read_log
 from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK, TOP_LEFT, Mask
-from qola.verify.run import Built
+from qola.verify.host import Built
 
 #: One launch, and no result to look at: nothing is computed.
 _ONCE = ("-v=0", "-warmup=0", "-repeat=1")
