@@ -15,6 +15,7 @@ load("//rules/private/repositories:manifest_repository.bzl", "manifest_repositor
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
 load("//rules/private/repositories:python_headers.bzl", "python_headers")
+load("//rules/rocm:rocm_headers_repository.bzl", "rocm_headers_repository")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
 load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
@@ -167,7 +168,7 @@ def _declare_prebuilt(mctx, trees, manifests):
         )
 
 def _declare_rocm(mctx):
-    """Declares @qola_rocm and @qola_rocm_sdk; the root module decides where they come from."""
+    """Declares @qola_rocm, @qola_rocm_headers and @qola_rocm_sdk; the root module decides where they come from."""
     tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
     if len(tags) > 1:
         fail(finding(
@@ -177,19 +178,21 @@ def _declare_rocm(mctx):
             expected = "one",
             fix = "remove the others",
         ))
+    mirrors = tags[0].mirrors if tags else []
     rocm_repository(name = "qola_rocm", path = tags[0].path if tags else "")
-    rocm_sdk_repository(name = "qola_rocm_sdk", mirrors = tags[0].mirrors if tags else [])
+    rocm_headers_repository(name = "qola_rocm_headers", mirrors = mirrors)
+    rocm_sdk_repository(name = "qola_rocm_sdk", mirrors = mirrors)
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "rocm_sdk", "python", "torch"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
+    taken = name in ["rocm", "rocm_headers", "rocm_sdk", "python", "torch"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail(finding(
             "a manifest's name becomes the repository @qola_<name>",
             place = place,
             found = "name = \"{}\"".format(name),
-            expected = "small letters, digits and _, a letter first; not rocm, rocm_sdk, python, torch, kernels_..., pip_... or prebuilt_...",
+            expected = "small letters, digits and _, a letter first; not rocm, rocm_headers, rocm_sdk, python, torch, kernels_..., pip_... or prebuilt_...",
             fix = "rename it",
         ))
 
@@ -331,7 +334,8 @@ qola = module_extension(
 Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
 instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); per
 prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or built); and
-@qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler).
+@qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler) and
+@qola_rocm_headers (headers of ROCm's libraries, for torch modules).
 """,
     tag_classes = {
         "git": _git,

@@ -17,9 +17,16 @@ rocm_toolchain(
     name = "toolchain",
     cc_toolchain = "@qola_rocm_sdk//:sdk",
 )
+
+alias(
+    name = "headers",
+    actual = "@qola_rocm_headers//:headers",
+    visibility = ["//visibility:public"],
+)
 """
 
 _LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 
 exports_files(["rocm.json"])
 
@@ -36,6 +43,12 @@ rocm_cc_toolchain(
 rocm_toolchain(
     name = "toolchain",
     cc_toolchain = ":local",
+)
+
+# A ROCm of one's own has them beside HIP's, where the compiler looks.
+cc_library(
+    name = "headers",
+    visibility = ["//visibility:public"],
 )
 """
 
@@ -142,7 +155,8 @@ rocm_repository = repository_rule(
     doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
 
 QOLA_ROCM=pinned, local or a path goes before the rocm() tag. Defines
-@qola_rocm//:toolchain and rocm.json, its versions.
+@qola_rocm//:toolchain, :headers (those of ROCm's libraries) and rocm.json, its
+versions.
 """,
     environ = ["QOLA_ROCM", "ROCM_PATH"],
 )

@@ -59,7 +59,7 @@ def torch_module(
         _CPU_CHECK: [Label("//cc/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
     })
-    own_deps = own_deps + generated_headers(name, generated)
+    own_deps = own_deps + [Label("@qola_rocm//:headers")] + generated_headers(name, generated)
     with_asm = bool(code_objects or asm_tables)
     if with_asm:
         cc_library(

@@ -578,7 +578,10 @@ def test_groups_of_a_conf_are_read_apart(function: Run, workspace: Path, tmp_pat
     assert "a.conf: unknown word: grup" in result.stderr
 
 
-@pytest.mark.parametrize("directory", ["third_party/debian", "third_party/rocm", "tests/servers"])
+@pytest.mark.parametrize(
+    "directory",
+    ["third_party/debian", "third_party/rocm", "third_party/rocm_headers", "tests/servers"],
+)
 def test_every_lock_is_of_its_conf(directory: str) -> None:
     """Prevents a package that was added to a conf, or moved to another group, and never locked."""
     group, wanted = "all", set()

@@ -15,16 +15,27 @@ FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 FUNCTIONS = {
     "module_activation": "gelu_and_mul gelu_tanh_and_mul scaled_silu_and_mul silu_and_mul",
+    "module_cache": "concat_and_cache_mla copy_blocks cp_gather_indexer_k_quant_cache "
+    "indexer_k_quant_and_cache reshape_and_cache reshape_and_cache_flash "
+    "reshape_and_cache_with_block_quant reshape_and_cache_with_block_quant_for_asm_pa "
+    "reshape_and_cache_with_pertoken_quant swap_blocks",
     "module_fmha_v3_bwd": "fmha_v3_bwd",
     "module_fmha_v3_fwd": "fmha_v3_fwd",
     "module_fmha_v3_varlen_bwd": "fmha_v3_varlen_bwd",
     "module_fmha_v3_varlen_fwd": "fmha_v3_varlen_fwd",
+    "module_gemm_a8w8": "gemm_a8w8",
     "module_mha_batch_prefill": "mha_batch_prefill",
     "module_mha_bwd": "mha_bwd",
     "module_mha_varlen_bwd": "mha_varlen_bwd",
     "module_mha_varlen_fwd": "mha_varlen_fwd",
     "module_moe_sorting": "moe_sorting_fwd",
     "module_pos_encoding": "batched_rotary_embedding rotary_embedding_fwd",
+    "module_quant": "dynamic_per_group_scaled_quant_fp4 dynamic_per_tensor_quant "
+    "dynamic_per_token_scaled_quant partial_transpose smooth_per_token_scaled_quant "
+    "static_per_tensor_quant",
+    "module_sample": "exponential greedy_sample mixed_sample mixed_sample_outer_exponential "
+    "random_sample random_sample_outer_exponential",
+    "module_top_k_per_row": "top_k_per_row_decode top_k_per_row_prefill",
 }
 FOUND = """\
 import torch, {name} as m

@@ -1,16 +1,4 @@
 // Stands for PyTorch's header of this name where PyTorch has no HIP: qola_cpu_check.h.
 #pragma once
 
-#include <hip/hip_runtime.h>
-
-#include "qola_cpu_check.h"
-
-namespace at::hip
-{
-
-inline hipStream_t getCurrentHIPStream()
-{
-    ::qola::cpu_check::refuse("getCurrentHIPStream");
-}
-
-} // namespace at::hip
+#include <c10/hip/HIPStream.h>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/hip/HIPStream.h>
 
 #include <optional>
 
