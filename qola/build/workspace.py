@@ -217,7 +217,7 @@ def repository_name(manifest: Path) -> str:
     """Return what a manifest is called in Bazel: te-manifest.toml becomes te_manifest."""
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
     # Names the extension keeps for itself, and those that begin with a digit.
-    reserved = name in ("rocm", "rocm_sdk", "python") or name.startswith(
+    reserved = name in ("rocm", "rocm_headers", "rocm_sdk", "python", "torch") or name.startswith(
         ("kernels_", "pip_", "prebuilt_")
     )
     return f"m_{name}" if reserved or not name[:1].isalpha() else name

@@ -213,8 +213,7 @@ def _print_plan(plan: Plan, console: Console) -> None:
         sums = [str(sum(map(int, column))) for column in list(zip(*cells, strict=True))[4:]]
         console.line()
         if not cells:
-            console.line(f"{module.name}: {module.library}, assembly kernels alone")
-            console.line(_code_objects(module))
+            console.line(f"{module.name}: {module.library}, {_without_kernels(module)}")
             continue
         console.table(
             Table(
@@ -234,6 +233,15 @@ def _print_plan(plan: Plan, console: Console) -> None:
         console.line()
         number, archs = len(kernel.instances), ", ".join(kernel.archs)
         console.line(f"{kernel.name}: in Triton, {number} code objects for {archs}")
+
+
+def _without_kernels(module: PlannedModule | TorchModule) -> str:
+    """Say what a library is that has no kernel instance of CK's."""
+    if module.code_objects or isinstance(module, PlannedModule):
+        return f"assembly kernels alone\n{_code_objects(module)}"
+    made = sum(source.role in ("batch", "generated") for source in module.sources)
+    generated = f" and {made} generated ones" if made else ""
+    return f"a torch module of {len(module.sources) - made} sources{generated}"
 
 
 def _code_objects(module: PlannedModule | TorchModule) -> str:
@@ -367,4 +375,6 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
         lines.append("the longest compile decides, not the number of cores")
     if any(not row.measured for row in found.rows):
         lines.append("(borrowed): not measured; the cost is that of the most similar one")
+    if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
+        lines.append("PyTorch's headers make sources of torch modules several times as dear")
     return [*lines, f"an estimate, from costs measured on: {found.source}"]

@@ -12,7 +12,10 @@ from typing import Any
 
 from qola.inspect.costs import ALL, Cost, Costs
 from qola.layout import TRITON
-from qola.plan.model import Plan, PlannedKernel, PlannedSource, TritonKernel
+from qola.plan.model import Plan, PlannedKernel, PlannedSource, TorchModule, TritonKernel
+
+#: The role of what a library has beside kernel instances.
+SOURCES = "dispatch, entry"
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,10 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
                 module.name,
                 0,
                 ALL,
-                "dispatch, entry",
+                SOURCES,
                 _source_cost(costs, source, groups),
-                True,
+                # No source that includes PyTorch's headers was measured.
+                not isinstance(module, TorchModule),
             )
             for source in module.sources
             if source.archs in ((), plan.archs)

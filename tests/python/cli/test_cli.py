@@ -176,6 +176,20 @@ def test_plan_estimates(run: Run, here: Path) -> None:
     assert "measure again: python3 bench/measure_costs.py" in found.err
 
 
+def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> None:
+    """Prevents: sources called assembly kernels, and taken for as cheap as those of libraries."""
+    names = ("module_activation", "module_aiter_operator")
+    modules = "".join(f'[[modules]]\nname = "{name}"\n' for name in names)
+    (here / "beside.toml").write_text(f'[build]\narchitectures = ["gfx942"]\n{modules}')
+    found = run("plan", "beside.toml", "-q", "--estimate").out.splitlines()
+    assert found[2] == "module_activation: module_activation.so, a torch module of 2 sources"
+    assert re.fullmatch(
+        r"module_aiter_o.*, a torch module of \d sources and \d+ generated ones", found[4]
+    )
+    assert "module_activation      all        dispatch, entry (borrowed)" in "\n".join(found)
+    assert "PyTorch's headers make sources of torch modules several times as dear" in found
+
+
 def test_list_prints_names(run: Run) -> None:
     """Prevents: names that are cut, or kernels that a filter should have left out."""
     every = run("list", MINE, "-q").out.splitlines()
