@@ -255,12 +255,19 @@ class ModuleReader:
         if not isinstance(raw, dict):
             self._report(key, repr(raw), "an object: source to list of flags")
             return ()
-        return tuple((self._source_key(key, k), self._list(key, v)) for k, v in raw.items())
+        found = {}
+        for source, flags in raw.items():
+            items = flags if isinstance(flags, list) else [flags]
+            plain = [self._plain(key, item) for item in items]
+            name = _relative(str(self._plain(key, source)))
+            found[name] = tuple(str(value) for value in plain if value not in (None, ""))
+        return tuple(found.items())
 
-    def _source_key(self, key: str, raw: str) -> str:
-        # Patterns stand as plain text, paths as f-strings.
-        value = str(self._value(key, raw)) if raw[:1] in "f'\"" and raw[-1:] in "'\"" else raw
-        return _relative(value)
+    def _plain(self, key: str, raw: object) -> Value:
+        """Evaluate an f-string or a quoted string; other text AITER takes as it is here."""
+        if isinstance(raw, str) and not (raw[:1] in "f'\"" and raw[-1:] in "'\""):
+            return raw
+        return self._value(key, raw)
 
     def _present(self, values: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(v for v in values if not self._is_absent(_relative(v)))

@@ -30,8 +30,9 @@ class ModuleReport:
 
     Attributes:
         kind: C++ library, torch module, without torch (Python imports it) or C functions.
-        needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables and files
-            when it runs, as far as it needs any.
+        needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables, files when
+            it runs, as far as it needs any; and another arch than the first that is tested, where
+            it can be planned for that alone.
         built: a plan can be made for it.
         why: why not; "" where it can.
     """
@@ -61,13 +62,26 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
         return ModuleReport(name, "C++ library", needs, built=True, why="")
     python = "without torch" if found.python is not None else "C functions"
     kind = python if found.torch is None else "torch module"
-    why = "" if name in TORCH_ATTENTION else _refusal(tree, name)
-    return ModuleReport(name, kind, needs, built=not why, why=why)
+    if name in TORCH_ATTENTION:
+        return ModuleReport(name, kind, needs, built=True, why="")
+    refusals: list[str] = []
+    for arch in dict.fromkeys((*TESTED_ARCHS, *_asm_archs(tree))):
+        if why := _refusal(tree, name, arch):
+            refusals.append(why)
+            continue
+        needs = (*needs, f"arch: {arch}") if refusals else needs
+        return ModuleReport(name, kind, needs, built=True, why="")
+    return ModuleReport(name, kind, needs, built=False, why=refusals[0])
 
 
-def _refusal(tree: AiterTree, name: str) -> str:
-    """Return why a module beside attention cannot be planned, "" where it can."""
-    text = f'[build]\narchitectures = ["{TESTED_ARCHS[0]}"]\n[[modules]]\nname = "{name}"\n'
+def _asm_archs(tree: AiterTree) -> Iterator[str]:
+    """Yield the archs that AITER has assembly kernels for, sorted: some modules are for one."""
+    yield from sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
+
+
+def _refusal(tree: AiterTree, name: str, arch: str) -> str:
+    """Return why a module beside attention cannot be planned for an arch, "" where it can."""
+    text = f'[build]\narchitectures = ["{arch}"]\n[[modules]]\nname = "{name}"\n'
     try:
         build_plan(resolve(Request(name, loads(text, file=name), tree)), Folder())
     except QolaError as error:

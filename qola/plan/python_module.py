@@ -19,8 +19,11 @@ from qola.plan.request import ResolvedRequest
 
 #: What makes the function that Python calls of a module it imports.
 _IMPORTED = re.compile(r"\bPYBIND11_MODULE\b|\bPyInit_")
-#: What marks a function that leaves a library, in AITER's sources.
-_EXPORTED = re.compile(r"\bAITER_C(?:TYPES)?_\w+")
+#: What marks a function that leaves a library, in AITER's sources: its macros, or what they are.
+_EXPORTED = re.compile(
+    r"\bAITER_C(?:TYPES)?_\w+"
+    r"|\bextern\s*\"C\"\s*__attribute__\(\(visibility\(\"default\"\)\)\)"
+)
 
 
 def plan_python_module(
@@ -40,7 +43,7 @@ def plan_python_module(
     if not module.kernels.sources:
         doubtful = "no sources (none left)"
     elif not imported and not any(_EXPORTED.search(text) for text in texts.values()):
-        doubtful = "neither a function for Python nor one marked AITER_C_ITFS"
+        doubtful = "neither a function for Python nor one of C that leaves the library"
     if doubtful:
         raise PlanError(
             Finding(

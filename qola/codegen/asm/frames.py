@@ -1,6 +1,6 @@
 """A stand-in for pandas and NumPy: as much of them as AITER's generators use.
 
-They read small CSV tables, put those of one name together and print their rows. For that
+They read small CSV tables, select rows, put those of one name together and print them. For that
 they need tables of text and numbers, and not 60 MB of packages in the environment of repository
 rules. Values are what pandas would give a script: a column of whole numbers holds `int`, one with
 a gap or a fraction holds `float`, any other holds `str`. Whatever else is asked of it raises
@@ -11,6 +11,7 @@ tests/python/codegen/test_codegen_asm_frames.py compares it with pandas where th
 
 from __future__ import annotations
 
+import builtins
 import csv
 import io
 import math
@@ -48,6 +49,53 @@ class Columns(list[str]):
 
 
 @dataclass(frozen=True)
+class Texts:
+    """What `Series.str` gives: what is asked of texts."""
+
+    values: Sequence[Value]
+
+    def startswith(self, start: str) -> Series:
+        """Return of each text whether it starts so."""
+        return Series([isinstance(v, str) and v.startswith(start) for v in self.values])
+
+
+class Series:
+    """A column, compared with a value: rows are selected by it.
+
+    Whatever its index is said to be, values are those of the rows in their order: AITER's
+    `filter_tune_df` gives a new one the index of the table that it then selects of.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Iterable[Value], index: object = None) -> None:
+        self.values = list(values)
+
+    def __eq__(self, other: object) -> Series:  # type: ignore[override]
+        return Series([value == other for value in self.values])
+
+    def __and__(self, other: Series) -> Series:
+        return Series([a and b for a, b in zip(self.values, other.values, strict=True)])
+
+    def __or__(self, other: Series) -> Series:
+        return Series([a or b for a, b in zip(self.values, other.values, strict=True)])
+
+    def __invert__(self) -> Series:
+        return Series([not value for value in self.values])
+
+    @property
+    def str(self) -> Texts:
+        """Its values as texts."""
+        return Texts(self.values)
+
+    def astype(self, kind: type) -> Series:
+        """Return its values as texts."""
+        if kind is not builtins.str:
+            raise FrameError(f"a column as {kind.__name__}")
+        return Series([value if _is_gap(value) else builtins.str(value) for value in self.values])
+
+
+@dataclass(frozen=True)
 class Located:
     """What `Frame.loc` gives: values by row and column."""
 
@@ -59,11 +107,18 @@ class Located:
 
 
 class Frame:
-    """A table: columns of one length."""
+    """A table: columns of one length.
 
-    def __init__(self, data: Mapping[str, Sequence[Value]], length: int) -> None:
+    Attributes:
+        index: numbers of its rows: those of the table that they were selected of.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Sequence[Value]], length: int, index: Sequence[int] | None = None
+    ) -> None:
         self._data = {name: list(values) for name, values in data.items()}
         self._length = length
+        self.index = list(range(length)) if index is None else index
 
     @property
     def columns(self) -> Columns:
@@ -78,6 +133,8 @@ class Frame:
     @property
     def loc(self) -> Located:
         """Its values by row and column."""
+        if self.index != list(range(self._length)):
+            raise FrameError("loc of selected rows")
         return Located(self._data)
 
     @property
@@ -87,6 +144,18 @@ class Frame:
         every = iter(numbers)
         columns = [[next(every) for _ in values] for values in self._data.values()]
         return list(zip(*columns, strict=True))
+
+    def __getitem__(self, wanted: str | Series) -> Any:
+        """Return a column; or the rows for which a column of truth values says so."""
+        if isinstance(wanted, str):
+            return Series(self._data[wanted])
+        kept = [row for row, keep in enumerate(wanted.values) if keep]
+        data = {name: [values[row] for row in kept] for name, values in self._data.items()}
+        return Frame(data, len(kept), [self.index[row] for row in kept])
+
+    def iterrows(self) -> Iterator[tuple[int, Mapping[str, Value]]]:
+        """Yield the number and the values of each row."""
+        yield from zip(self.index, self.iloc, strict=True)
 
     def __setitem__(self, name: str, value: Value) -> None:
         """Give a column one value in all rows."""
@@ -213,6 +282,7 @@ def install() -> None:
     """Make ``import pandas`` and ``import numpy`` find the stand-in, in this process."""
     pandas, numpy = ModuleType("pandas"), ModuleType("numpy")
     vars(pandas).update(read_csv=read_csv, concat=concat, set_option=lambda name, value: None)
+    vars(pandas).update(DataFrame=Frame, Series=Series)
     # Only ever asked whether a value is one: here they are Python's own.
     vars(numpy).update(integer=int)
     sys.modules.update(pandas=pandas, numpy=numpy)

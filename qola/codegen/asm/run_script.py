@@ -22,7 +22,9 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -32,10 +34,43 @@ from qola.codegen.reads import Reads
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
-    """Return the module that generators import as `chip_info`, for these architectures."""
+    """Return the module that generators import as `chip_info`, for these architectures.
+
+    What it does not have is AITER's own: how later ones read their tuning tables.
+    """
     module = ModuleType("chip_info")
-    vars(module).update(get_gfx_list=lambda: list(archs), get_gfx=lambda: _only(archs))
+    told = {"get_gfx_list": lambda: list(archs), "get_gfx": lambda: _only(archs)}
+    vars(module).update(told, __getattr__=lambda name: getattr(_aiters_own(told, archs), name))
     return module
+
+
+def _aiters_own(told: Mapping[str, object], archs: Sequence[str]) -> ModuleType:
+    """Return AITER's own module, whose place the script has put into Python's path.
+
+    Raises:
+        AttributeError: no place there has one.
+    """
+    name = "aiters_chip_info"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = PathFinder.find_spec("chip_info")
+    if spec is None or spec.loader is None:
+        raise AttributeError("no chip_info.py of AITER's in Python's path")
+    # It imports them to run rocminfo, and to register what it finds as operators of PyTorch.
+    extension, guard = ModuleType("cpp_extension"), ModuleType("torch_guard")
+    vars(extension)["executable_path"] = _no_program
+    vars(guard)["torch_compile_guard"] = lambda *_, **__: lambda function: function
+    sys.modules.update(cpp_extension=extension, torch_guard=guard)
+    # What AITER's own build says where there is no GPU to ask.
+    os.environ["GPU_ARCHS"] = ";".join(archs)
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    vars(module).update(told)
+    return module
+
+
+def _no_program(name: str) -> str:
+    sys.exit(f"{name}: what is planned must not depend on the GPU of the machine")
 
 
 def _only(archs: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ def run_script(
 
     Args:
         tree: the AITER tree that it is of, which is told what it reads.
-        args: its arguments; ``{}`` stands for the output folder.
+        args: its arguments; ``{}`` and ``{0}`` stand for the output folder.
         archs: what it is told by `chip_info.get_gfx_list`.
 
     Returns:
@@ -65,7 +65,8 @@ def run_deep_script(
         cwd, folder = root / "cwd", root / "out"
         cwd.mkdir()
         folder.mkdir()
-        arguments = [arg.replace("{}", str(folder)) for arg in args]
+        # As str.format, with which AITER puts it in.
+        arguments = [arg.replace("{}", str(folder)).replace("{0}", str(folder)) for arg in args]
         seen = root / "seen"
         command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
         run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)

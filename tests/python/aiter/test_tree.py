@@ -132,7 +132,8 @@ def test_asm_codegen_generation(tmp_path: Path) -> None:
     entry = fwd_entry(
         blob_gen_cmd=[CK % "fwd", command],
         third_party=["'composable_kernel'"],
-        flags_extra_hip_per_source={"device.cu": ["'-D__HIPCC_RTC__'"]},
+        # Plain text, as AITER has it, or an expression.
+        flags_extra_hip_per_source={"device.cu": ["-D__HIPCC_RTC__", "'-DA'"]},
     )
     tree = read_tree(make_tree(tmp_path, entry))
     assert tree.generation == "asm_codegen"
@@ -141,7 +142,7 @@ def test_asm_codegen_generation(tmp_path: Path) -> None:
     assert module.generators[1].option("-m") == "fmha_v3_fwd"
     assert not module.generators[1].per_arch
     assert module.third_party == ("composable_kernel",)
-    assert module.flags_hip_per_source == (("device.cu", ("-D__HIPCC_RTC__",)),)
+    assert module.flags_hip_per_source == (("device.cu", ("-D__HIPCC_RTC__", "-DA")),)
 
 
 def test_only_the_module_asked_for_is_evaluated(tmp_path: Path) -> None:

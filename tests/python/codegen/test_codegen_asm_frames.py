@@ -86,7 +86,10 @@ def printed(pandas: Any, numpy: Any, files: Sequence[str]) -> str:
 NUMPY = SimpleNamespace(integer=int)
 PANDAS = ModuleType("pandas")
 vars(PANDAS).update(
-    read_csv=frames.read_csv, concat=frames.concat, set_option=lambda name, value: None
+    read_csv=frames.read_csv,
+    concat=frames.concat,
+    set_option=lambda name, value: None,
+    Series=frames.Series,
 )
 
 
@@ -103,6 +106,44 @@ def test_as_pandas_does(name: str) -> None:
     pandas = pytest.importorskip("pandas")
     numpy = importlib.import_module("numpy")
     assert printed(PANDAS, NUMPY, TABLES[name]) == printed(pandas, numpy, TABLES[name])
+
+
+TUNED = """gfx,cu_num,M,kernelName,us
+gfx942,304,1,a,0.5
+gfx942,80,2,b,1.5
+gfx950,256,3,_ZNc,2
+gfx950,256,4,,2
+"""
+
+
+def selected(pandas: Any, text: str) -> list[list[Any]]:
+    """Return the rows that AITER's `filter_tune_df`, and a script after it, keep of a table."""
+    table = pandas.read_csv(io.StringIO(text))
+    mask = pandas.Series([False] * len(table), index=table.index)
+    for gfx, cu_num in (("gfx942", 304), ("gfx950", 256)):
+        mask |= (table["gfx"] == gfx) & (table["cu_num"] == cu_num)
+    kept = table[mask]
+    kept = kept[~kept["kernelName"].astype(str).str.startswith("_ZN")]
+    found = [[number, int(row["M"]), str(row["kernelName"])] for number, row in kept.iterrows()]
+    assert len(kept) == len(found)
+    assert list(kept.index) == [number for number, *_ in found]
+    return found
+
+
+def test_rows_are_selected_as_pandas_did() -> None:
+    """Prevents: a GEMM of another GPU's tuning, or none, in a dispatch."""
+    assert selected(PANDAS, TUNED) == [[0, 1, "a"], [3, 4, "nan"]]
+    frame = frames.read_csv(io.StringIO(TUNED))
+    with pytest.raises(frames.FrameError, match="loc of selected rows"):
+        frame[frame["M"] == 2].loc[1, "M"]
+    with pytest.raises(frames.FrameError, match="a column as int"):
+        frame["M"].astype(int)
+
+
+def test_rows_are_selected_as_pandas_does() -> None:
+    """Prevents: rows written down that pandas no longer selects."""
+    pandas = pytest.importorskip("pandas")
+    assert selected(PANDAS, TUNED) == selected(pandas, TUNED)
 
 
 @pytest.mark.parametrize(

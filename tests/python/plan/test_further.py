@@ -123,6 +123,63 @@ def test_a_build_file_has_what_is_generated(plan: Planning) -> None:
     assert "kernels = {\n    }," in text
 
 
+#: As later ones are: AITER's own functions read the tuning table, for archs that it is told of.
+TUNED = {
+    "aiter/jit/utils/chip_info.py": """\
+import os
+from cpp_extension import executable_path
+from torch_guard import torch_compile_guard
+
+@torch_compile_guard()
+def asked() -> int:
+    return executable_path("rocminfo")
+
+def get_gfx_list() -> list[str]:
+    return [asked()]
+
+def tuned(frame):
+    wanted = os.environ["GPU_ARCHS"].split(";")
+    return [row["kernel"] for _, row in frame.iterrows() if row["gfx"] in wanted]
+""",
+    "csrc/gemm/gen.py": """\
+import os, sys
+import pandas as pd
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, "../../aiter/jit/utils"))
+from chip_info import get_gfx_list, tuned
+found = tuned(pd.read_csv(os.path.join(here, "tuned.csv")))
+with open(os.path.join(sys.argv[1], "gemm.h"), "w") as file:
+    file.write(f"#pragma once // {get_gfx_list()} {found}\\n")
+""",
+    "csrc/gemm/tuned.csv": "gfx,kernel\ngfx942,a\ngfx950,b\ngfx1250,c\n",
+    "csrc/gemm/gemm.cu": '#include "gemm.h"\n'
+    'extern "C" __attribute__((visibility("default")))\nint gemm() { return 0; }\n',
+}
+
+
+def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
+    """Prevents: GEMMs of later trees that cannot be planned, or have kernels of other archs."""
+    root = write_later_tree(tmp_path / "later")
+    for name, text in TUNED.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    file = root / "aiter/jit/optCompilerConfig.json"
+    entries = json.loads(file.read_text("utf-8"))
+    entries["module_gemm"] = {
+        "srcs": ["f'{AITER_CSRC_DIR}/gemm/gemm.cu'"],
+        "blob_gen_cmd": "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'",
+    }
+    file.write_text(json.dumps(entries), "utf-8")
+    text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
+    manifest = loads(f'{text}[[modules]]\nname = "module_gemm"\n', file="m.toml")
+    plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))
+    (module,) = plan.python_modules
+    (header,) = module.generated
+    written = (tmp_path / "out" / header.file).read_text("utf-8")
+    assert written == "#pragma once // ['gfx942', 'gfx950'] ['a', 'b']\n"
+    assert {*TUNED} <= {*module.inputs}
+
+
 def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
     """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
     root = write_later_tree(tmp_path / "later")
