@@ -21,6 +21,7 @@ from qola.plan.request import Request, resolve
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 #: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
 _CODE_OBJECT = re.compile(r"\bAiterAsmKernel\b")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
 _TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
 
 
@@ -92,7 +93,10 @@ def _refusal(tree: AiterTree, name: str, arch: str) -> str:
 
 def _line(error: QolaError) -> str:
     finding = error.findings[0]
-    return " ".join(f"{finding.place}: {finding.found}".split())
+    # Of what a generator wrote, Python's own last words say why it ended.
+    first, *wrote = finding.found.splitlines()
+    why = [line for line in wrote if _RAISED.match(line)][-1:] or wrote
+    return " ".join(f"{finding.place}: {' '.join((first, *why))}".split())
 
 
 def _needs(tree: AiterTree, name: str, found: ModuleKind | None) -> Iterator[str]:

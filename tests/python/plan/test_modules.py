@@ -63,8 +63,8 @@ def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> 
     assert reports["libmha_bwd"].kind == "C++ library"
 
 
-def test_a_module_of_one_arch_is_built(tmp_path: Path) -> None:
-    """Prevents: a module that is called out of reach since another arch was tried."""
+def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
+    """Prevents: a module that is called out of reach since another arch was tried, or not why."""
     root = write_later_tree(tmp_path)
     with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
         header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
@@ -73,9 +73,17 @@ def test_a_module_of_one_arch_is_built(tmp_path: Path) -> None:
     sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
     entries["module_sink"] = {"srcs": sources, "blob_gen_cmd": codegen % "fmha_fwd_bf16"}
     entries["module_none"] = {"srcs": sources, "blob_gen_cmd": codegen % "fmha_fwd_fp4"}
+    entries["module_fails"] = {
+        "srcs": sources,
+        "blob_gen_cmd": "f'{AITER_CSRC_DIR}/gen.py {{}}'",
+    }
+    (root / "csrc/gen.py").write_text("import this\nraise ValueError('no such GEMM')\n", "utf-8")
     (root / CONFIG_FILE).write_text(json.dumps(entries), "utf-8")
     reports = {report.name: report for report in module_reports(read_tree(root))}
     assert reports["module_sink"].built
     assert reports["module_sink"].needs[-1] == "arch: gfx1250"
     assert not reports["module_none"].built
     assert "asm_fmha_fwd_bf16_configs.hpp" in reports["module_none"].why
+    assert reports["module_fails"].why == (
+        "csrc/gen.py {}: exit code 1; the generator wrote: ValueError: no such GEMM"
+    )
