@@ -148,6 +148,9 @@ def expression(value: object) -> object:
     return value
 
 
+_QUOTED = re.compile(r"f?(['\"]).*\1", re.S)
+
+
 class ModuleReader:
     """Evaluates one entry, collecting every finding before it raises."""
 
@@ -255,18 +258,18 @@ class ModuleReader:
         if not isinstance(raw, dict):
             self._report(key, repr(raw), "an object: source to list of flags")
             return ()
-        found = {}
+        found = []
         for source, flags in raw.items():
             items = flags if isinstance(flags, list) else [flags]
             plain = [self._plain(key, item) for item in items]
-            name = _relative(str(self._plain(key, source)))
-            found[name] = tuple(str(value) for value in plain if value not in (None, ""))
-        return tuple(found.items())
+            texts = tuple(str(value) for value in plain if value not in (None, ""))
+            found.append((_relative(str(self._plain(key, source))), texts))
+        return tuple(found)
 
     def _plain(self, key: str, raw: object) -> Value:
-        """Evaluate an f-string or a quoted string; other text AITER takes as it is here."""
-        if isinstance(raw, str) and not (raw[:1] in "f'\"" and raw[-1:] in "'\""):
-            return raw
+        """Return text as it is, as AITER does here; a manifest's is in quotes (`expression`)."""
+        if isinstance(raw, str) and not _QUOTED.fullmatch(raw):
+            return self._value(key, repr(raw))
         return self._value(key, raw)
 
     def _present(self, values: tuple[str, ...]) -> tuple[str, ...]:

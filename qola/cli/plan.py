@@ -240,8 +240,8 @@ def _without_kernels(module: PlannedModule | TorchModule) -> str:
     if module.code_objects or isinstance(module, PlannedModule):
         return f"assembly kernels alone\n{_code_objects(module)}"
     made = sum(source.role in ("batch", "generated") for source in module.sources)
-    generated = f" and {made} generated ones" if made else ""
-    return f"a torch module of {len(module.sources) - made} sources{generated}"
+    generated = f", {made} generated" if made else ""
+    return f"a torch module, sources: {len(module.sources) - made} of AITER's{generated}"
 
 
 def _code_objects(module: PlannedModule | TorchModule) -> str:
@@ -376,5 +376,5 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
     if any(not row.measured for row in found.rows):
         lines.append("(borrowed): not measured; the cost is that of the most similar one")
     if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
-        lines.append("PyTorch's headers make sources of torch modules several times as dear")
+        lines.append("PyTorch's headers: sources of torch modules take several times as long")
     return [*lines, f"an estimate, from costs measured on: {found.source}"]

@@ -32,8 +32,8 @@ class ModuleReport:
     Attributes:
         kind: C++ library, torch module, without torch (Python imports it) or C functions.
         needs: torch, hipify, libraries of ROCm beside HIP, generators, tuning tables, files when
-            it runs, as far as it needs any; and another arch than the first that is tested, where
-            it can be planned for that alone.
+            it runs, as far as it needs any; and, where it cannot be planned for the first arch
+            that is tried, the first for which it can.
         built: a plan can be made for it.
         why: why not; "" where it can.
     """
@@ -70,7 +70,7 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
         if why := _refusal(tree, name, arch):
             refusals.append(why)
             continue
-        needs = (*needs, f"arch: {arch}") if refusals else needs
+        needs = (*needs, f"not for {TESTED_ARCHS[0]}, for {arch}") if refusals else needs
         return ModuleReport(name, kind, needs, built=True, why="")
     return ModuleReport(name, kind, needs, built=False, why=refusals[0])
 

@@ -140,6 +140,7 @@ class PythonModule:
 
     Attributes:
         symbol: the one that leaves it; "" where all of AITER's C functions do.
+        rocm: ROCm's libraries beside HIP that it includes headers of, sorted.
         generated: as of a torch module.
     """
 
@@ -150,6 +151,7 @@ class PythonModule:
     sources: tuple[PlannedFile, ...]
     include_dirs: tuple[str, ...]
     headers: tuple[str, ...]
+    rocm: tuple[str, ...]
     generated: tuple[PlannedFile, ...]
     code_objects: tuple[CodeObject, ...]
     inputs: tuple[str, ...]

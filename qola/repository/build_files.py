@@ -31,6 +31,7 @@ from qola.starlark import string_list as _list
 from qola.version import __version__
 
 _PYTHON_HEADERS = ("@qola_pip_pybind11//:headers", "@qola_python//:headers")
+_ROCM_HEADERS = "@qola_rocm//:headers"
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"
 
@@ -180,6 +181,7 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
                 "plan": _string("plan.json"),
                 "sources": _string_dict({s.name: s.file for s in module.sources}),
                 "deps": _list(_PYTHON_HEADERS if module.symbol else (), 4),
+                **({"rocm_headers": _string(_ROCM_HEADERS)} if module.rocm else {}),
             },
         ),
     ]

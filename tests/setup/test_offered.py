@@ -208,6 +208,13 @@ def test_bazel_runs_again_with_another_compiler(moved: Archive, tmp_path: Path) 
         "rocm_version": "9.8.1",
         "optional_flags": ["-f"],
     }
+    # With a compiler from before, packages that are first asked for later count as well.
+    for name in ("calls", str(offered(machine, "rocm_headers") / "packages.lock")):
+        (machine.workspace / name).unlink(missing_ok=True)
+    (offered(machine, "rocm") / "fetched").touch()
+    bazel.write_text(BAZEL.format(place=offered(machine, "rocm_headers")))
+    assert machine.run('"$WORKSPACE/bazelw" build').returncode == 7
+    assert machine.run('"$WORKSPACE/bazelw" build').returncode == 0
     # Another failure is passed on as it is.
     bazel.write_text("#!/bin/sh\nexit 5\n")
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 5

@@ -55,7 +55,9 @@ class Texts:
     values: Sequence[Value]
 
     def startswith(self, start: str) -> Series:
-        """Return of each text whether it starts so."""
+        """Return of each text whether it starts so; of a gap, that it does not."""
+        if any(isinstance(value, int | float) and not _is_gap(value) for value in self.values):
+            raise FrameError("texts of a column of numbers")
         return Series([isinstance(v, str) and v.startswith(start) for v in self.values])
 
 
@@ -72,16 +74,31 @@ class Series:
         self.values = list(values)
 
     def __eq__(self, other: object) -> Series:  # type: ignore[override]
+        # Of a column of truth values, pandas has them as such, and here they are texts.
+        if not isinstance(other, builtins.str | int | float) or isinstance(other, bool):
+            raise FrameError(f"a column compared with {other!r}")
         return Series([value == other for value in self.values])
 
+    def __ne__(self, other: object) -> Series:  # type: ignore[override]
+        return ~(self == other)
+
     def __and__(self, other: Series) -> Series:
-        return Series([a and b for a, b in zip(self.values, other.values, strict=True)])
+        return Series([a and b for a, b in zip(self.truths(), other.truths(), strict=True)])
 
     def __or__(self, other: Series) -> Series:
-        return Series([a or b for a, b in zip(self.values, other.values, strict=True)])
+        return Series([a or b for a, b in zip(self.truths(), other.truths(), strict=True)])
 
     def __invert__(self) -> Series:
-        return Series([not value for value in self.values])
+        return Series([not value for value in self.truths()])
+
+    def __bool__(self) -> bool:
+        raise FrameError("a column as one truth value")
+
+    def truths(self) -> list[bool]:
+        """Return its values, which have to be what a comparison gave."""
+        if not all(isinstance(value, bool) for value in self.values):
+            raise FrameError("rows selected by what is no comparison")
+        return [bool(value) for value in self.values]
 
     @property
     def str(self) -> Texts:
@@ -91,7 +108,7 @@ class Series:
     def astype(self, kind: type) -> Series:
         """Return its values as texts."""
         if kind is not builtins.str:
-            raise FrameError(f"a column as {kind.__name__}")
+            raise FrameError(f"a column as {kind!r}")
         return Series([value if _is_gap(value) else builtins.str(value) for value in self.values])
 
 
@@ -145,16 +162,23 @@ class Frame:
         columns = [[next(every) for _ in values] for values in self._data.values()]
         return list(zip(*columns, strict=True))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._data
+
     def __getitem__(self, wanted: str | Series) -> Any:
         """Return a column; or the rows for which a column of truth values says so."""
         if isinstance(wanted, str):
             return Series(self._data[wanted])
-        kept = [row for row, keep in enumerate(wanted.values) if keep]
+        if not isinstance(wanted, Series) or len(wanted.values) != self._length:
+            raise FrameError(f"rows or columns selected by {wanted!r}")
+        kept = [row for row, keep in enumerate(wanted.truths()) if keep]
         data = {name: [values[row] for row in kept] for name, values in self._data.items()}
         return Frame(data, len(kept), [self.index[row] for row in kept])
 
     def iterrows(self) -> Iterator[tuple[int, Mapping[str, Value]]]:
         """Yield the number and the values of each row."""
+        if _numbers(self._data.values()):
+            raise FrameError("iterrows of a table of numbers alone, which have one type there")
         yield from zip(self.index, self.iloc, strict=True)
 
     def __setitem__(self, name: str, value: Value) -> None:
@@ -172,7 +196,7 @@ class Frame:
             name: [value if _is_gap(item) else item for item in items]
             for name, items in self._data.items()
         }
-        return Frame(filled, self._length)
+        return Frame(filled, self._length, self.index)
 
     def infer_objects(self, copy: bool | None = None) -> Frame:
         """Return it as it is: its values have their own types already."""
@@ -264,6 +288,10 @@ def _all(texts: Sequence[str], convert: Callable[[str], Any]) -> list[Any] | Non
         return [convert(text) for text in texts]
     except ValueError:
         return None
+
+
+def _numbers(columns: Iterable[Sequence[Value]]) -> bool:
+    return all(isinstance(value, int | float) for values in columns for value in values)
 
 
 def _widened(values: list[Value]) -> list[Value]:

@@ -27,6 +27,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
@@ -40,32 +41,34 @@ def chip_info(archs: Sequence[str]) -> ModuleType:
     """
     module = ModuleType("chip_info")
     told = {"get_gfx_list": lambda: list(archs), "get_gfx": lambda: _only(archs)}
-    vars(module).update(told, __getattr__=lambda name: getattr(_aiters_own(told, archs), name))
+
+    def further(name: str) -> Any:
+        # Python itself asks each module for __path__.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_aiters_own(told), name)
+
+    vars(module).update(told, __getattr__=further)
     return module
 
 
-def _aiters_own(told: Mapping[str, object], archs: Sequence[str]) -> ModuleType:
-    """Return AITER's own module, whose place the script has put into Python's path.
-
-    Raises:
-        AttributeError: no place there has one.
-    """
+def _aiters_own(told: Mapping[str, object]) -> ModuleType:
+    """Return AITER's own module, whose place the script has put into Python's path."""
     name = "aiters_chip_info"
     if name in sys.modules:
         return sys.modules[name]
     spec = PathFinder.find_spec("chip_info")
     if spec is None or spec.loader is None:
-        raise AttributeError("no chip_info.py of AITER's in Python's path")
-    # It imports them to run rocminfo, and to register what it finds as operators of PyTorch.
+        sys.exit("chip_info: no such file of AITER's in Python's path")
+    # AITER's imports these two, to run rocminfo and to make operators of PyTorch.
     extension, guard = ModuleType("cpp_extension"), ModuleType("torch_guard")
     vars(extension)["executable_path"] = _no_program
     vars(guard)["torch_compile_guard"] = lambda *_, **__: lambda function: function
     sys.modules.update(cpp_extension=extension, torch_guard=guard)
-    # What AITER's own build says where there is no GPU to ask.
-    os.environ["GPU_ARCHS"] = ";".join(archs)
-    sys.modules[name] = module = module_from_spec(spec)
+    module = module_from_spec(spec)
     spec.loader.exec_module(module)
     vars(module).update(told)
+    sys.modules[name] = module
     return module
 
 
@@ -104,7 +107,8 @@ def main(argv: list[str]) -> None:
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
     sys.modules.update(torch_without_gpu())
-    os.environ["AITER_GPU_ARCHS"] = ";".join(archs)
+    # As in AITER's own build where there is no GPU to ask.
+    os.environ["AITER_GPU_ARCHS"] = os.environ["GPU_ARCHS"] = ";".join(archs)
     ignore_bytecode()
     frames.install()
     sort_globs()

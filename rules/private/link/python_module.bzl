@@ -5,7 +5,20 @@ load("//rules/private/compile:hip_source.bzl", "hip_source")
 load(":generated_headers.bzl", "generated_headers")
 load(":shared_form.bzl", "shared_form")
 
-def python_module(name, file, export_list, archs, sources, headers, deps, plan, bundle_files, copts = [], generated = [], code_objects = {}):
+def python_module(
+        name,
+        file,
+        export_list,
+        archs,
+        sources,
+        headers,
+        deps,
+        plan,
+        bundle_files,
+        copts = [],
+        generated = [],
+        code_objects = {},
+        rocm_headers = None):
     """Declares a Python module.
 
     Expands to a hip_source per source, an embedded_code_objects where there are
@@ -25,8 +38,9 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
       generated: generated files that sources include, in <name>/generated.
       code_objects: dict from an arch to a dict from the label of a .co file to
         its key.
+      rocm_headers: label of the headers of ROCm's libraries, where it includes some.
     """
-    own_deps = [headers] + deps + generated_headers(name, generated)
+    own_deps = [headers] + deps + ([rocm_headers] if rocm_headers else []) + generated_headers(name, generated)
     parts = [name + "." + source for source in sources]
     if code_objects:
         embedded_code_objects(

@@ -182,12 +182,14 @@ def test_modules_beside_attention_are_their_sources(run: Run, here: Path) -> Non
     modules = "".join(f'[[modules]]\nname = "{name}"\n' for name in names)
     (here / "beside.toml").write_text(f'[build]\narchitectures = ["gfx942"]\n{modules}')
     found = run("plan", "beside.toml", "-q", "--estimate").out.splitlines()
-    assert found[2] == "module_activation: module_activation.so, a torch module of 2 sources"
+    assert (
+        found[2] == "module_activation: module_activation.so, a torch module, sources: 2 of AITER's"
+    )
     assert re.fullmatch(
-        r"module_aiter_o.*, a torch module of \d sources and \d+ generated ones", found[4]
+        r"module_aiter_o.*, a torch module, sources: \d of AITER's, \d+ generated", found[4]
     )
     assert "module_activation      all        dispatch, entry (borrowed)" in "\n".join(found)
-    assert "PyTorch's headers make sources of torch modules several times as dear" in found
+    assert "PyTorch's headers: sources of torch modules take several times as long" in found
 
 
 def test_list_prints_names(run: Run) -> None:

@@ -11,7 +11,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -136,8 +136,32 @@ def test_rows_are_selected_as_pandas_did() -> None:
     frame = frames.read_csv(io.StringIO(TUNED))
     with pytest.raises(frames.FrameError, match="loc of selected rows"):
         frame[frame["M"] == 2].loc[1, "M"]
-    with pytest.raises(frames.FrameError, match="a column as int"):
-        frame["M"].astype(int)
+    with pytest.raises(frames.FrameError, match="loc of selected rows"):
+        frame[frame["M"] != 2].fillna(0).loc[1, "M"]
+    assert ("M" in frame, "N" in frame) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda frame: frame["M"].astype(int), "a column as <class 'int'>"),
+        (lambda frame: frame["M"].astype("str"), "a column as 'str'"),
+        (lambda frame: frame[frame["M"] == frame["us"]], "a column compared with"),
+        (lambda frame: frame[frame["M"]], "what is no comparison"),
+        (lambda frame: ~frame["M"], "what is no comparison"),
+        (lambda frame: frame[frame["M"] == 2][frame["M"] == 2], "selected by"),
+        (lambda frame: frame[["M"]], "selected by"),
+        (lambda frame: bool(frame["M"] == 2), "one truth value"),
+        (lambda frame: frame["M"].str.startswith("1"), "a column of numbers"),
+        (lambda frame: list(frames.read_csv(io.StringIO("a\n1\n")).iterrows()), "one type"),
+    ],
+)
+def test_rows_it_would_select_otherwise_are_refused(
+    ask: Callable[[frames.Frame], object], message: str
+) -> None:
+    """Prevents: all rows, or others than pandas selects, without a word."""
+    with pytest.raises(frames.FrameError, match=message):
+        ask(frames.read_csv(io.StringIO(TUNED)))
 
 
 def test_rows_are_selected_as_pandas_does() -> None:

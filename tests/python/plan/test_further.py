@@ -152,14 +152,14 @@ with open(os.path.join(sys.argv[1], "gemm.h"), "w") as file:
     file.write(f"#pragma once // {get_gfx_list()} {found}\\n")
 """,
     "csrc/gemm/tuned.csv": "gfx,kernel\ngfx942,a\ngfx950,b\ngfx1250,c\n",
-    "csrc/gemm/gemm.cu": '#include "gemm.h"\n'
+    "csrc/gemm/gemm.cu": '#include <hipcub/hipcub.hpp>\n#include "gemm.h"\n'
     'extern "C" __attribute__((visibility("default")))\nint gemm() { return 0; }\n',
 }
 
 
-def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
-    """Prevents: GEMMs of later trees that cannot be planned, or have kernels of other archs."""
-    root = write_later_tree(tmp_path / "later")
+def write_gemm(root: Path) -> Path:
+    """Write a later tree with such a module."""
+    write_later_tree(root)
     for name, text in TUNED.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
@@ -170,14 +170,45 @@ def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
         "blob_gen_cmd": "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'",
     }
     file.write_text(json.dumps(entries), "utf-8")
+    return root
+
+
+def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
+    """Plan it, with files below a directory."""
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
     manifest = loads(f'{text}[[modules]]\nname = "module_gemm"\n', file="m.toml")
-    plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))
+    return build_plan(resolve(Request("m", manifest, tree)), Folder(directory / "out"))
+
+
+def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
+    """Prevents: GEMMs of later trees that cannot be planned, or have kernels of other archs."""
+    tree = read_tree(write_gemm(tmp_path / "later"))
+    plan = plan_gemm(tree, tmp_path)
     (module,) = plan.python_modules
+    assert module.rocm == ("hipcub",)
+    build = manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert 'rocm_headers = "@qola_rocm//:headers",' in build
     (header,) = module.generated
     written = (tmp_path / "out" / header.file).read_text("utf-8")
     assert written == "#pragma once // ['gfx942', 'gfx950'] ['a', 'b']\n"
     assert {*TUNED} <= {*module.inputs}
+    # A plan is kept for the next command only where nothing beside the tree was read.
+    assert not tree.elsewhere
+
+
+def test_aiters_chip_info_runs_only_where_it_is_asked(tmp_path: Path) -> None:
+    """Prevents: generators that ask for archs alone, and fail for what AITER's file imports."""
+    root = write_gemm(tmp_path / "later")
+    (root / "aiter/jit/utils/chip_info.py").write_text("import packaging_of_tomorrow\n", "utf-8")
+    script = root / "csrc/gemm/gen.py"
+    text = script.read_text("utf-8")
+    script.write_text(text.replace("get_gfx_list, tuned", "get_gfx_list"), "utf-8")
+    with pytest.raises(QolaError, match="name 'tuned' is not defined"):
+        plan_gemm(read_tree(root), tmp_path)
+    (root / "aiter/jit/utils/chip_info.py").unlink()
+    script.write_text(text, "utf-8")
+    with pytest.raises(QolaError, match="chip_info: no such file of AITER's in Python's path"):
+        plan_gemm(read_tree(root), tmp_path)
 
 
 def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
     (root / CONFIG_FILE).write_text(json.dumps(entries), "utf-8")
     reports = {report.name: report for report in module_reports(read_tree(root))}
     assert reports["module_sink"].built
-    assert reports["module_sink"].needs[-1] == "arch: gfx1250"
+    assert reports["module_sink"].needs[-1] == "not for gfx942, for gfx1250"
     assert not reports["module_none"].built
     assert "asm_fmha_fwd_bf16_configs.hpp" in reports["module_none"].why
     assert reports["module_fails"].why == (
