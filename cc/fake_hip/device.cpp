@@ -99,6 +99,16 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
     return hipSuccess;
 }
 
+hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, int* active)
+{
+    FAKE_HIP_ENTER();
+    if(device != 0)
+        return record(hipErrorInvalidDevice);
+    *flags  = 0;
+    *active = 1;
+    return hipSuccess;
+}
+
 hipError_t hipDeviceSynchronize()
 {
     FAKE_HIP_ENTER();

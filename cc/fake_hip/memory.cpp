@@ -22,6 +22,15 @@ std::map<void*, std::size_t>& allocations()
     return *all;
 }
 
+// Bytes in use. The mutex is the caller's.
+std::size_t allocated()
+{
+    std::size_t used = 0;
+    for(const auto& [_, bytes] : allocations())
+        used += bytes;
+    return used;
+}
+
 } // namespace
 
 extern "C" {
@@ -49,10 +58,7 @@ hipError_t hipMalloc(void** pointer, std::size_t size)
     if(size == 0)
         return hipSuccess;
     const std::scoped_lock lock(mutex);
-    std::size_t used = size;
-    for(const auto& [_, bytes] : allocations())
-        used += bytes;
-    if(used > fake_hip::settings().arch.memory_bytes)
+    if(allocated() + size > fake_hip::settings().arch.memory_bytes)
         return record(hipErrorOutOfMemory);
     // Shared: an emulator may run workgroups in processes of its own.
     void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -81,6 +87,45 @@ hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind
 {
     FAKE_HIP_ENTER();
     std::memmove(to, from, size);
+    return hipSuccess;
+}
+
+hipError_t hipMemcpyWithStream(void* to, const void* from, std::size_t size, hipMemcpyKind kind, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    if(fake_hip::stream_number(stream) < 0)
+        return record(hipErrorInvalidHandle);
+    return hipMemcpy(to, from, size, kind);
+}
+
+hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcpyKind kind, hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return hipMemcpyWithStream(to, from, size, kind, stream);
+}
+
+hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    *total = fake_hip::settings().arch.memory_bytes;
+    *free  = *total - allocated();
+    return hipSuccess;
+}
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer)
+{
+    FAKE_HIP_ENTER();
+    const std::scoped_lock lock(mutex);
+    auto after = allocations().upper_bound(const_cast<void*>(pointer));
+    if(after == allocations().begin())
+        return record(hipErrorInvalidValue);
+    const auto& [start, size] = *--after;
+    if(static_cast<const char*>(pointer) >= static_cast<const char*>(start) + size)
+        return record(hipErrorInvalidValue);
+    *attributes               = {};
+    attributes->type          = hipMemoryTypeDevice;
+    attributes->devicePointer = const_cast<void*>(pointer);
     return hipSuccess;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 using fake_hip::record;
 using fake_hip::stream_number;
@@ -67,6 +68,21 @@ hipError_t hipStreamCreate(hipStream_t* stream)
     return hipSuccess;
 }
 
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int, int)
+{
+    FAKE_HIP_ENTER();
+    return hipStreamCreate(stream);
+}
+
+hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest)
+{
+    FAKE_HIP_ENTER();
+    // Those of AMD's GPUs.
+    *least    = 1;
+    *greatest = -1;
+    return hipSuccess;
+}
+
 hipError_t hipStreamDestroy(hipStream_t stream)
 {
     FAKE_HIP_ENTER();
@@ -78,6 +94,42 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     FAKE_HIP_ENTER();
     return check_stream(stream);
+}
+
+hipError_t hipStreamQuery(hipStream_t stream)
+{
+    FAKE_HIP_ENTER();
+    return check_stream(stream);
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    if(!is_event(event))
+        return record(hipErrorInvalidHandle);
+    return check_stream(stream);
+}
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status)
+{
+    FAKE_HIP_ENTER();
+    *status = hipStreamCaptureStatusNone;
+    return check_stream(stream);
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode)
+{
+    FAKE_HIP_ENTER();
+    // What may be done during a capture, and there is none.
+    thread_local hipStreamCaptureMode current = hipStreamCaptureModeGlobal;
+    std::swap(*mode, current);
+    return hipSuccess;
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned int)
+{
+    FAKE_HIP_ENTER();
+    return hipEventCreate(event);
 }
 
 hipError_t hipEventCreate(hipEvent_t* event)
@@ -109,6 +161,12 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event)
+{
+    FAKE_HIP_ENTER();
+    return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);
+}
+
+hipError_t hipEventQuery(hipEvent_t event)
 {
     FAKE_HIP_ENTER();
     return record(is_event(event) ? hipSuccess : hipErrorInvalidHandle);

@@ -5,6 +5,7 @@
 //   probe module FILE NAME  a kernel out of a code object, loaded from the file and from memory
 //   probe symbol            a registered kernel, launched as a module's is
 //   probe memory            allocate, copy, set, free
+//   probe pytorch           what PyTorch asks beside that
 //   probe unsupported       a function the fake runtime does not have
 #include <hip/hip_runtime.h>
 
@@ -143,6 +144,47 @@ void memory()
     say("hipMalloc too much", hipMalloc(&data, std::size_t{1} << 40));
 }
 
+void pytorch()
+{
+    int least = 0, greatest = 0;
+    say("hipDeviceGetStreamPriorityRange", hipDeviceGetStreamPriorityRange(&least, &greatest));
+    hipStream_t stream = nullptr;
+    say("hipStreamCreateWithPriority",
+        hipStreamCreateWithPriority(&stream, hipStreamNonBlocking, greatest));
+    hipStreamCaptureStatus status{};
+    say("hipStreamIsCapturing", hipStreamIsCapturing(stream, &status));
+    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+    say("hipThreadExchangeStreamCaptureMode", hipThreadExchangeStreamCaptureMode(&mode));
+    say("hipThreadExchangeStreamCaptureMode", hipThreadExchangeStreamCaptureMode(&mode));
+    std::printf("capture %d %d\n", status, mode == hipStreamCaptureModeRelaxed);
+
+    hipEvent_t event = nullptr;
+    say("hipEventCreateWithFlags", hipEventCreateWithFlags(&event, hipEventDisableTiming));
+    say("hipStreamWaitEvent", hipStreamWaitEvent(stream, event, 0));
+    say("hipEventQuery", hipEventQuery(event));
+    say("hipStreamQuery", hipStreamQuery(stream));
+
+    unsigned flags = 0;
+    int active     = 0;
+    say("hipDevicePrimaryCtxGetState", hipDevicePrimaryCtxGetState(0, &flags, &active));
+    std::size_t before = 0, after = 0, total = 0;
+    char* data = nullptr;
+    say("hipMemGetInfo", hipMemGetInfo(&before, &total));
+    say("hipMalloc", hipMalloc(&data, 8));
+    say("hipMemGetInfo", hipMemGetInfo(&after, &total));
+    std::printf("used %zu\n", before - after);
+    char back[3]{};
+    say("hipMemcpyAsync", hipMemcpyAsync(data, "ab", 2, hipMemcpyHostToDevice, stream));
+    say("hipMemcpyWithStream", hipMemcpyWithStream(back, data, 2, hipMemcpyDeviceToHost, stream));
+    std::printf("bytes %s\n", back);
+    hipPointerAttribute_t attributes{};
+    say("hipPointerGetAttributes", hipPointerGetAttributes(&attributes, data + 7));
+    std::printf("type %d\n", attributes.type);
+    say("hipPointerGetAttributes host", hipPointerGetAttributes(&attributes, back));
+    say("hipStreamDestroy", hipStreamDestroy(stream));
+    say("hipStreamQuery destroyed", hipStreamQuery(stream));
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -159,6 +201,8 @@ int main(int argc, char** argv)
         symbol();
     else if(what == "memory")
         memory();
+    else if(what == "pytorch")
+        pytorch();
     else if(what == "unsupported")
         say("hipGraphCreate", hipGraphCreate(nullptr, 0));
     else

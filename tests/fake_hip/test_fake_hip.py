@@ -231,6 +231,19 @@ def test_memory(tmp_path: Path) -> None:
     assert lines[-1] == "hipMalloc too much 2"
 
 
+def test_what_pytorch_asks(tmp_path: Path) -> None:
+    """Prevents: tensors that no stream, copy or size of the device's memory can be had for."""
+    lines, _ = probe("probe_both", FakeHip(FAKE, "gfx950"), tmp_path / "log", "pytorch")
+    statuses = dict(line.rsplit(" ", 1) for line in lines)
+    assert statuses.pop("capture 0") == "1"
+    assert statuses.pop("used") == "8"
+    assert statuses.pop("bytes") == "ab"
+    assert statuses.pop("type") == "2"
+    assert statuses.pop("hipPointerGetAttributes host") == "1"
+    assert statuses.pop("hipStreamQuery destroyed") == "400"
+    assert set(statuses.values()) == {"0"}
+
+
 def test_exports_are_the_real_runtime_s() -> None:
     """Prevents: a symbol version that the real runtime has otherwise, or does not have."""
     found, real = (exports(readelf("--dyn-syms", library)) for library in (FAKE, REAL))
