@@ -24,6 +24,12 @@ def probe() -> dict[str, object]:
         "fp4": hasattr(torch, "float4_e2m1fn_x2"),
         "hip": torch.version.hip or "",
         "libraries": sorted(path.name for path in (root / "lib").glob("lib*.so")),
+        # Until PyTorch 2.8: a module with others does not see the types that PyTorch registers.
+        "pybind11": {
+            name: str(getattr(torch._C, f"_PYBIND11_{name}"))
+            for name in ("BUILD_ABI", "COMPILER_TYPE", "STDLIB")
+            if getattr(torch._C, f"_PYBIND11_{name}", None) is not None
+        },
         "python": ".".join(map(str, sys.version_info[:2])),
         "python_include": sysconfig.get_path("include"),
         "root": str(root),

@@ -12,7 +12,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
 
-exports_files(glob(["lib/*"]))
+exports_files(glob(["lib/*"], exclude = {refused}))
 
 cc_library(
     name = "headers",
@@ -86,9 +86,45 @@ def _write_constants(rctx, found):
     constants = {key: value for key, value in found.items() if key not in ["python_include", "root"]}
     rctx.file("torch.bzl", _HEADER + "TORCH = {}\n".format(repr(constants)), executable = False)
 
+def defines(found):
+    """What AITER's build defines for a PyTorch: where it has the type, and how its pybind11 was compiled."""
+    types = ["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []
+    return types + ["PYBIND11_{}=\\\"{}\\\"".format(name, value) for name, value in found["pybind11"].items()]
+
+def why_no_hip(place, found, compiler):
+    """Says why modules that are to run cannot be linked with a PyTorch.
+
+    Args:
+      place: where the PyTorch is named.
+      found: what it says of itself.
+      compiler: version of HIP of the ROCm that compiles.
+
+    Returns:
+      The text of an error, or None.
+    """
+    expected = "a PyTorch for ROCm, which torch modules run with"
+    fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)"
+    if not found["hip"]:
+        title = "ToolchainError: a PyTorch without HIP"
+        return finding(title, place = place, found = "PyTorch " + found["version"], expected = expected, fix = fix)
+
+    # Another major version is another library: both would be in one process, with streams of their own.
+    if not compiler or compiler.partition(".")[0] == found["hip"].partition(".")[0]:
+        return None
+    return finding(
+        "ToolchainError: a PyTorch for another HIP",
+        place = place,
+        found = "PyTorch {} for HIP {}".format(found["version"], found["hip"]),
+        expected = "one for HIP {}, as the ROCm that compiles has it".format(compiler.partition(".")[0]),
+        fix = "install one, or compile with that PyTorch's ROCm: QOLA_ROCM=/opt/rocm (docs/guide/bazel.md#rocm)",
+    )
+
 def _stand_in(rctx, place, found, expected, fix):
     """Writes a repository that says, where it is needed, what is missing; others of a build are not held up."""
     title = "ToolchainError: no PyTorch to build for"
+
+    # What was not there cannot be watched.
+    fix += "; then: bazel fetch --force --configure"
     message = finding(title, place = place, found = found, expected = expected, fix = fix)
     libraries = ["lib/" + name for name in LIBRARIES + FURTHER_LIBRARIES]
     _write_constants(rctx, {})
@@ -140,24 +176,20 @@ def _torch_repository_impl(rctx):
     )
     rctx.file("python.sh", _PYTHON.format(python = shell.quote(str(python))))
     further = ["lib/" + name for name in FURTHER_LIBRARIES]
-    hip = _HIP if found["hip"] else _NO_HIP.format(libraries = repr(further), message = repr(finding(
-        "ToolchainError: a PyTorch without HIP",
-        place = place,
-        found = "PyTorch " + found["version"],
-        expected = "a PyTorch for ROCm, which torch modules run with",
-        fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)",
-    )))
+    why = why_no_hip(place, found, json.decode(rctx.read(rctx.attr.rocm))["hip_version"])
+    hip = _NO_HIP.format(libraries = repr(further), message = repr(why)) if why else _HIP
     build = _BUILD.format(
         abi = found["cxx11_abi"],
-        # AITER's build defines it, where PyTorch has the type.
-        defines = repr(["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []),
+        defines = repr(defines(found)),
         python = found["python"],
+        refused = repr(further if why else []),
         version = found["version"],
     )
     rctx.file("BUILD.bazel", build + hip, executable = False)
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,
+    attrs = {"rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the ROCm that compiles.")},
     configure = True,
     doc = """Offers the PyTorch of the Python that $QOLA_TORCH names, or else of the one that repository rules run.
 

@@ -66,6 +66,26 @@ def test_it_is_imported_with_aiters_signature(python: Path) -> None:
     assert "-> list[torch.Tensor]" in text
 
 
+REGISTRIES = """\
+import ctypes, torch
+api, address = ctypes.pythonapi, ctypes.c_void_p
+api.PyInterpreterState_Get.restype = api.PyInterpreterState_GetDict.restype = address
+api.PyInterpreterState_GetDict.argtypes = [address]
+def registries():
+    state = api.PyInterpreterState_GetDict(api.PyInterpreterState_Get())
+    keys = ctypes.cast(state, ctypes.py_object).value
+    return {key for key in keys if "pybind11_internals" in key}
+of_torch = registries()
+import torch_module_mha_fwd
+print(len(of_torch), *registries() - of_torch)
+"""
+
+
+def test_it_knows_the_types_that_pytorch_registers(python: Path) -> None:
+    """Prevents: a type of PyTorch's or of another module's of AITER's that a function refuses."""
+    assert said(python, REGISTRIES) == "1\n"
+
+
 CALL = """\
 import torch, torch_module_mha_fwd as m
 q = torch.zeros(1, 16, 1, 32, dtype=torch.{dtype})
