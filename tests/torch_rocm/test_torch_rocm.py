@@ -1,0 +1,143 @@
+"""Torch modules with a PyTorch for ROCm: AITER's functions on tensors of an emulated GPU.
+
+By hand (CONTRIBUTING.md), with the PyTorch that make_torch.py makes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+from qola.emulate.hip import Hip
+from qola.launch.fake_hip import Launch, read_log
+
+MODULES = {
+    Path(name).stem: Path(name).resolve() for name in os.environ["QOLA_TEST_MODULES"].split()
+}
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+SCALE = 32**-0.5
+
+
+class Device(Hip):
+    """The emulator, with a log of launches."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        os.environ["FAKE_HIP_LOG"] = str(log)
+        super().__init__(FAKE, "gfx950")
+
+    def launched(self) -> list[Launch]:
+        """Return what was launched since the last time; a kernel's fault is raised."""
+        self.raise_error()
+        found = read_log(self.log)
+        self.log.unlink(missing_ok=True)
+        return found
+
+
+@pytest.fixture(scope="session")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    # Of torch.cuda's own part in Python it has nothing; C++'s starts where it is first needed.
+    vars(torch.cuda)["_lazy_init"] = lambda: None
+    return Device(tmp_path_factory.mktemp("log") / "launches")
+
+
+def module(name: str) -> Any:
+    """Import a module by AITER's name for it, whatever its namespace."""
+    found = [stem for stem in MODULES if stem.endswith(f"_{name}")]
+    if not found:
+        pytest.skip(f"{name} is none of QOLA_TEST_MODULES")
+    for file in MODULES.values():
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))
+    return importlib.import_module(found[0])
+
+
+def problem(*shape: int, count: int = 3) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Tensors of a GPU, [batch, rows, heads, 32], and the same as float64, heads before rows."""
+    torch.manual_seed(5)
+    tensors = [torch.randn(*shape).half() for _ in range(count)]
+    exact = [tensor.double().transpose(1, 2).requires_grad_() for tensor in tensors]
+    return [tensor.to("cuda") for tensor in tensors], exact
+
+
+def near(found: torch.Tensor, wanted: torch.Tensor, limit: float = 4e-3) -> None:
+    """Compare what is on the GPU, heads behind rows, with float64."""
+    torch.testing.assert_close(
+        found.cpu().double(), wanted.detach().transpose(1, 2), rtol=limit, atol=limit
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_it_is_imported(name: str, device: Device) -> None:
+    """Prevents: a module that links with a PyTorch for ROCm, and does not load for a symbol."""
+    assert module(name.partition("_")[2])
+
+
+def test_pytorch_s_own_kernels_run(device: Device) -> None:
+    """Prevents: a PyTorch whose tensors are no GPU's, with which the other tests say nothing."""
+    tensor = torch.empty(5, 7, device="cuda").fill_(3.5)
+    assert (tensor.device.type, [x.source for x in device.launched()]) == ("cuda", ["fatbin"])
+    assert bool((tensor.cpu() == 3.5).all())
+
+
+def test_kernels_are_launched_on_the_current_stream(device: Device) -> None:
+    """Prevents: a kernel that runs before what its tensors wait for, or on other tensors."""
+    mha_fwd = module("module_mha_fwd").mha_fwd
+    tensors, _ = problem(1, 64, 2, 32)
+    device.launched()
+    streams = []
+    for stream in (torch.Stream(device="cuda"), torch.Stream(device="cuda")):
+        torch.accelerator.set_stream(stream)
+        out, lse, *_ = mha_fwd(*tensors, 0.0, SCALE, False, -1, -1, True, False)
+        (launch,) = device.launched()
+        streams.append(launch.stream)
+        pointers = struct.unpack_from("<3Q", launch.kernarg)
+        assert pointers == tuple(tensor.data_ptr() for tensor in tensors)
+        for result in (out, lse):
+            assert struct.pack("<Q", result.data_ptr()) in launch.kernarg
+    assert 0 not in streams
+    assert len(set(streams)) == 2
+
+
+def test_forward(device: Device) -> None:
+    """Prevents: attention of other rows, heads or batches than those of the tensors."""
+    mha_fwd = module("module_mha_fwd").mha_fwd
+    tensors, exact = problem(2, 100, 2, 32)
+    out, lse, *_ = mha_fwd(*tensors, 0.0, SCALE, False, -1, -1, True, False)
+    assert len(device.launched()) == 1
+    near(out, sdpa(*exact))
+    scores = exact[0] @ exact[1].mT * SCALE
+    torch.testing.assert_close(lse.cpu().double(), scores.logsumexp(-1).detach(), rtol=0, atol=1e-5)
+
+
+def test_backward(device: Device) -> None:
+    """Prevents: gradients of another tensor, or memory of PyTorch's that a kernel finds dirty."""
+    forward, backward = module("module_mha_fwd").mha_fwd, module("module_mha_bwd").mha_bwd
+    tensors, exact = problem(1, 64, 2, 32, count=4)
+    *qkv, d_out = tensors
+    out, lse, _, rng = forward(*qkv, 0.0, SCALE, False, -1, -1, True, False)
+    # As AITER's Python has it: without dropout, too, it is read where its numbers would be.
+    shared = (0.0, SCALE, False, -1, -1, False)
+    dq, dk, dv, _ = backward(d_out, *qkv, out, lse, *shared, rng_state=rng)
+    assert len(device.launched()) > 2
+    wanted = torch.autograd.grad(sdpa(*exact[:3]), exact[:3], exact[3])
+    for found, right in zip((dq, dk, dv), wanted, strict=True):
+        near(found, right, 2e-2)
+
+
+def test_an_unfit_tensor_is_aiter_s_error(device: Device) -> None:
+    """Prevents: a kernel launched on a tensor that AITER refuses."""
+    mha_fwd = module("module_mha_fwd").mha_fwd
+    q, k, v = problem(1, 64, 2, 32)[0]
+    device.launched()
+    with pytest.raises(RuntimeError, match="k must be on CUDA"):
+        mha_fwd(q, k.cpu(), v, 0.0, SCALE, False, -1, -1, True, False)
+    assert device.launched() == []
