@@ -335,7 +335,7 @@ Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
 instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); per
 prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or built); and
 @qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler) and
-@qola_rocm_headers (headers of ROCm's libraries, for torch modules).
+@qola_rocm_headers (headers of ROCm's libraries, for modules of Python's).
 """,
     tag_classes = {
         "git": _git,

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -238,9 +238,11 @@ class ModuleReader:
             )
             return None
 
-    def _list(self, key: str, raw: object) -> tuple[str, ...]:
+    def _list(
+        self, key: str, raw: object, read: Callable[[str, object], Value] | None = None
+    ) -> tuple[str, ...]:
         items = raw if isinstance(raw, list) else [raw]
-        values = [self._value(key, item) for item in items]
+        values = [(read or self._value)(key, item) for item in items]
         # An empty string or None is AITER's way to say "nothing here".
         return tuple(str(value) for value in values if value not in (None, ""))
 
@@ -258,13 +260,10 @@ class ModuleReader:
         if not isinstance(raw, dict):
             self._report(key, repr(raw), "an object: source to list of flags")
             return ()
-        found = []
-        for source, flags in raw.items():
-            items = flags if isinstance(flags, list) else [flags]
-            plain = [self._plain(key, item) for item in items]
-            texts = tuple(str(value) for value in plain if value not in (None, ""))
-            found.append((_relative(str(self._plain(key, source))), texts))
-        return tuple(found)
+        return tuple(
+            (_relative(str(self._plain(key, k))), self._list(key, v, self._plain))
+            for k, v in raw.items()
+        )
 
     def _plain(self, key: str, raw: object) -> Value:
         """Return text as it is, as AITER does here; a manifest's is in quotes (`expression`)."""

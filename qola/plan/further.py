@@ -66,7 +66,7 @@ def generate_further(resolved: ResolvedRequest, module: Module, output: Folder) 
         inputs=made.inputs,
     )
     config = replace(config, include_dirs=tuple(dirs))
-    return GeneratedModule(spec, config, module.variants, module.torch, kernels=kernels)
+    return GeneratedModule(**{**vars(module), "config": config, "kernels": kernels})
 
 
 def own_files(module: GeneratedModule, folder: Folder) -> dict[str, str]:

@@ -6,7 +6,6 @@ import re
 
 from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.missing_headers import Includer, missing_headers
-from qola.aiter.module_kinds import classify
 from qola.aiter.preprocess import defined_by
 from qola.codegen.asm.embed_all import code_objects
 from qola.errors import Finding, PlanError
@@ -74,7 +73,7 @@ def plan_python_module(
         sources=sources_of(module),
         include_dirs=tuple(d for d in dirs if any(h.startswith(f"{d}/") for h in headers)),
         headers=headers,
-        rocm=classify(tree, config.name, overrides=spec.overrides, drop_srcs=spec.drop_srcs).rocm,
+        rocm=module.rocm,
         generated=module.generated_files,
         code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs),
         inputs=tuple(sorted({*module.tree_files, *headers})),

@@ -87,6 +87,7 @@ class Module:
         variants: those that select its kernel instances; () for all of its receipt.
         asked: kernels beside these; without variants, these alone.
         torch: it is compiled with PyTorch's headers.
+        rocm: ROCm's libraries beside HIP that it includes headers of, sorted; not of attention.
     """
 
     spec: ModuleSpec
@@ -94,6 +95,7 @@ class Module:
     variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
     torch: bool = False
     asked: tuple[Asked, ...] = ()
+    rocm: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def resolve(request: Request) -> ResolvedRequest:
             variants_of(manifest, spec.name),
             kind_of(spec.name).kind == "needs_torch",
             asked_of(manifest, spec.name),
+            kind_of(spec.name).rocm,
         )
         for spec in manifest.modules
     )

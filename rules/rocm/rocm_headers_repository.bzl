@@ -32,5 +32,5 @@ rocm_headers_repository = repository_rule(
     },
     doc = """rocPRIM, rocThrust, hipCUB, hipRAND, and what PyTorch's headers for ROCm include.
 
-Fetched when the first torch module is compiled with the pinned ROCm.""",
+Fetched when the pinned ROCm compiles the first module that may include them.""",
 )

@@ -102,11 +102,14 @@ def why_no_hip(place, found, compiler):
     Returns:
       The text of an error, or None.
     """
-    expected = "a PyTorch for ROCm, which torch modules run with"
-    fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)"
     if not found["hip"]:
-        title = "ToolchainError: a PyTorch without HIP"
-        return finding(title, place = place, found = "PyTorch " + found["version"], expected = expected, fix = fix)
+        return finding(
+            "ToolchainError: a PyTorch without HIP",
+            place = place,
+            found = "PyTorch " + found["version"],
+            expected = "a PyTorch for ROCm, which torch modules run with",
+            fix = "install one, or check sources and link alone: --@qola//:torch=cpu_check (docs/guide/pybind.md)",
+        )
 
     # Another major version is another library: both would be in one process, with streams of their own.
     if not compiler or compiler.partition(".")[0] == found["hip"].partition(".")[0]:

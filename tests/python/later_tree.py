@@ -6,6 +6,7 @@ It has no Composable Kernel. Its C++ is never compiled; it has what a plan reads
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 COLUMNS = "dtype,hdim_q,hdim_v,mask,mode,bf16_cvt,knl_name,co_name"
@@ -158,6 +159,18 @@ def write_later_tree(root: Path) -> Path:
                 file = root / "hsa" / folder / part / f"{row.rpartition(',')[2]}.co"
                 _write(file, f"code of {file.relative_to(root).as_posix()}")
     return root
+
+
+def add_modules(root: Path, entries: Mapping[str, Mapping[str, object]]) -> None:
+    """Add entries of modules to the tree's configuration."""
+    file = root / "aiter/jit/optCompilerConfig.json"
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **entries}), "utf-8")
+
+
+def embed_code_objects(root: Path) -> None:
+    """Let the tree's header know of code objects that are embedded."""
+    with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
+        header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
 
 
 def _write(path: Path, text: str) -> None:

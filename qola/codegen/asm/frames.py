@@ -177,7 +177,7 @@ class Frame:
 
     def iterrows(self) -> Iterator[tuple[int, Mapping[str, Value]]]:
         """Yield the number and the values of each row."""
-        if _numbers(self._data.values()):
+        if _numbers(value for values in self._data.values() for value in values):
             raise FrameError("iterrows of a table of numbers alone, which have one type there")
         yield from zip(self.index, self.iloc, strict=True)
 
@@ -290,14 +290,13 @@ def _all(texts: Sequence[str], convert: Callable[[str], Any]) -> list[Any] | Non
         return None
 
 
-def _numbers(columns: Iterable[Sequence[Value]]) -> bool:
-    return all(isinstance(value, int | float) for values in columns for value in values)
+def _numbers(values: Iterable[Value]) -> bool:
+    return all(isinstance(value, int | float) for value in values)
 
 
 def _widened(values: list[Value]) -> list[Value]:
     """Return a column of numbers as floats if any of them is one; others as they are."""
-    numbers = all(isinstance(value, int | float) for value in values)
-    if numbers and any(isinstance(value, float) for value in values):
+    if _numbers(values) and any(isinstance(value, float) for value in values):
         return [float(value) for value in values]
     return values
 
@@ -309,8 +308,8 @@ def _is_gap(value: Value) -> bool:
 def install() -> None:
     """Make ``import pandas`` and ``import numpy`` find the stand-in, in this process."""
     pandas, numpy = ModuleType("pandas"), ModuleType("numpy")
-    vars(pandas).update(read_csv=read_csv, concat=concat, set_option=lambda name, value: None)
-    vars(pandas).update(DataFrame=Frame, Series=Series)
+    vars(pandas).update(read_csv=read_csv, concat=concat, Series=Series)
+    vars(pandas)["set_option"] = lambda name, value: None
     # Only ever asked whether a value is one: here they are Python's own.
     vars(numpy).update(integer=int)
     sys.modules.update(pandas=pandas, numpy=numpy)

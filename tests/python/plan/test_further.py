@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
 from qola.plan.request import Request, resolve
 from qola.repository.build_files import manifest_build_file
-from tests.python.later_tree import write_later_tree
+from tests.python.later_tree import add_modules, embed_code_objects, write_later_tree
 
 Planning = Callable[..., Plan]
 
@@ -163,13 +162,8 @@ def write_gemm(root: Path) -> Path:
     for name, text in TUNED.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
-    file = root / "aiter/jit/optCompilerConfig.json"
-    entries = json.loads(file.read_text("utf-8"))
-    entries["module_gemm"] = {
-        "srcs": ["f'{AITER_CSRC_DIR}/gemm/gemm.cu'"],
-        "blob_gen_cmd": "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'",
-    }
-    file.write_text(json.dumps(entries), "utf-8")
+    sources, command = "f'{AITER_CSRC_DIR}/gemm/gemm.cu'", "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'"
+    add_modules(root, {"module_gemm": {"srcs": [sources], "blob_gen_cmd": command}})
     return root
 
 
@@ -214,15 +208,10 @@ def test_aiters_chip_info_runs_only_where_it_is_asked(tmp_path: Path) -> None:
 def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
     """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
     root = write_later_tree(tmp_path / "later")
-    file = root / "aiter/jit/optCompilerConfig.json"
-    entries = json.loads(file.read_text("utf-8"))
-    entries["module_sink"] = {
-        "srcs": ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"],
-        "blob_gen_cmd": "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'",
-    }
-    file.write_text(json.dumps(entries), "utf-8")
-    with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
-        header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
+    sources = "f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"
+    command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'"
+    add_modules(root, {"module_sink": {"srcs": [sources], "blob_gen_cmd": command}})
+    embed_code_objects(root)
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx1250"]\nmode = "cpp_itfs"\n'
     manifest = loads(f'{text}[[modules]]\nname = "module_sink"\n', file="m.toml")
     plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))

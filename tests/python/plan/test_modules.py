@@ -10,7 +10,7 @@ import pytest
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.tree import CONFIG_FILE, read_tree
 from qola.plan.modules import ModuleReport, module_reports
-from tests.python.later_tree import write_later_tree
+from tests.python.later_tree import add_modules, embed_code_objects, write_later_tree
 
 NOT_BUILT = {
     # Their tuning tables are merged when AITER runs.
@@ -66,19 +66,16 @@ def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> 
 def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
     """Prevents: a module that is called out of reach since another arch was tried, or not why."""
     root = write_later_tree(tmp_path)
-    with (root / "csrc/include/aiter_hip_common.h").open("a") as header:
-        header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
-    entries = json.loads((root / CONFIG_FILE).read_text("utf-8"))
+    embed_code_objects(root)
     codegen = "f'{AITER_META_DIR}/hsa/codegen.py -m %s --output_dir {{}}'"
-    sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
-    entries["module_sink"] = {"srcs": sources, "blob_gen_cmd": codegen % "fmha_fwd_bf16"}
-    entries["module_none"] = {"srcs": sources, "blob_gen_cmd": codegen % "fmha_fwd_fp4"}
-    entries["module_fails"] = {
-        "srcs": sources,
-        "blob_gen_cmd": "f'{AITER_CSRC_DIR}/gen.py {{}}'",
+    commands = {
+        "module_sink": codegen % "fmha_fwd_bf16",
+        "module_none": codegen % "fmha_fwd_fp4",
+        "module_fails": "f'{AITER_CSRC_DIR}/gen.py {{}}'",
     }
+    sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
+    add_modules(root, {n: {"srcs": sources, "blob_gen_cmd": c} for n, c in commands.items()})
     (root / "csrc/gen.py").write_text("import this\nraise ValueError('no such GEMM')\n", "utf-8")
-    (root / CONFIG_FILE).write_text(json.dumps(entries), "utf-8")
     reports = {report.name: report for report in module_reports(read_tree(root))}
     assert reports["module_sink"].built
     assert reports["module_sink"].needs[-1] == "not for gfx942, for gfx1250"
