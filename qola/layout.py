@@ -1,4 +1,4 @@
-"""Names in a bundle's packages, for those who make a bundle and those who install it."""
+"""Names that several packages agree on: of a bundle's files, and of Bazel's actions."""
 
 from __future__ import annotations
 
@@ -61,3 +61,19 @@ RECORD = "manifest.json"
 
 
 SBOM = "sbom.spdx.json"
+
+KERNEL_COMPILE = "QolaCompile"
+"""Mnemonic of the action that compiles a batch of kernel instances, or one of them alone."""
+
+
+def action_name(mnemonic: str, label: str, output: str) -> str:
+    """Return the name by which people know an action of Bazel's.
+
+    Args:
+        label: of its target, whose name without the package is the answer for most actions.
+        output: the first file it writes. One target compiles all kernels, so their compiles are
+            known by it: <kernel instance or batch>.pic.o.
+    """
+    if mnemonic == KERNEL_COMPILE and output.endswith(".pic.o"):
+        return output.rpartition("/")[2].removesuffix(".pic.o")
+    return label.rpartition(":")[2]

@@ -10,14 +10,12 @@ load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:aiter_git.bzl", "aiter_git")
 load("//rules/private/repositories:aiter_local.bzl", "aiter_local")
 load("//rules/private/repositories:aiter_wheel.bzl", "aiter_wheel")
-load("//rules/private/repositories:kernel_repository.bzl", "kernel_repository")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
 load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
 load("//rules/private/repositories:python_headers.bzl", "python_headers")
 load("//rules/rocm:rocm_headers_repository.bzl", "rocm_headers_repository")
 load("//rules/rocm:rocm_repository.bzl", "rocm_repository")
-load("//rules/rocm:rocm_sdk_repository.bzl", "rocm_sdk_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
 
 _DEFAULT_AITER = "aiter"
@@ -168,7 +166,7 @@ def _declare_prebuilt(mctx, trees, manifests):
         )
 
 def _declare_rocm(mctx):
-    """Declares @qola_rocm, @qola_rocm_headers and @qola_rocm_sdk; the root module decides where they come from."""
+    """Declares @qola_rocm and @qola_rocm_headers; the root module decides where they come from."""
     tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
     if len(tags) > 1:
         fail(finding(
@@ -179,20 +177,19 @@ def _declare_rocm(mctx):
             fix = "remove the others",
         ))
     mirrors = tags[0].mirrors if tags else []
-    rocm_repository(name = "qola_rocm", path = tags[0].path if tags else "")
+    rocm_repository(name = "qola_rocm", mirrors = mirrors, path = tags[0].path if tags else "")
     rocm_headers_repository(name = "qola_rocm_headers", mirrors = mirrors)
-    rocm_sdk_repository(name = "qola_rocm_sdk", mirrors = mirrors)
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "rocm_headers", "rocm_sdk", "python", "torch"] or [p for p in ["kernels_", "pip_", "prebuilt_"] if name.startswith(p)]
+    taken = name in ["rocm", "rocm_headers", "rocm_sdk", "python", "torch"] or [p for p in ["pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail(finding(
             "a manifest's name becomes the repository @qola_<name>",
             place = place,
             found = "name = \"{}\"".format(name),
-            expected = "small letters, digits and _, a letter first; not rocm, rocm_headers, rocm_sdk, python, torch, kernels_..., pip_... or prebuilt_...",
+            expected = "small letters, digits and _, a letter first; not rocm, rocm_headers, rocm_sdk, python, torch, pip_... or prebuilt_...",
             fix = "rename it",
         ))
 
@@ -224,7 +221,6 @@ def _qola_impl(mctx):
     python_headers(name = "qola_python")
     torch_repository(name = "qola_torch")
 
-    plans = {name: [] for name in trees.places}
     manifests = _collect(mctx, "manifest")
     for name, entry in manifests.items():
         aiter = entry.tag.aiter
@@ -250,14 +246,7 @@ def _qola_impl(mctx):
             override_aiter_commit = entry.tag.override_aiter_commit,
             require = entry.tag.require,
         )
-        plans[aiter].append("@qola_{}//:plan.json".format(name))
     _declare_prebuilt(mctx, trees, manifests)
-    for aiter in sorted(plans):
-        kernel_repository(
-            name = "qola_kernels_" + aiter,
-            aiter_name = aiter,
-            plans = sorted(plans[aiter]),
-        )
 
     # Every fetch is pinned by digest or commit, and what is detected on the
     # machine (ROCm) is a repository of its own that watches it.
@@ -331,11 +320,12 @@ qola = module_extension(
     implementation = _qola_impl,
     doc = """Declares qola's repositories.
 
-Per AITER source NAME: @NAME (the tree) and @qola_kernels_NAME (kernel
-instances); per manifest NAME: @qola_NAME (plan, dispatch, libraries); per
-prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or built); and
-@qola_rocm (toolchain) with @qola_rocm_sdk (the pinned compiler) and
-@qola_rocm_headers (headers of ROCm's libraries, for modules of Python's).
+Per AITER source NAME: @NAME (the tree); per manifest NAME: @qola_NAME (plan,
+kernel instances, dispatch, libraries), planned when a target of it is asked
+for; per prebuilt NAME: @qola_prebuilt_NAME (libraries and bundle, fetched or
+built); and @qola_rocm (toolchain) with @qola_rocm_headers (headers of ROCm's
+libraries, for modules of Python's). The pinned compiler, @qola_rocm_sdk, is
+declared by the module qola_compile.
 """,
     tag_classes = {
         "git": _git,

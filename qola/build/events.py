@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from qola.layout import action_name
+
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NEXT = r"(?=^(?:Error in|ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED|\[)|\Z)"
 _FAIL = re.compile(rf"^Error in fail:(.*?){_NEXT}", re.MULTILINE | re.DOTALL)
-_PRINTED = re.compile(rf"^DEBUG: \S+:\d+:\d+: (.*?){_NEXT}", re.MULTILINE | re.DOTALL)
+_PRINTED = re.compile(r"^qola: (?!\w+Error: )(.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
 _PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
@@ -35,7 +37,8 @@ class FinishedAction:
     """An action that went well; what Bazel's output tree had already is none.
 
     Attributes:
-        name: name of the target alone: for a kernel instance its own.
+        name: name of the target without its package; of a kernel's compile, that of the kernel
+            instance or batch.
         mnemonic: kind of action: QolaCompile, CppLink.
         seconds: from the start of the build to the arrival of the event.
     """
@@ -50,19 +53,15 @@ class FailedAction:
     """An action that failed.
 
     Attributes:
+        name: as that of a FinishedAction.
         mnemonic: kind of action: CppCompile, CppLink.
         stderr: file with what the tool said, None where it said nothing.
     """
 
-    label: str
+    name: str
     mnemonic: str
     exit_code: int
     stderr: Path | None
-
-    @property
-    def name(self) -> str:
-        """Name of the target alone: for a kernel instance its own."""
-        return _name(self.label)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class TargetResult:
 
     Attributes:
         seconds: from the start of the build to the arrival of the event.
-        failures: labels of what failed below it.
+        failures: keys in EventReader.failed of the actions that failed below it.
         reason: why it was not even tried, in Bazel's words; "" if it was.
     """
 
@@ -88,6 +87,7 @@ class EventReader:
 
     Attributes:
         targets: results by label (//:libmha_fwd), in the order of completion.
+        failed: actions that failed, by their first output: one target compiles all kernels.
         exit_code: Bazel's, None while it runs.
         exec_root: directory that actions run in, None before it is known.
         jobs: how many actions run at a time, None where nobody has said it.
@@ -135,7 +135,7 @@ class EventReader:
         return fails(self._said())
 
     def messages(self) -> tuple[str, ...]:
-        """Return what rules print, each text once: warnings of the plan."""
+        """Return the lines that repository rules print, each once: how many warnings a plan has."""
         return self._texts(_PRINTED)
 
     def bazel_errors(self) -> tuple[str, ...]:
@@ -166,17 +166,17 @@ class EventReader:
         self, identity: Mapping[str, Any], action: Mapping[str, Any], seconds: float
     ) -> None:
         if action.get("success"):
-            name = _name(identity.get("label", ""))
-            self.actions.append(FinishedAction(name, action.get("type", ""), seconds))
+            mnemonic = action.get("type", "")
+            self.actions.append(FinishedAction(_name(identity, mnemonic), mnemonic, seconds))
             return
-        label = _short(identity["label"])
+        mnemonic = action.get("type", "")
         # The tool's own; the action's is 1 whatever the tool ended with.
         spawn = action.get("failureDetail", {}).get("spawn", {})
         self.failed.setdefault(
-            label,
+            _key(identity),
             FailedAction(
-                label,
-                action.get("type", ""),
+                _name(identity, mnemonic),
+                mnemonic,
                 spawn.get("spawnExitCode") or action.get("exitCode", 0),
                 _path(action.get("stderr", {}).get("uri", "")),
             ),
@@ -201,7 +201,7 @@ class EventReader:
                 if not group.get("incomplete")
             },
             failures=tuple(
-                _short(child["actionCompleted"]["label"])
+                _key(child["actionCompleted"])
                 for child in event.get("children", ())
                 if "actionCompleted" in child
             ),
@@ -242,9 +242,14 @@ def exec_root_in(file: Path) -> Path | None:
     return reader.exec_root
 
 
-def _name(label: str) -> str:
-    """Return the name of the target alone: for a kernel instance its own."""
-    return label.rpartition(":")[2].removesuffix(".object")
+def _key(identity: Mapping[str, Any]) -> str:
+    """Return what an action is known by in every event of a build."""
+    return str(identity.get("primaryOutput") or identity.get("label", ""))
+
+
+def _name(identity: Mapping[str, Any], mnemonic: str) -> str:
+    label = str(identity.get("label", ""))
+    return action_name(mnemonic, label, str(identity.get("primaryOutput", "")))
 
 
 def _short(label: str) -> str:

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from qola.build.events import EventReader, FinishedAction
 from qola.errors import QolaError
+from qola.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
 
 _SHORTEST_COMPILE = 2.0
 """Seconds. Of the measured compiles (qola/inspect/costs.json) none is half as short; what a cache
 gives takes a fraction of it."""
-
-_COMPILE = "QolaCompile"
-"""Kind of the action that compiles kernel instances: a batch of them, or one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def count(
     compiled: set[str] = set()
     done: set[str] = set()
     for action in actions:
-        if action.name not in kernels or action.mnemonic != _COMPILE:
+        if action.name not in kernels or action.mnemonic != KERNEL_COMPILE:
             continue
         if action.seconds - free[0] >= _SHORTEST_COMPILE:
             heapq.heapreplace(free, action.seconds)

@@ -110,7 +110,7 @@ def broken_below(result: TargetResult, events: EventReader) -> list[str]:
 def failed_in(action: FailedAction) -> tuple[str, ...]:
     """Return what does not compile: of a batch its broken kernel instances, else the target.
 
-    rules/private/compile_batch.sh names them.
+    rules/qola_compile/compile_batch.sh names them.
     """
     return tuple(_BROKEN.findall(said_by(action))) or (action.name,)
 

@@ -177,6 +177,11 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace
         'module(name = "qola_build")',
         f'bazel_dep(name = "qola", version = "{__version__}")',
         starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
+        starlark.rule(
+            "local_path_override",
+            module_name="qola_compile",
+            path=(ruleset / "rules/qola_compile").as_posix(),
+        ),
         "\n".join(use),
     ]
     return "\n\n".join(calls) + "\n"
@@ -218,7 +223,7 @@ def repository_name(manifest: Path) -> str:
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
     # Names the extension keeps for itself, and those that begin with a digit.
     reserved = name in ("rocm", "rocm_headers", "rocm_sdk", "python", "torch") or name.startswith(
-        ("kernels_", "pip_", "prebuilt_")
+        ("pip_", "prebuilt_")
     )
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
 

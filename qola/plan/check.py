@@ -49,6 +49,7 @@ def check_plan(plan: Plan) -> None:
         if not all(found.arch in plan.archs for found in words.code_objects):
             raise WrongValueError(f"a code object of {of} for an arch beside the plan's")
         _check_words(words)
+    _check_kernels(plan)
     _check_batches(plan)
     if len(plan.archs) > MAX_ARCHS:
         raise WrongValueError(f"{len(plan.archs)} archs, more than {MAX_ARCHS}")
@@ -64,6 +65,15 @@ def _check_words(words: _Words) -> None:
     for file in (*words.files, *(found.file for found in words.code_objects)):
         if not _PARTS.fullmatch(file) or unseen(file):
             raise WrongValueError(f"{file[:200]}, no name or path below a directory")
+
+
+def _check_kernels(plan: Plan) -> None:
+    sets = {headers.name for headers in plan.header_sets}
+    for kernel in plan.kernels:
+        if kernel.package not in plan.packages:
+            raise WrongValueError(f"{kernel.name} in package {kernel.package}, which is not there")
+        if kernel.headers not in sets:
+            raise WrongValueError(f"{kernel.name} with header set {kernel.headers}, not there")
 
 
 def _check_batches(plan: Plan) -> None:

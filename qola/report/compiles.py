@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from qola.layout import KERNEL_COMPILE
 from qola.report.execution_log import Spawn
-
-MNEMONIC = "QolaCompile"
-"""Kind of the action that compiles kernel instances: a batch of them, or one."""
 
 COMPILED, KEPT = "compiled", "output tree"
 
@@ -34,12 +32,11 @@ def compiles(spawns: Iterable[Spawn]) -> dict[str, Compile]:
     """
     found: dict[str, Compile] = {}
     for spawn in spawns:
-        if spawn.mnemonic != MNEMONIC or spawn.exit_code:
+        if spawn.mnemonic != KERNEL_COMPILE or spawn.exit_code:
             continue
-        name = spawn.label.rpartition(":")[2].removesuffix(".object")
         # As Bazel says it: "disk cache hit", "remote cache hit".
         source = spawn.runner.removesuffix(" hit") if spawn.cached else COMPILED
         made = Compile(round(spawn.seconds, 3), source)
-        if name not in found or (found[name].seconds or 0) < spawn.seconds:
-            found[name] = made
+        if spawn.name not in found or (found[spawn.name].seconds or 0) < spawn.seconds:
+            found[spawn.name] = made
     return found

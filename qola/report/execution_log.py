@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.errors import unseen
+from qola.layout import action_name
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Spawn:
     def output_digests(self) -> dict[str, str]:
         """The digest of each file it made, by path."""
         return {file.path: file.digest for file in self.outputs}
+
+    @property
+    def name(self) -> str:
+        """Name of the target without its package; of a kernel's compile, that of the kernel."""
+        return action_name(self.mnemonic, self.label, self.outputs[0].path if self.outputs else "")
 
     @property
     def key(self) -> tuple[str, ...]:

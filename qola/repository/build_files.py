@@ -20,7 +20,6 @@ from qola.plan.model import (
     PythonModule,
     TorchModule,
 )
-from qola.repository.merge import MergedPackage
 from qola.repository.triton_targets import triton_targets
 from qola.starlark import call as _call
 from qola.starlark import dict_of_lists as _dict_of_lists
@@ -80,9 +79,15 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
 
     Args:
         source: the manifest's path, for the first line.
-        aiter: repository of the AITER tree; that of the kernels is named after it.
+        aiter: repository of the AITER tree.
     """
     calls = [_bundle_files(plan, aiter)]
+    used = {kernel.headers for kernel in plan.kernels}
+    calls += [
+        _header_set(f"{h.name}.headers", h, aiter) for h in plan.header_sets if h.name in used
+    ]
+    for owner in plan.with_kernels:
+        calls += _kernel_instances(plan, owner)
     for module in plan.modules:
         calls += _module(plan, module, aiter)
     for python in plan.python_modules:
@@ -91,6 +96,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _torch_module(plan, torch, aiter)
     calls += triton_targets(plan)
     symbols = ["bundle_files", "header_set"]
+    symbols += ["kernel_instances"] if plan.kernels else []
     names = sorted(module.name for module in plan.modules)
     if names or plan.triton:
         calls.append(
@@ -117,8 +123,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
 def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
-    own = _by_arch(plan, {kernel.name: kernel for kernel in kernels}, aiter)
-    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)), aiter)
+    own = _by_arch(plan, {kernel.name: kernel for kernel in kernels})
+    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)))
     host_only = {s.name for s in module.sources if s.role in ("dispatch", "asm")}
     return [
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
@@ -145,7 +151,7 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
                 "file": _string(module.library),
                 "headers": _string(f":{name}.headers"),
                 "host_only": _inline(sorted(host_only)),
-                "kernel_headers": _list(_kernel_headers(kernels, aiter), 4),
+                "kernel_headers": _list(_kernel_headers(kernels), 4),
                 "kernel_names": _string(module.kernel_names.file),
                 "kernels": _dict_of_lists(own),
                 **({"linked": _dict_of_lists(linked)} if linked != own else {}),
@@ -159,6 +165,49 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
             },
         ),
     ]
+
+
+def _kernel_instances(plan: Plan, module: PlannedModule | TorchModule) -> list[str]:
+    """Calls that declare the kernel instances of a module, one for each group."""
+    groups: dict[str, list[PlannedKernel]] = {}
+    for kernel in sorted(plan.kernels_of(module), key=lambda kernel: kernel.name):
+        groups.setdefault(_group(plan, kernel), []).append(kernel)
+    batches: dict[str, dict[str, list[str]]] = {}
+    for batch in plan.batches:
+        members = [plan.kernels[index] for index in batch.kernels]
+        names = batches.setdefault(_group(plan, members[0]), {})
+        names[batch.name] = [member.name for member in members]
+    return [
+        _kernel_group(plan, module.name, group, kernels, batches.get(group, {}))
+        for group, kernels in sorted(groups.items())
+    ]
+
+
+def _kernel_group(
+    plan: Plan,
+    module: str,
+    group: str,
+    kernels: Sequence[PlannedKernel],
+    batches: Mapping[str, Sequence[str]],
+) -> str:
+    package = kernels[0].package
+    entries: dict[str, list[str]] = {}
+    for kernel in kernels:
+        entries.setdefault(kernel.entry, []).append(kernel.name)
+    archs = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in kernels]
+    return _call(
+        "kernel_instances",
+        {
+            "name": _string(group),
+            **({"batches": _dict_of_lists(dict(sorted(batches.items())))} if batches else {}),
+            "copts": _list(plan.packages[package].copts, 4),
+            "directory": _string(f"{module}/kernels"),
+            "entries": _dict_of_lists(dict(sorted(entries.items()))),
+            "headers": _string(f":{kernels[0].headers}.headers"),
+            "kernels": "\n".join(["{", *archs, "    }"]),
+            **({} if group.endswith(f"/{package}") else {"package": _string(package)}),
+        },
+    )
 
 
 def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
@@ -190,7 +239,7 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
 def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     name = module.name
     kernels = plan.kernels_of(module)
-    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)), aiter)
+    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)))
     return [
         _header_set(f"{name}.headers", plan.header_set(module.headers), aiter),
         _call(
@@ -262,13 +311,19 @@ def _code_objects(
     return {"code_objects": _dict_of_dicts(found)}
 
 
-def _kernel_headers(kernels: Iterable[PlannedKernel], aiter: str) -> list[str]:
-    """Labels of the header sets of the packages that have the kernel instances."""
-    packages = sorted({kernel.package for kernel in kernels})
-    return [f"@qola_kernels_{aiter}//{package}:headers" for package in packages]
+def _kernel_headers(kernels: Iterable[PlannedKernel]) -> list[str]:
+    """Labels of the header sets that the kernel instances include."""
+    return [f":{name}.headers" for name in sorted({kernel.headers for kernel in kernels})]
 
 
-def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel], aiter: str) -> dict[str, list[str]]:
+def _group(plan: Plan, kernel: PlannedKernel) -> str:
+    """Return the prefix of the labels of the kernel instances with the same flags and headers."""
+    package = f"{kernel.module}/{kernel.package}"
+    same = kernel.headers == plan.packages[kernel.package].headers
+    return package if same else f"{package}.{kernel.headers}"
+
+
+def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel]) -> dict[str, list[str]]:
     """Labels by arch, those of several archs by all of these.
 
     Args:
@@ -276,8 +331,7 @@ def _by_arch(plan: Plan, named: Mapping[str, PlannedKernel], aiter: str) -> dict
     """
     found: dict[str, list[str]] = {}
     for name, kernel in named.items():
-        label = f"@qola_kernels_{aiter}//{kernel.package}:{name}"
-        found.setdefault(" ".join(kernel.archs), []).append(label)
+        found.setdefault(" ".join(kernel.archs), []).append(f":{_group(plan, kernel)}/{name}")
     order = [" ".join(chosen) for chosen in arch_sets(plan.archs)]
     return {key: found[key] for key in order if key in found}
 
@@ -298,37 +352,6 @@ def _dict_of_dicts(items: Mapping[str, Mapping[str, str]]) -> str:
         inner = [f"            {_string(k)}: {_string(v)}," for k, v in sorted(values.items())]
         lines += [f"        {_string(key)}: {{", *inner, "        },"]
     return "\n".join(["{", *lines, "    }"])
-
-
-def kernel_build_file(package: MergedPackage, *, source: str, aiter: str) -> str:
-    """BUILD file of one package of the kernel repository.
-
-    Args:
-        source: where it came from, for the first line.
-    """
-    lines = [f"        {_string(k.name)}: {_inline(k.archs)}," for k in package.kernels]
-    entries: dict[str, list[str]] = {}
-    for kernel in package.kernels:
-        entries.setdefault(kernel.entry, []).append(kernel.name)
-    public = _inline(["//visibility:public"])
-    calls = [
-        _header_set("headers", package.headers, aiter, visibility=public),
-        _call(
-            "kernel_instances",
-            {
-                **(
-                    {"batches": _dict_of_lists(dict(sorted(package.members.items())))}
-                    if package.members
-                    else {}
-                ),
-                "copts": _list(package.copts, 4),
-                "entries": _dict_of_lists(dict(sorted(entries.items()))),
-                "headers": _string(":headers"),
-                "kernels": "\n".join(["{", *lines, "    }"]),
-            },
-        ),
-    ]
-    return _file(source, ["header_set", "kernel_instances"], calls)
 
 
 def export_list(namespace: str) -> str:

@@ -1,13 +1,14 @@
-"""What the repository rules run: a manifest's repository and the kernel repository, on disk."""
+"""Plans a manifest and writes its repository: plan.json, sources and a BUILD file."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.aiter.tree import read_tree
+from qola.errors import Finding, visible
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import write_if_changed
 from qola.folder import Folder
@@ -20,9 +21,6 @@ from qola.plan.request import Request, manifest_patches, resolve
 from qola.plan.triton_kernels import TRITON_FILES, triton_files, triton_list, triton_trees
 from qola.repository import build_files
 
-UNFETCHED = "unfetched"
-"""File that is there while trees of kernels in Triton are not."""
-
 
 def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """Plan a manifest and write its repository.
@@ -32,16 +30,12 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     """
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
-    # Before anything can fail: a directory that is corrected has to be looked at again.
     own_patches = not args.override_aiter_commit
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
     write_if_changed(output / TRITON_FILES, triton_list(manifest))
-    # What a failed fetch leaves: the repository is to be looked at again.
-    (output / UNFETCHED).touch()
     trees = triton_trees(manifest, environ, lambda _: None)
-    (output / UNFETCHED).unlink()
     named = bool(args.arch or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(
@@ -78,7 +72,10 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     for name, symbol in symbols.items():
         write_if_changed(output / f"{name}.exports", export_list(symbol))
     if plan.warnings:
-        count = f"{len(plan.warnings)} warning{'s' if len(plan.warnings) > 1 else ''}"
-        print(f"{args.display} is planned, with {count}", file=sys.stderr)
-    for warning in plan.warnings:
-        print(warning.render(), file=sys.stderr)
+        print(_warning_line(args.display, plan.warnings), file=sys.stderr)
+
+
+def _warning_line(display: str, warnings: Sequence[Finding]) -> str:
+    """One line, since Bazel shows it to whoever builds: the whole is for whoever asks."""
+    count = f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
+    return f"qola: {visible(display)} is planned with {count}, which `qola plan` shows"

@@ -44,10 +44,10 @@ QolaStaticInfo = provider(
 KernelObjectInfo = provider(
     doc = "One kernel instance, for rules that make a kernel library of it.",
     fields = {
-        "commands": "dict from arch to HipCommandInfo: how it is compiled for that arch alone",
+        "commands": "dict from arch to what hip_command returned: how it is compiled for that arch alone",
         "entry": "File: the entry source",
         "name": "string: the kernel instance",
-        "package": "string: package of the kernel repository",
+        "package": "string: the package that plan.json has it in",
         "src": "File: the source",
     },
 )

@@ -11,7 +11,7 @@ _HEADER = """# Written by @qola//rules/rocm:rocm_repository.bzl from {origin}.
 
 _PINNED = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_toolchain")
 
-exports_files(["rocm.json"])
+exports_files(["mirrors.json", "rocm.json"])
 
 rocm_toolchain(
     name = "toolchain",
@@ -28,7 +28,7 @@ alias(
 _LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
-exports_files(["rocm.json"])
+exports_files(["mirrors.json", "rocm.json"])
 
 rocm_cc_toolchain(
     name = "local",
@@ -91,6 +91,9 @@ def _write(rctx, build, versions):
     rctx.file("BUILD.bazel", build, executable = False)
     rctx.file("rocm.json", json.encode(versions) + "\n", executable = False)
 
+    # Apart from rocm.json, which is an input of actions: a mirror changes no key.
+    rctx.file("mirrors.json", json.encode(rctx.attr.mirrors) + "\n", executable = False)
+
 def _pinned(rctx):
     pins = read_pins(rctx, rctx.attr.lock)
     sdk = json.decode(rctx.read(pins.place + "/sdk.json" if pins.offered else rctx.attr.sdk))
@@ -148,6 +151,7 @@ rocm_repository = repository_rule(
     implementation = _rocm_repository_impl,
     attrs = {
         "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
+        "mirrors": attr.string_list(doc = "Debian mirrors that the pinned ROCm's packages are looked for on first."),
         "path": attr.string(doc = "Prefix of a local ROCm; empty: the pinned one, unless QOLA_ROCM says otherwise."),
         "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "What is known of the pinned compiler."),
     },
@@ -155,8 +159,8 @@ rocm_repository = repository_rule(
     doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
 
 QOLA_ROCM=pinned, local or a path goes before the rocm() tag. Defines
-@qola_rocm//:toolchain, :headers (those of ROCm's libraries) and rocm.json, its
-versions.
+@qola_rocm//:toolchain, :headers (those of ROCm's libraries), rocm.json (its
+versions) and mirrors.json (Debian mirrors, for @qola_rocm_sdk).
 """,
     environ = ["QOLA_ROCM", "ROCM_PATH"],
 )

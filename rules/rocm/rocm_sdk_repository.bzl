@@ -27,7 +27,7 @@ def _rocm_sdk_repository_impl(rctx):
     fetch_packages(
         rctx,
         lock = rctx.attr.lock,
-        mirrors = rctx.attr.mirrors,
+        mirrors = json.decode(rctx.read(rctx.attr.mirrors)),
         mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
     )
     rctx.report_progress("laying out the SDK")
@@ -49,7 +49,7 @@ rocm_sdk_repository = repository_rule(
     attrs = {
         "layout": attr.label(default = Label("//rules/rocm:lay_out_sdk.py"), doc = "The script that arranges the packages' files."),
         "lock": attr.label(default = Label("//third_party/rocm:packages.lock"), doc = "The pinned packages."),
-        "mirrors": attr.string_list(doc = "Debian mirrors to ask first."),
+        "mirrors": attr.label(doc = "mirrors.json of @qola_rocm: Debian mirrors to ask first.", mandatory = True),
         "sdk": attr.label(default = Label("//third_party/rocm:sdk.json"), doc = "What is known of the pinned compiler."),
     },
     doc = "The pinned ROCm. Fetched when the first action needs a compiler, not before.",

@@ -1,4 +1,4 @@
-"""rules/private/compile_batch.sh: what a batch that does not compile says."""
+"""rules/qola_compile/compile_batch.sh: what a batch that does not compile says."""
 
 from __future__ import annotations
 

@@ -45,15 +45,16 @@ def build(target: str) -> bool:
         EVENTS.append({"id": {"progress": {}}, "progress": {"stderr": said}})
         return False
     if "broken" in packed:
-        label, name = "@@qola_kernels//fwd:broken.object", "broken"
+        label, name = "@@qola_compile~//:kernels", "broken"
     words = HERE / "fails" / name
     made: dict[str, Any] = {"success": not words.exists()}
-    child = {"actionCompleted": {"label": label}}
+    output = f"bazel-out/cfg/bin/{name}.pic.o"
+    child = {"actionCompleted": {"label": label, "primaryOutput": output}}
     if made["success"]:
         groups = {"plan": files("plan.json"), "default": files(result(target))}
         made["outputGroup"] = [{"name": n, "fileSets": sets} for n, sets in groups.items()]
     else:
-        action = {"type": "HipCompile", "exitCode": 1, "stderr": {"uri": words.as_uri()}}
+        action = {"type": "QolaCompile", "exitCode": 1, "stderr": {"uri": words.as_uri()}}
         EVENTS.append({"id": child, "action": action})
     done = {"targetCompleted": {"label": target}}
     EVENTS.append({"id": done, "children": [] if made["success"] else [child], "completed": made})

@@ -129,12 +129,20 @@ def check_sbom(output: Path) -> None:
         }, file["fileName"]
 
 
+def overrides(qola: Path) -> str:
+    """Return the lines of a MODULE.bazel that take qola from a directory."""
+    return (
+        f'local_path_override(module_name = "qola", path = "{qola}")\n'
+        f'local_path_override(module_name = "qola_compile", path = "{qola}/rules/qola_compile")'
+    )
+
+
 def module_file(qola: Path, tags: str = "", *, name: str = "it", aiter: str = "aiter") -> str:
     """MODULE.bazel of a consumer with one manifest, it.toml, and further tags."""
     return f"""
 module(name = "{name}")
 bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{qola}")
+{overrides(qola)}
 qola = use_extension("@qola//rules:extensions.bzl", "qola")
 qola.manifest(name = "it", aiter = "{aiter}", file = "//:it.toml")
 {tags}
@@ -249,7 +257,9 @@ def bazel(
     shutil.copytree(source, workspace, ignore=shutil.ignore_patterns("bazel-*"))
     module = workspace / "MODULE.bazel"
     text = module.read_text(encoding="utf-8")
-    module.write_text(re.sub(r'path = "[./]+"', f'path = "{qola}"', text), encoding="utf-8")
+    module.write_text(
+        re.sub(r'path = "[./]+(/rules/\w+)?"', rf'path = "{qola}\1"', text), encoding="utf-8"
+    )
     if qola.is_relative_to("/tmp"):
         # A sandbox has a /tmp of its own, in which a dependency's directory does not show.
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:

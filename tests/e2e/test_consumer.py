@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from qola.layout import KERNEL_COMPILE
 from qola.report.compiles import compiles
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_place, shared_program
 
@@ -39,16 +40,18 @@ def test_program_uses_two_namespaces(consumer: Bazel) -> None:
 
 def test_manifests_share_kernels(consumer: Bazel) -> None:
     """Prevents: a kernel compiled once per manifest that asks for it."""
-    kernels = [
-        set(
-            consumer.run(
-                "query", f"filter('//fwd:.*[.]object$', deps(@qola_{side}//:libmha_fwd))"
-            ).stdout.split()
-        )
-        for side in ("left", "right")
-    ]
-    assert 1 <= len(kernels[0]) <= 4
-    assert kernels[0] == kernels[1]
+    plans = [consumer.plan(side) for side in ("left", "right")]
+    compiled = [set(plan.compiled_as(plan.module("libmha_fwd"))) for plan in plans]
+    assert compiled[0] == compiled[1] != set()
+    consumer.run("clean")
+    keys: dict[str, set[object]] = {}
+    for spawn in consumer.spawns("@qola_left//:libmha_fwd", "@qola_right//:libmha_fwd"):
+        if spawn.mnemonic == KERNEL_COMPILE:
+            key = spawn.arguments, *sorted(spawn.input_digests.items())
+            keys.setdefault(spawn.name, set()).add(key)
+            assert spawn.cached
+    assert keys.keys() == compiled[0]
+    assert {len(found) for found in keys.values()} == {1}
 
 
 def test_a_consumer_bundles_its_libraries(consumer: Bazel) -> None:

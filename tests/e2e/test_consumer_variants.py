@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import PIN, QOLA, Bazel, bazel, shared_place, unpacked_release
+from tests.e2e.nested_bazel import (
+    PIN,
+    QOLA,
+    Bazel,
+    bazel,
+    overrides,
+    shared_place,
+    unpacked_release,
+)
 
 HERE = Path(__file__).resolve().parent
 
@@ -31,7 +39,7 @@ THROUGH = f"""
 module(name = "through")
 bazel_dep(name = "qola_own_rocm")
 local_path_override(module_name = "qola_own_rocm", path = "{HERE}/own_rocm")
-local_path_override(module_name = "qola", path = "{QOLA}")
+{overrides(QOLA)}
 """
 
 #: What makes a library.
@@ -46,7 +54,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def analyse_with(instance: Bazel, archive: Path) -> None:
     """Analyse everything with the archive in place of the checkout."""
-    with instance.rewritten("MODULE.bazel", f'path = "{QOLA}"', f'path = "{archive}"'):
+    with instance.rewritten("MODULE.bazel", f'path = "{QOLA}', f'path = "{archive}'):
         instance.run("build", "--nobuild", "//...")
 
 

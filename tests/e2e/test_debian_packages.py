@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import QOLA, Bazel
+from tests.e2e.nested_bazel import QOLA, Bazel, overrides
 from tests.servers import deb_files
 from tests.servers.deb_files import sha256
 from tests.servers.http_files import Files, serving
@@ -25,7 +25,7 @@ APT_HELPER = "/usr/lib/apt/apt-helper"
 MODULE = f"""
 module(name = "packages")
 bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
+{overrides(QOLA)}
 packages = use_extension("//:packages.bzl", "packages")
 use_repo(packages, "one", "two")
 """

@@ -250,7 +250,7 @@ def test_no_pack(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     assert qola(*PACK, "my.qpack", "one", "broken") == 7
     out = capsys.readouterr().out
     assert out.startswith("FAILED: my.qpack: not written\n")
-    assert "  broken: HipCompile failed with exit code 1\n" in out
+    assert "  broken: QolaCompile failed with exit code 1\n" in out
     assert "broken.cpp:1:1: error: no such thing" in out
     assert Path("my.qpack").read_text() == "earlier"
 

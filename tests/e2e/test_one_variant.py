@@ -54,11 +54,6 @@ class Workspace:
         return str(name)
 
 
-def name_of(spawn: Spawn) -> str:
-    """Name of an action's target, without its package, or of the kernel instances' object."""
-    return spawn.label.rpartition(":")[2].removesuffix(".object")
-
-
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:
     with library() as nested:
@@ -73,7 +68,7 @@ def test_one_variant(workspace: Workspace) -> None:
     before, dispatch = workspace.compiled(), workspace.dispatch()
     # The entry points stay as they are: kernels' names, for the C functions, are not in them.
     linked = [f"libmha_fwd.{dispatch}", "libmha_fwd.kernel_names", "libmha_fwd.shared"]
-    assert before <= {name_of(spawn) for spawn in first}
+    assert before <= {spawn.name for spawn in first}
 
     again = workspace.build("# A comment.\n" + HEAD + BATCH + GROUP)
     assert again == [], "nothing a library is made of has changed"
@@ -82,8 +77,8 @@ def test_one_variant(workspace: Workspace) -> None:
     after = workspace.compiled()
     assert after - before, "the variant was meant to change kernels"
     assert after & before, "and to leave others"
-    assert sorted(map(name_of, changed)) == sorted([*(after - before), *linked])
+    assert sorted(spawn.name for spawn in changed) == sorted([*(after - before), *linked])
 
     removed = workspace.build(HEAD + BATCH)
     assert workspace.compiled() < after
-    assert sorted(map(name_of, removed)) == linked
+    assert sorted(spawn.name for spawn in removed) == linked

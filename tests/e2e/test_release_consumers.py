@@ -13,7 +13,16 @@ import pytest
 from qola.version import __version__
 from tests.e2e.nested_bazel import Bazel, bazel, release, unpacked_release
 
-OVERRIDE = 'local_path_override(\n    module_name = "qola",\n    path = "{}",\n)\n'
+OVERRIDE = """\
+local_path_override(
+    module_name = "qola",
+    path = "{0}",
+)
+local_path_override(
+    module_name = "qola_compile",
+    path = "{0}/rules/qola_compile",
+)
+"""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from qola.report.execution_log import read_spawns
-from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, shared_place
+from tests.e2e.nested_bazel import QOLA, Bazel, count_spawns, overrides, shared_place
 from tools.remote.loopback import free_port
 from tools.remote.nginx_cache import Settings, command, serving
 
@@ -34,7 +34,7 @@ PASSWORD = "correct horse"
 MODULE = f"""
 module(name = "cached")
 bazel_dep(name = "qola", version = "0.1.0")
-local_path_override(module_name = "qola", path = "{QOLA}")
+{overrides(QOLA)}
 """
 BAZELRC = f"""
 import {QOLA}/.bazelrc
@@ -47,11 +47,18 @@ KERNELS = ["kernel%d" % number for number in range({len(KERNELS)})]
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 # Without ROCm's headers, which cost more than these kernels.
 kernel_instances(
+    name = "made/scale",
     copts = ["-nogpuinc"],
+    directory = "made",
     headers = ":headers",
     kernels = {{k: ["gfx950"] for k in KERNELS}},
 )
-genrule(name = "digests", srcs = KERNELS, outs = ["digests.txt"], cmd = "sha256sum $(SRCS) > $@")
+genrule(
+    name = "digests",
+    srcs = ["made/scale/" + k for k in KERNELS],
+    outs = ["digests.txt"],
+    cmd = "sha256sum $(SRCS) > $@",
+)
 """
 KERNEL = """
 #include "scale.hpp"
@@ -65,7 +72,7 @@ FILES = {
     "MODULE.bazel": MODULE,
     ".bazelrc": BAZELRC,
     "BUILD.bazel": BUILD,
-    **{f"kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
+    **{f"made/kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
 }
 
 

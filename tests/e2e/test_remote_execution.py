@@ -32,12 +32,12 @@ load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 
 rocm_files(
     name = "kernel",
-    srcs = ["{kernel}", ":pair.object"],
+    srcs = ["{kernel}", ":made/scale/pair.object"],
 )
 
 rocm_files(
     name = "broken_kernel",
-    srcs = [":odd_pair.object"],
+    srcs = [":made/scale/odd_pair.object"],
 )
 
 cc_shared_library(
@@ -75,8 +75,10 @@ header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree
 
 # Without ROCm's headers, which cost more than this kernel.
 kernel_instances(
+    name = "made/scale",
     batches = {"odd_pair": ["tiny", "broken"], "pair": ["tiny", "tinier"]},
     copts = ["-nogpuinc"],
+    directory = "made",
     headers = ":headers",
     kernels = {"broken": ["gfx950"], "tinier": ["gfx950"], "tiny": ["gfx950"]},
 )
@@ -85,16 +87,16 @@ FILES = {
     "answer.cpp": "int answer() { return 41; }\n",
     "ask_answer.cpp": "int answer();\nint main() { return answer() != 41; }\n",
     "peek.cpp": PEEK,
-    "batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
-    "batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
-    "broken.cpp": "#error does not fit\n",
+    "made/batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
+    "made/batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
+    "made/broken.cpp": "#error does not fit\n",
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
 """,
-    "tinier.cpp": """#include "scale.hpp"
+    "made/tinier.cpp": """#include "scale.hpp"
 __attribute__((device)) float tinier(float x) { return scale(scale(x)); }
 """,
-    "tiny.cpp": """#include "scale.hpp"
+    "made/tiny.cpp": """#include "scale.hpp"
 __attribute__((device)) float tiny(float x) { return scale(x); }
 """,
 }
@@ -133,7 +135,7 @@ def consumer() -> Iterator[Bazel]:
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("\n".join(["", *config, ""]))
-        kernel = kernel_of_ck(instance) if os.environ.get("QOLA_TEST_CK") else ":tiny"
+        kernel = kernel_of_ck(instance) if os.environ.get("QOLA_TEST_CK") else ":made/scale/tiny"
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel) + TINY)
         for name, text in FILES.items():
@@ -142,9 +144,7 @@ def consumer() -> Iterator[Bazel]:
 
 
 def kernel_of_ck(consumer: Bazel) -> str:
-    found = consumer.run("query", "filter('//fwd:.*[.]object$', deps(@qola_left//:libmha_fwd))")
-    package = min(found.stdout.split()).partition(":")[0]
-    kernels = consumer.run("query", f"filter('_gfx950$', kind(cc_library, {package}:all))")
+    kernels = consumer.run("query", "filter('/fwd/.*_gfx950$', kind(cc_library, @qola_left//:all))")
     return min(kernels.stdout.split())
 
 

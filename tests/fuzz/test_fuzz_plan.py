@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ from qola.aiter.attention import ENTRIES
 from qola.bundle.record import manifest_record, to_json
 from qola.codegen.types import CodeObject
 from qola.errors import Finding
-from qola.files import sha256_of_text, write_if_changed
+from qola.files import sha256_of_text
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import estimate
 from qola.inspect.query import count, items_of
@@ -22,9 +20,7 @@ from qola.launch.problems import problems
 from qola.lazy.__main__ import make_index
 from qola.lazy.index import render_index, render_table
 from qola.plan.model import HeaderSet, Plan, PlannedBatch, PlannedFile, PlannedSource
-from qola.repository.build_files import config_header, kernel_build_file, manifest_build_file
-from qola.repository.kernel_repository import kernel_repository
-from qola.repository.merge import merge
+from qola.repository.build_files import config_header, manifest_build_file
 from tests.fuzz.fuzzing import fuzz, mutate_json
 from tests.fuzz.starlark_reader import values_of
 from tests.python import plans
@@ -87,26 +83,7 @@ def readers(directory: Path) -> list[Callable[[Plan], object]]:
         written = values_of(text)
         assert {module.library for module in plan.modules} <= written
         assert {flag for module in plan.modules for flag in module.copts} <= written
-
-    def kernels(plan: Plan) -> None:
-        for package in merge({directory: plan}):
-            written = values_of(kernel_build_file(package, source="x", aiter="aiter"))
-            assert {kernel.name for kernel in package.kernels} <= written
-
-    def repository(plan: Plan) -> None:
-        for file in ("kernels/k0.cpp", "kernels/k1.cpp", "e.cpp", "w.cpp"):
-            write_if_changed(directory / "libmha_fwd" / file, TEXT)
-        (directory / "plan.json").write_text(plan.to_json(), "utf-8")
-        others = {path.name for path in directory.iterdir()}
-        out = directory / "out/in"
-        try:
-            kernel_repository(
-                Namespace(plan=[directory / "plan.json"], output=out, aiter_repository="aiter")
-            )
-        finally:
-            assert {path.name for path in directory.iterdir()} - others <= {"out"}
-            assert not (directory / "out").exists() or [*(directory / "out").iterdir()] == [out]
-            shutil.rmtree(directory / "out", ignore_errors=True)
+        assert {kernel.name for m in plan.with_kernels for kernel in plan.kernels_of(m)} <= written
 
     def index(plan: Plan) -> None:
         made = make_index(settings, plan)
@@ -123,8 +100,6 @@ def readers(directory: Path) -> list[Callable[[Plan], object]]:
     return [
         lambda plan: plan.to_json().encode(),
         builds,
-        kernels,
-        repository,
         header,
         lambda plan: count(items_of(plan)),
         lambda plan: estimate(plan, costs, 2).to_dict(),

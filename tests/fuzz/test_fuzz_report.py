@@ -125,9 +125,9 @@ def log_of(rng: random.Random) -> str:
         "mnemonic": "QolaCompile",
         "metrics": {"totalTime": "2.5s", "queueTime": "1s"},
         "runner": rng.choice(("linux-sandbox", "disk cache hit")),
-        "targetLabel": "@@k//fwd:fwd_d192.object",
+        "targetLabel": "@@qola_compile~//:kernels",
         "platform": {"properties": [{"name": "a", "value": "b"}]},
-        "actualOutputs": [{"path": "a.o", "digest": {"hash": "00", "sizeBytes": "7"}}],
+        "actualOutputs": [{"path": "bin/fwd_d192.pic.o", "digest": {"hash": "00", "sizeBytes": "7"}}],
     }
     text = json.dumps([entry, entry])
     if rng.random() < 0.7:

@@ -6,6 +6,7 @@ from typing import Any
 
 from qola.plan.model import (
     EntryPoint,
+    HeaderSet,
     KernelPackage,
     Plan,
     PlannedAiter,
@@ -22,7 +23,7 @@ def kernel(name: str, **changes: Any) -> PlannedKernel:
     """Return a kernel instance of direction fwd for gfx950."""
     of: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
     of |= {"package": changes.get("direction", "fwd"), "archs": ("gfx950",), "sha256": "0" * 64}
-    of |= {"fields": {}, "variants": (), "headers": "", "entry": ""}
+    of |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
     return PlannedKernel(name, **of | changes)
 
 
@@ -53,12 +54,20 @@ def package(*copts: str, headers: str = "fwd") -> KernelPackage:
 
 
 def plan(**changes: Any) -> Plan:
-    """Return a plan of nothing, in the namespace ns for gfx950."""
+    """Return a plan of nothing, in the namespace ns for gfx950.
+
+    The packages and header sets that kernel instances name are there, if need be without files.
+    """
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
     of: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "torch_modules", "batches"), ())
     of |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
     of |= {"aiter": PlannedAiter("wheel", "", "1", ()), "packages": {}}
-    return Plan(**of | changes)
+    of |= changes
+    for instance in of["kernels"]:
+        of["packages"] = {instance.package: package(headers=instance.headers), **of["packages"]}
+        if instance.headers not in {headers.name for headers in of["header_sets"]}:
+            of["header_sets"] = (*of["header_sets"], HeaderSet(instance.headers, (), ()))
+    return Plan(**of)
 
 
 def triton_kernel(name: str = "attention_forward", *archs: str, own: bool = True) -> TritonKernel:

@@ -14,7 +14,14 @@ import pytest
 import yaml
 
 from qola.version import __version__
-from tools.release.release import ReleaseError, main, module_of, write_archive, write_entry
+from tools.release.release import (
+    MODULES,
+    ReleaseError,
+    main,
+    module_of,
+    write_archive,
+    write_entries,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 VALUES = {"OWNER": "somebody", "REPO": "kernels"}
@@ -38,6 +45,10 @@ def source(registry: Path) -> dict[str, Any]:
 def test_versions_agree() -> None:
     """Prevents: a release whose module says another version than its Python package."""
     assert module_of((ROOT / "MODULE.bazel").read_text()) == ("qola", __version__)
+    other = (ROOT / "rules/qola_compile/MODULE.bazel").read_text()
+    assert module_of(other) == ("qola_compile", __version__)
+    for text, name in ((other, "qola"), ((ROOT / "MODULE.bazel").read_text(), "qola_compile")):
+        assert f'bazel_dep(name = "{name}", version = "{__version__}")' in text
     with pytest.raises(ReleaseError, match="expected module"):
         module_of('bazel_dep(name = "qola", version = "1")')
 
@@ -88,7 +99,7 @@ def test_the_same_files_give_the_same_bytes(archive: Path, tmp_path: Path) -> No
 def test_entry(archive: Path, tmp_path: Path) -> None:
     """Prevents: an entry that Bazel refuses: a wrong digest or prefix, or text to fill in."""
     registry = tmp_path / "registry"
-    write_entry(archive, registry, VALUES, "")
+    write_entries(archive, registry, VALUES, "")
     found = source(registry)
     digest = base64.b64encode(hashlib.sha256(archive.read_bytes()).digest()).decode()
     name = f"qola-{__version__}.tar.gz"
@@ -99,6 +110,12 @@ def test_entry(archive: Path, tmp_path: Path) -> None:
     }
     with tarfile.open(archive) as tar:
         assert {m.name.split("/")[0] for m in tar} == {found["strip_prefix"]}
+    compile = registry / "modules/qola_compile" / __version__
+    beside = json.loads((compile / "source.json").read_text(encoding="utf-8"))
+    assert beside == {**found, "strip_prefix": f"qola-{__version__}/rules/qola_compile"}
+    assert (compile / "MODULE.bazel").read_bytes() == (
+        ROOT / "rules/qola_compile/MODULE.bazel"
+    ).read_bytes()
     directory = registry / "modules/qola"
     assert not [p for p in registry.rglob("*") if p.is_file() and "{OWNER}" in p.read_text()]
     assert (directory / __version__ / "MODULE.bazel").read_bytes() == (
@@ -141,6 +158,12 @@ def test_an_archive_of_something_else(
     assert main(command) == 1
     assert "no .bcr/metadata.template.json, .bcr/presubmit.yml" in capsys.readouterr().err
     assert not (tmp_path / "registry").exists()
+
+
+def test_the_modules_of_a_release() -> None:
+    """Prevents: a module that publish-to-bcr leaves out, or enters by other templates."""
+    roots = yaml.safe_load((ROOT / ".bcr/config.yml").read_text())["moduleRoots"]
+    assert [f"{root}/" if root != "." else "" for root in roots] == list(MODULES)
 
 
 def test_the_registrys_own_test(archive: Path) -> None:

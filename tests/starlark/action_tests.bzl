@@ -18,7 +18,7 @@ _FLAGS = [
     "-U__HIP_NO_HALF_CONVERSIONS__",
 ]
 
-_EDGES = ["library", "deps", "srcs", "command"]
+_EDGES = ["library", "deps", "srcs", "kernels", "_kernels"]
 
 _ActionsInfo = provider(
     doc = "Command lines below a target.",
@@ -64,51 +64,48 @@ def _actions(env, mnemonic, output_part):
     return found[0]
 
 def _compiles(env):
-    # Without those of //cc/older_systems and //cc/api:launches, which are in each library.
+    # Of objects that are linked: one target declares the compiles of all kernels, alone and in batches. Without those of
+    # //cc/older_systems and //cc/api:launches, which are in each library.
+    linked = _actions(env, "CppLink", "ns_libmodule.so").inputs
     return [
         action
         for action in analysistest.target_under_test(env)[_ActionsInfo].argvs.to_list()
-        if action.mnemonic in ["CppCompile", "QolaCompile"] and
+        if action.mnemonic in ["CppCompile", "QolaCompile"] and action.outputs[0] in linked and
            not [word for word in action.argv if "cc/older_systems/" in word or "cc/api/" in word]
     ]
 
 def _kernel_argv_test_impl(ctx):
     """Prevents: a kernel compiled for the wrong arch or without AITER's flags; objects that differ by machine."""
     env = analysistest.begin(ctx)
-    batch = _actions(env, "QolaCompile", "testdata/batch.pic.o")
+    batch = _actions(env, "QolaCompile", "/batch.pic.o")
     alone = _actions(env, "QolaCompile", "kernel_neutral.pic.o")
     for action in [batch, alone]:
         has_all(env, action.argv, _FLAGS)
         asserts.true(env, "PWD=/proc/self/cwd" in action.env, "absolute paths get into objects")
-        asserts.true(env, "tests/starlark/testdata/ck.hpp" in action.inputs, "a changed header has to be noticed")
+        asserts.true(env, any([path.endswith("/headers/tests/starlark/testdata/ck.hpp") for path in action.inputs]), "a changed header has to be noticed")
+        for path in action.inputs:
+            # In a clone and in a consumer alike, whatever manifest and tree.
+            asserts.true(env, path.startswith(("../qola_compile~/", "../qola_compile~~sdk~qola_rocm_sdk/")), "another repository in a kernel's key: " + path)
         asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
         asserts.false(env, "--offload-compress" in action.argv, "compressed without being asked to")
         for flag in action.argv:
             asserts.false(env, _names_a_place(flag), "a place on this machine: " + flag)
     asserts.equals(env, ["--offload-arch=gfx950"], archs_of(batch.argv))
     asserts.equals(env, ["--offload-arch=gfx942", "--offload-arch=gfx950"], archs_of(alone.argv))
-    has_all(env, alone.argv, ["-cuid=testdata/kernel_neutral"])
+    has_all(env, alone.argv, ["-cuid=kernel_neutral"])
     return analysistest.end(env)
 
 def _batch_test_impl(ctx):
     """Prevents: a library with a kernel twice, in its batch and alone; a batch that does not notice an edited kernel."""
     env = analysistest.begin(ctx)
-    batch = _actions(env, "QolaCompile", "testdata/batch.pic.o")
+    batch = _actions(env, "QolaCompile", "/batch.pic.o")
     asserts.true(env, batch.argv[0].endswith("/compile_batch.sh"), "nobody says which kernel does not compile")
-    has_all(env, batch.argv, ["-cuid=testdata/batch"])
-    sources = [
-        "tests/starlark/batches/testdata/batch.cpp",
-        "tests/starlark/testdata/kernel_gfx950.cpp",
-        "tests/starlark/testdata/kernel_more.cpp",
-    ]
-    asserts.equals(env, sources + ["--"], list(batch.argv[1:5]))
+    has_all(env, batch.argv, ["-cuid=batch"])
+    sources = ["../qola_compile~/sources/" + name for name in ["batches/batch.cpp", "kernel_gfx950.cpp", "kernel_more.cpp"]]
+    asserts.equals(env, sources + ["--"], ["../" + word.partition("/external/")[2] for word in batch.argv[1:4]] + [batch.argv[4]])
     asserts.equals(env, "-c", batch.argv[-1], "the script adds the source")
     has_all(env, batch.inputs, sources)
-    outputs = [
-        action.outputs[0]
-        for action in analysistest.target_under_test(env)[_ActionsInfo].argvs.to_list()
-        if action.mnemonic == "QolaCompile"
-    ]
+    outputs = [action.outputs[0] for action in _compiles(env) if action.mnemonic == "QolaCompile"]
     asserts.equals(env, ["batch", "kernel_gfx942", "kernel_neutral"], sorted([path.rpartition("/")[2].removesuffix(".pic.o") for path in outputs]))
     return analysistest.end(env)
 
@@ -117,7 +114,7 @@ def _local_argv_test_impl(ctx):
     env = analysistest.begin(ctx)
     for mnemonic, output in [
         ("CppCompile", "entry_point"),
-        ("QolaCompile", "testdata/batch.pic.o"),
+        ("QolaCompile", "/batch.pic.o"),
     ]:
         argv = _actions(env, mnemonic, output).argv
         asserts.true(env, "/no/such/rocm/bin/hipcc" in argv, str(argv[:3]))
@@ -127,14 +124,14 @@ def _local_argv_test_impl(ctx):
 def _compress_test_impl(ctx):
     """Prevents: --@qola//:compress that is without effect."""
     env = analysistest.begin(ctx)
-    has_all(env, _actions(env, "QolaCompile", "testdata/batch.pic.o").argv, ["--offload-compress"])
+    has_all(env, _actions(env, "QolaCompile", "/batch.pic.o").argv, ["--offload-compress"])
     return analysistest.end(env)
 
 def _no_leak_test_impl(ctx):
     """Prevents: a consumer's options reach kernels (that their keys stay the same: e2e)."""
     env = analysistest.begin(ctx)
     for action in [
-        _actions(env, "QolaCompile", "testdata/batch.pic.o"),
+        _actions(env, "QolaCompile", "/batch.pic.o"),
         _actions(env, "QolaCompile", "kernel_gfx942.pic.o"),
         _actions(env, "CppCompile", "entry_point"),
         _actions(env, "CppLink", "ns_libmodule.so"),

@@ -17,6 +17,7 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ DIRECTORIES = (
 LEFT_OUT = ("__pycache__", "_ruleset")
 
 TEMPLATES = ".bcr"
+#: The modules of a release: directories of the archive, as .bcr/config.yml has them.
+MODULES = ("", "rules/qola_compile/")
 _FROM_TEMPLATES = ("metadata.template.json", "presubmit.yml", "source.template.json")
 
 
@@ -132,50 +135,81 @@ def metadata_json(template: str, values: Mapping[str, str], before: str) -> dict
     return metadata
 
 
-def write_entry(archive: Path, registry: Path, values: Mapping[str, str], url: str) -> Path:
-    """Enter an archive in a registry, a directory as https://bazel.build/external/registry says.
+def write_entries(archive: Path, registry: Path, values: Mapping[str, str], url: str) -> list[Path]:
+    """Enter the modules of an archive in a registry, as https://bazel.build/external/registry says.
 
     Args:
-        registry: the directory; made where it is not there.
+        registry: its directory; made where it is not there.
         values: OWNER and REPO for the templates, which come from the archive.
         url: where the archive will be, "" for that of the template.
 
     Returns:
-        The directory of the version.
+        The directory of the version of each of MODULES.
 
     Raises:
-        ReleaseError: as module_of and metadata_json, or a template is not in the archive.
+        ReleaseError: as module_of and metadata_json, or a template is not in the archive. Nothing
+            is entered then.
     """
     content = archive.read_bytes()
-    texts = _texts(archive, ["MODULE.bazel", *(f"{TEMPLATES}/{name}" for name in _FROM_TEMPLATES)])
-    name, version = module_of(texts["MODULE.bazel"])
+    names = [f"{TEMPLATES}/{root}{name}" for root in MODULES for name in _FROM_TEMPLATES]
+    texts = _texts(archive, [*(f"{root}MODULE.bazel" for root in MODULES), *names])
+    entries = [_entry(texts, root, registry, values, content, url) for root in MODULES]
+    for entry in entries:
+        _write_entry(entry)
+    if not (registry / "bazel_registry.json").exists():
+        (registry / "bazel_registry.json").write_text("{}\n", encoding="utf-8")
+    return [entry.directory for entry in entries]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A version of a module in a registry: its directory, its files, and metadata.json beside it."""
+
+    directory: Path
+    files: Mapping[str, str]
+    metadata: str
+
+
+def _entry(
+    texts: Mapping[str, str],
+    root: str,
+    registry: Path,
+    values: Mapping[str, str],
+    archive: bytes,
+    url: str,
+) -> _Entry:
+    """Return the entry of the module whose directory in the archive is `root`."""
+    templates = {name: texts[f"{TEMPLATES}/{root}{name}"] for name in _FROM_TEMPLATES}
+    module_file = texts[f"{root}MODULE.bazel"]
+    name, version = module_of(module_file)
     values = {**values, "VERSION": version, "TAG": f"v{version}"}
     module = registry / "modules" / name
     known = module / "metadata.json"
-    metadata = metadata_json(
-        texts[f"{TEMPLATES}/metadata.template.json"],
-        values,
-        known.read_text(encoding="utf-8") if known.exists() else "",
-    )
-    source = source_json(texts[f"{TEMPLATES}/source.template.json"], values, content)
+    before = known.read_text(encoding="utf-8") if known.exists() else ""
+    metadata = metadata_json(templates["metadata.template.json"], values, before)
+    source = source_json(templates["source.template.json"], values, archive)
     if url:
         source["url"] = url
-    target = module / version
-    aside = module / f".{version}.new"
+    files = {
+        "MODULE.bazel": module_file,
+        "presubmit.yml": templates["presubmit.yml"],
+        "source.json": _json(source),
+    }
+    return _Entry(module / version, files, _json(metadata))
+
+
+def _write_entry(entry: _Entry) -> None:
+    module = entry.directory.parent
+    aside = module / f".{entry.directory.name}.new"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    (aside / "MODULE.bazel").write_text(texts["MODULE.bazel"], encoding="utf-8")
-    (aside / "presubmit.yml").write_text(texts[f"{TEMPLATES}/presubmit.yml"], encoding="utf-8")
-    (aside / "source.json").write_text(_json(source), encoding="utf-8")
-    (aside / "metadata.json").write_text(_json(metadata), encoding="utf-8")
+    for name, text in entry.files.items():
+        (aside / name).write_text(text, encoding="utf-8")
+    (module / ".metadata.json.new").write_text(entry.metadata, encoding="utf-8")
     # Of a run that did not end: no metadata.json names it.
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(aside / "metadata.json", module / ".metadata.json.new")
-    os.replace(aside, target)
-    os.replace(module / ".metadata.json.new", known)
-    if not (registry / "bazel_registry.json").exists():
-        (registry / "bazel_registry.json").write_text("{}\n", encoding="utf-8")
-    return target
+    shutil.rmtree(entry.directory, ignore_errors=True)
+    os.replace(aside, entry.directory)
+    os.replace(module / ".metadata.json.new", module / "metadata.json")
 
 
 def _substituted(template: str, values: Mapping[str, str]) -> str:
@@ -226,8 +260,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(_archive(Path(root) if root else _ROOT, here / args.output_dir))
         else:
             values = {"OWNER": args.owner, "REPO": args.repo}
-            target = write_entry(here / args.archive, here / args.registry, values, args.url)
-            print(target / "source.json")
+            archive, registry = here / args.archive, here / args.registry
+            for target in write_entries(archive, registry, values, args.url):
+                print(target / "source.json")
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

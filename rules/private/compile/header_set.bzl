@@ -2,6 +2,15 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 
+HeaderSetInfo = provider(
+    doc = "Headers of a tree, for a rule that gives them paths of its own.",
+    fields = {
+        "files": "depset of File: the headers",
+        "include_dirs": "list of strings: include directories relative to the tree's root, in search order",
+        "root": "string: execution path of the tree's root",
+    },
+)
+
 def _header_set_impl(ctx):
     root = ctx.attr.tree.label.workspace_root
     prefix = root + "/" if root else ""
@@ -14,6 +23,7 @@ def _header_set_impl(ctx):
     return [
         CcInfo(compilation_context = context),
         DefaultInfo(files = files),
+        HeaderSetInfo(files = files, include_dirs = ctx.attr.include_dirs, root = root),
     ]
 
 header_set = rule(
@@ -37,5 +47,5 @@ header_set = rule(
 A remote cache key holds every declared input, so a kernel instance gets the
 headers its direction includes rather than all of Composable Kernel.
 """,
-    provides = [CcInfo],
+    provides = [CcInfo, HeaderSetInfo],
 )

@@ -20,12 +20,27 @@ def _resources(kernels):
         return _alone
     return _batch if kernels <= _BATCH else _large_batch
 
+def _directories(headers):
+    """Returns a function from the anchor of headers to the flags for their include directories.
+
+    Of a File the path may be mapped (--experimental_output_paths=strip), of a text it is not.
+    """
+    return lambda anchor: [
+        word
+        for directory in headers.include_dirs
+        # As system includes: what upstream headers warn of is upstream's to mend.
+        for word in ["-isystem", "{}/{}".format(anchor.dirname, directory)]
+    ]
+
+def _directory(file):
+    return ["-isystem", file.dirname]
+
 def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], includes = [], compress = False):
     """Declares the compile of one source for the archs of a command.
 
     Args:
       ctx: context of the rule, which has the attribute _compile_batch if there are `kernels`.
-      command: HipCommandInfo.
+      command: what hip_command returned.
       src: File, the source.
       object: File to write.
       cuid: the compilation unit's id, which HIP puts into the object: unique within a library.
@@ -46,8 +61,8 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
     args.add_all(command.argv)
     if compress:
         args.add("--offload-compress")
-    for file in includes:
-        args.add("-isystem", file.dirname)
+    args.add_all([command.headers.anchor], allow_closure = True, map_each = _directories(command.headers))
+    args.add_all(includes, map_each = _directory)
     for file in before:
         args.add("-include", file)
 
@@ -62,7 +77,7 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         env = command.env,
         executable = ctx.executable._compile_batch if kernels else command.compiler,
         execution_requirements = {"supports-path-mapping": "1"},
-        inputs = depset([src] + kernels + before + includes, transitive = [command.inputs, command.tools]),
+        inputs = depset([src] + kernels + before + includes, transitive = [command.headers.files, command.tools]),
         mnemonic = "QolaCompile",
         outputs = [object],
         progress_message = "Compiling " + cuid + (" ({} kernel instances)".format(len(kernels)) if kernels else ""),

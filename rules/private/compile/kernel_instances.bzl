@@ -1,86 +1,83 @@
-"""kernel_instances: the targets of one direction's kernel instances."""
+"""kernel_instances: the targets of a package of kernel instances."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("//rules/private:archs.bzl", "by_archs", "subsets")
 load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
-load(":hip_command.bzl", "hip_command")
-load(":hip_object.bzl", "hip_object")
 load(":hip_source.bzl", "DEBUG_FLAGS")
+load(":kernel_objects.bzl", "compiled_kernels", "hip_object", "kernel_sources")
 
-def _command(archs):
-    return "command/" + "_".join(archs)
-
-def _commands(archs):
-    # A library restricted to some archs has only these archs' defines. A source
-    # of one arch is asked for by libraries that have the arch alone.
-    return by_archs(archs, _command) if len(archs) > 1 else _command(archs)
-
-# Each of its names is a key of `kernels` or of `batches`.
-# buildifier: disable=unnamed-macro
-def kernel_instances(kernels, headers, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
+def kernel_instances(name, directory, kernels, headers, package = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
     """Declares one cc_library per kernel instance, and the batches that libraries link.
 
-    This macro expands to a hip_object, NAME.object, and a cc_library around it,
-    NAME, for each of `kernels`; a hip_object, NAME.object, for each of
-    `batches`; and a hip_command for each set of archs.
+    This macro expands to NAME.sources and NAME.compiled, the kernel_sources and
+    the compiled_kernels; to a hip_object, NAME/KERNEL.object, and a cc_library
+    around it, NAME/KERNEL, for each of `kernels`; and to a hip_object,
+    NAME/BATCH.object, for each of `batches`.
 
     Args:
+      name: prefix of the targets' names, <module>/<package>.
+      directory: where the sources are: <kernel>.cpp, batches/<batch>.cpp and
+        entries/<entry>.cpp.
       kernels: dict from a kernel instance's name to the archs it is compiled
-        for. The source is <name>.cpp in the calling package.
+        for.
       headers: label of the header_set that all of them include.
+      package: the package, as plan.json names it; by default the end of `name`.
       copts: compiler flags of the module, from optCompilerConfig.json.
       entries: dict from an entry source's name to the kernel instances it is
-        for: entries/<name>.cpp in the calling package. Without one, a kernel
-        instance cannot be made a kernel library.
+        for. Without one, a kernel instance cannot be made a kernel library.
       batches: dict from a batch's name to its kernel instances, all of the same
-        archs: batches/<name>.cpp in the calling package includes their sources.
+        archs.
       visibility: visibility of the targets.
     """
-    entry_of = {name: entry for entry, names in entries.items() for name in names}
-    for archs in {
-        _command(some): some
-        for archs in kernels.values()
-        for some in subsets(archs)
-    }.values():
-        hip_command(
-            name = _command(archs),
-            archs = archs,
-            copts = copts + DEBUG_FLAGS,
-            deps = [headers],
-            **KERNEL_TARGET
-        )
+    package = package or name.rpartition("/")[2]
+    entry_of = {kernel: entry for entry, names in entries.items() for kernel in names}
+    sources = {kernel: "{}/{}.cpp".format(directory, kernel) for kernel in kernels}
+    batch_sources = {batch: "{}/batches/{}.cpp".format(directory, batch) for batch in batches}
+    kernel_sources(
+        name = name + ".sources",
+        srcs = sources.values() + batch_sources.values(),
+        archs = kernels,
+        batches = batches,
+        copts = copts + DEBUG_FLAGS,
+        headers = headers,
+        visibility = visibility,
+    )
+    compiled_kernels(
+        name = name + ".compiled",
+        sources = name + ".sources",
+        **KERNEL_TARGET
+    )
     common = dict(
+        kernels = name + ".compiled",
+        package = package,
         # Several manifests link the same kernel, each into a library of its
         # own whose symbols do not meet.
         tags = ["LINKABLE_MORE_THAN_ONCE", "qola-kernel"],
         visibility = visibility,
         **KERNEL_TARGET
     )
-    for name, archs in kernels.items():
+    for kernel, archs in kernels.items():
+        target = "{}/{}".format(name, kernel)
         hip_object(
-            name = name + ".object",
-            src = name + ".cpp",
-            command = _commands(archs),
-            commands = {_command([arch]): arch for arch in archs},
-            cuid = name,
-            entry = "entries/{}.cpp".format(entry_of[name]) if name in entry_of else None,
+            name = target + ".object",
+            src = sources[kernel],
+            archs = archs,
+            entry = "{}/entries/{}.cpp".format(directory, entry_of[kernel]) if kernel in entry_of else None,
+            kernel = kernel,
             **common
         )
 
         # For whoever builds or links one kernel; libraries link the batch, or the object.
         cc_library(
-            name = name,
-            srcs = [name + ".object"],
+            name = target,
+            srcs = [target + ".object"],
             linkstatic = True,
             visibility = visibility,
             **KERNEL_TARGET
         )
-    for name, members in batches.items():
+    for batch, source in batch_sources.items():
         hip_object(
-            name = name + ".object",
-            src = "batches/{}.cpp".format(name),
-            command = _commands(kernels[members[0]]),
-            cuid = name,
-            kernels = [member + ".cpp" for member in members],
+            name = "{}/{}.object".format(name, batch),
+            src = source,
+            kernel = batch,
             **common
         )

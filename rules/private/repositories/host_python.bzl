@@ -74,8 +74,11 @@ def _words(options):
             words.append("--{}={}".format(name, value))
     return words
 
-def run_qola(rctx, module, options, command = [], fatal = True, packages = None):
-    """Runs a module of qola's Python package.
+# Bazel's print() would put DEBUG and a place of this file before it.
+_SAY = "import sys; sys.stderr.write(sys.argv[1])"
+
+def run_qola(rctx, module, options, packages = None):
+    """Runs a module of qola's Python package; fails with its message where it fails.
 
     Args:
       rctx: the repository context.
@@ -83,12 +86,7 @@ def run_qola(rctx, module, options, command = [], fatal = True, packages = None)
       options: dict from an option's name to its value: a text or path, a list
         for one that may be repeated, True for one without a value, None or
         False to leave it out.
-      command: words before the options.
-      fatal: whether to fail, with the module's own words, where it does.
       packages: label of the requirements whose packages the module imports.
-
-    Returns:
-      What the module says is wrong; "" when nothing is.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     python = host_python(rctx)
@@ -101,16 +99,11 @@ def run_qola(rctx, module, options, command = [], fatal = True, packages = None)
     for source in sources.stdout.splitlines():
         rctx.watch(root.get_child(source))
     result = rctx.execute(
-        [python, "-B", "-s", "-m", module] + command + _words(options),
+        [python, "-B", "-s", "-m", module] + _words(options),
         environment = environment,
         timeout = 3600,
     )
     if result.return_code != 0:
-        error = (result.stderr or result.stdout).strip()
-        if fatal:
-            fail("\n" + error)
-        return error
+        fail("\n" + (result.stderr or result.stdout).strip())
     if result.stderr.strip():
-        # buildifier: disable=print
-        print("\n" + result.stderr.strip())
-    return ""
+        rctx.execute([python, "-I", "-c", _SAY, result.stderr.strip() + "\n"], quiet = False)

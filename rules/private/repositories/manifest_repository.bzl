@@ -30,12 +30,12 @@ def _manifest_repository_impl(rctx):
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.aiter))
     source = json.decode(rctx.read(rctx.attr.aiter))
-    error = run_qola(rctx, "qola.repository", {
+    run_qola(rctx, "qola.repository", {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,
         "arch": rctx.attr.architectures,
         "display": rctx.attr.display,
-        # Without a dependency: see below.
+        # Without a dependency: see variables.txt below.
         "gpu-archs": rctx.os.environ.get("GPU_ARCHS", ""),
         "manifest": manifest,
         "mode": rctx.attr.mode or None,
@@ -44,31 +44,18 @@ def _manifest_repository_impl(rctx):
         "override-aiter-commit": rctx.attr.override_aiter_commit,
         "require": rctx.attr.require or None,
         "rocm-version": rocm["rocm_version"],
-    }, command = ["manifest"], fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
-
-    # A network that is gone comes back, and nothing would have the plan made anew.
-    if error and rctx.path("unfetched").exists:
-        fail("\n" + error)
+    }, packages = rctx.attr.python_packages)
 
     # A manifest that names its archs is not planned anew for another value.
-    variables = rctx.path("variables.txt")
-    for name in rctx.read(variables).splitlines() if variables.exists else []:
+    for name in rctx.read("variables.txt").splitlines():
         rctx.getenv(name)
 
     watch_triton_files(rctx, manifest)
 
     # The patches that were compared with the tree's.
-    patches_dir = rctx.path("patches_dir.txt")
-    patches_dir = rctx.read(patches_dir) if patches_dir.exists else ""
+    patches_dir = rctx.read("patches_dir.txt")
     if patches_dir:
         watch_patches(rctx, rctx.path(patches_dir) if patches_dir.startswith("/") else manifest.dirname.get_child(patches_dir))
-    if error:
-        # The kernel repository reads every manifest's plan: one that cannot be
-        # made must fail its own targets, not those of the others. (A local tree
-        # may be the reason and is not watched yet, so there the fetch fails.)
-        rctx.file("plan.json", json.encode({"error": error}) + "\n", executable = False)
-        rctx.file("BUILD.bazel", "fail({})\n".format(repr("\n" + error)), executable = False)
-        return
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))
     if source["kind"] == "local":
@@ -95,10 +82,10 @@ manifest_repository = repository_rule(
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
         "require": attr.string(doc = "Level that each direction of Composable Kernel has to reach."),
     },
-    doc = """Plans one manifest.
+    doc = """Plans one manifest, when a target of it is asked for.
 
-Holds plan.json, the dispatch and entry points of every module and one
-module_library each. The kernel instances live in a kernel_repository.
+Holds plan.json, the kernel instances, dispatch and entry points of every module
+and one module_library each.
 """,
     environ = ["QOLA_PYTHON"],
 )

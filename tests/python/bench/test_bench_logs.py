@@ -17,13 +17,19 @@ NINJA_LOG = """\
 20510\t20900\t1763730000000000000\tlibmha_fwd.so\t5b6a
 30000\t31000\t1763730000000000000\tlibmha_fwd/fmha_fwd_a.cuda.o\t7980
 """
-KERNELS = "@@qola~~qola~qola_kernels_aiter"
 
 
 def action(label: str, total: str = "20.5s", queue: str = "0.5s", **changed: Any) -> dict[str, Any]:
     """An action in the execution log."""
     times = {"totalTime": total, "queueTime": queue, "executionWallTime": "19.9s"}
     return entry(label, [], [], metrics=times, **changed)
+
+
+def kernel(name: str, total: str = "20.5s", queue: str = "0.5s", **changed: Any) -> dict[str, Any]:
+    """The compile of a kernel instance or batch."""
+    output = f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"
+    of = {"mnemonic": "QolaCompile", "listedOutputs": [output]}
+    return action("@@qola_compile~//:kernels", total, queue, **of | changed)
 
 
 def test_ninja_log_has_the_last_time_of_each_output() -> None:
@@ -57,36 +63,27 @@ def test_other_files_are_no_ninja_log(text: str) -> None:
         ninja_log.parse(text)
 
 
-def test_execution_log_sums_every_action_for_kernels() -> None:
-    """Prevents: a part of what is done for kernels left out."""
+def test_execution_log_sums_the_compiles_of_kernels() -> None:
+    """Prevents: a link or a dispatch counted as a kernel's compile, or waiting as work."""
     log = spawns(
-        action(f"{KERNELS}//fwd:headers", mnemonic="HipPrepare", total="4.5s"),
-        action(f"{KERNELS}//fwd:a", mnemonic="HipDevice", total="10.5s"),
-        action(f"{KERNELS}//fwd:a", mnemonic="HipHost", total="1.3s", queue="0.3s"),
-        action(f"{KERNELS}//bwd:b", total="30s", queue="0s"),
+        kernel("a", total="10.5s"),
+        kernel("a2", total="1.3s", queue="0.3s"),
+        kernel("b", total="30s", queue="0s"),
+        kernel("of_another_library", total="30s", queue="0s"),
         action("@@qola~~qola~qola_bench//:libmha_fwd.mha_fwd", total="7s"),
         action("//:libmha_fwd", mnemonic="CppLink", total="1s"),
     )
-    sums = kernel_actions.kernel_seconds(log, {"fwd": ["a"], "bwd": ["b"]})
-    assert sums == pytest.approx({"fwd": 15.0, "bwd": 30.0})
-
-
-def test_kernels_are_known_by_their_outputs_too() -> None:
-    """Prevents: an error where the target that makes a kernel's object has another name."""
-    output = "bazel-out/cfg/bin/external/k/fwd/_objs/a/a.o"
-    log = spawns(action(f"{KERNELS}//fwd:a.device", listedOutputs=[output]))
-    assert kernel_actions.kernel_seconds(log, {"fwd": ["a"]}) == pytest.approx({"fwd": 20.0})
+    sums = kernel_actions.kernel_seconds(log, {"fwd": ["a", "a2"], "bwd": ["b"]})
+    assert sums == pytest.approx({"fwd": 11.0, "bwd": 30.0})
 
 
 @pytest.mark.parametrize(
     ("entry", "kernels", "message"),
     [
         # A build that compiled less than the list, shown as faster.
-        (action(f"{KERNELS}//fwd:a"), ["a", "z"], "no action for 1 kernels, such as z"),
+        (kernel("a"), ["a", "z"], "no action for 1 kernels, such as z"),
         # A kernel that a cache had, counted as compiled in no time.
-        (action(f"{KERNELS}//fwd:a", runner="disk cache hit"), ["a"], "disk cache hit"),
-        # Kernels of a package that nobody knows, left out.
-        (action(f"{KERNELS}//other:a"), [], "no direction that is known"),
+        (kernel("a", runner="disk cache hit"), ["a"], "disk cache hit"),
     ],
 )
 def test_logs_that_are_not_of_one_cold_build(
@@ -97,14 +94,7 @@ def test_logs_that_are_not_of_one_cold_build(
         kernel_actions.kernel_seconds(spawns(entry), {"fwd": kernels})
 
 
-def test_variants_of_a_direction_belong_to_the_longest_name() -> None:
-    """Prevents: splitkv kernels, which are others, counted as forward kernels."""
-    (found,) = spawns(action(f"{KERNELS}//fwd_splitkv_gfx950:a"))
-    assert kernel_actions.direction_of(found) == "fwd_splitkv"
-
-
 def test_what_ran_is_told_from_what_was_cached() -> None:
     """Prevents: a warm rebuild said to compile nothing when it did."""
-    cached = action(f"{KERNELS}//fwd:b", runner="remote cache hit")
-    log = spawns(action(f"{KERNELS}//fwd:a"), cached)
-    assert kernel_actions.ran(log) == {"CppCompile": 1}
+    log = spawns(kernel("a"), kernel("b", runner="remote cache hit"))
+    assert kernel_actions.ran(log) == {"QolaCompile": 1}

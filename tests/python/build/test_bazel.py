@@ -24,7 +24,7 @@ _BUILDS = """\
 events = open(name, "w")
 say("bazelw: fetching what is missing")
 for n in range(60): say(f"INFO: line {n}")
-said = "Analyzing: 2 targets\\nDEBUG: /x/y.bzl:1:2: \\nwarning: a.toml:1\\nINFO: x\\n"
+said = "Analyzing: 2 targets\\nqola: a.toml is planned with 1 warning\\nINFO: x\\n"
 event(id={"progress": {}}, progress={"stderr": said})
 time.sleep(0.5)
 event(id={"buildFinished": {}}, finished={"exitCode": {}})
@@ -66,7 +66,7 @@ def test_bazels_output_is_in_a_file(
     assert told == [
         "bazelw: fetching what is missing",
         "Analyzing: 2 targets",
-        "warning: a.toml:1",
+        "a.toml is planned with 1 warning",
     ]
     assert capfd.readouterr() == ("", "")
     log = tmp_path / bazel.LOG
@@ -86,7 +86,7 @@ def test_verbose_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
 def test_quiet_keeps_warnings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Prevents: --quiet that hides what a plan warns of."""
     run(tmp_path, _BUILDS, quiet=True)
-    assert capfd.readouterr().err == "warning: a.toml:1\n"
+    assert capfd.readouterr().err == "a.toml is planned with 1 warning\n"
 
 
 def test_bazelws_error_is_qolas(tmp_path: Path) -> None:

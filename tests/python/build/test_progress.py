@@ -82,8 +82,10 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     said = {"stderr": "\x1b[32m[0 / 1,002]\x1b[0m Compiling k0\n"}
     feed(reader, 3, id={"progress": {}}, progress=said)
     assert reader.remaining() == 1002
-    label = {"label": "@@qola~~qola~qola_kernels_aiter//fwd:k0.object"}
-    feed(reader, 22, id={"actionCompleted": label}, action={"success": True, "type": "QolaCompile"})
+    compile = {"label": "@@qola_compile~//:kernels", "primaryOutput": "bazel-out/x/bin/k0.pic.o"}
+    feed(
+        reader, 22, id={"actionCompleted": compile}, action={"success": True, "type": "QolaCompile"}
+    )
     assert status.text(22) == "1 of 2 kernels, 0 from cache, about 1 min left"
     feed(reader, 23, id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
     assert status.text(23) == "2 of 2 kernels, 1 from cache"

@@ -144,7 +144,7 @@ def test_sources_below_tmp_show_in_the_sandbox() -> None:
         ("Te.v2.toml", "te_v2"),
         ("rocm.toml", "m_rocm"),
         ("torch.toml", "m_torch"),
-        ("kernels_a.toml", "m_kernels_a"),
+        ("pip_a.toml", "m_pip_a"),
         ("2.toml", "m_2"),
         ("ü.toml", "m_"),
     ],

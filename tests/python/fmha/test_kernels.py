@@ -95,7 +95,7 @@ for target in sys.argv[sys.argv.index("--") + 1 :]:
     made = here / (name + "_made")
     words = ["--name", name, "--manifest", str(manifest), "--display", manifest.name]
     words += ["--aiter", "{tree}", "--aiter-repository", "aiter", "--output", str(made)]
-    command = [sys.executable, "-B", "-m", "qola.repository", "manifest", *words]
+    command = [sys.executable, "-B", "-m", "qola.repository", *words]
     subprocess.run(command, check=True, env={{"PYTHONPATH": {paths!r}}})
     places = dict.fromkeys(("library", "caller", "runtime"), "x") | {{"repository": str(made)}}
     program = here / name

@@ -120,7 +120,7 @@ def test_the_text_has_a_kernel_a_line() -> None:
     (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
     assert line == (
         '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", '
-        '"fields": {"dtype": "bf16", "mask": true}, "headers": "", '
+        '"fields": {"dtype": "bf16", "mask": true}, "headers": "fwd", '
         '"module": "libmha_fwd", "name": "k2", "package": "fwd", "role": "fwd", '
         f'"sha256": "{"0" * 64}", "variants": [0]}},'
     )

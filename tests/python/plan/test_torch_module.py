@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from qola.repository.merge import merge
 
 from qola.aiter.attention import TORCH_ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
@@ -19,7 +20,6 @@ from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 from qola.plan.torch_variants import expand, specs
 from qola.repository.build_files import manifest_build_file
-from qola.repository.merge import merge
 
 FWD = """
 [[mha_fwd_variants]]

@@ -128,7 +128,7 @@ def test_what_a_log_says_of_compiles() -> None:
             "mnemonic": "QolaCompile",
             "metrics": {"totalTime": took},
             "runner": runner,
-            "targetLabel": f"@@k//fwd:{name}.object",
+            "listedOutputs": [f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"],
             **more,
         }
         for name, runner, took, more in rows

@@ -11,9 +11,8 @@ import pytest
 
 from qola.codegen.types import CodeObject
 from qola.manifest.words import KNOWN_ARCHS
-from qola.plan.model import EntryPoint, HeaderSet, PlannedFile, PlannedSource
+from qola.plan.model import EntryPoint, HeaderSet, PlannedBatch, PlannedFile, PlannedSource
 from qola.repository import build_files as emit
-from qola.repository.merge import Copy, MergedPackage
 from qola.version import __version__
 from tests.python import plans
 
@@ -30,16 +29,18 @@ PLAN = plans.plan(
     configs=("aiter/configs/a.csv",),
     licenses=("LICENSE", "ck/LICENSE"),
     header_sets=(HEADERS, HeaderSet("libmha_fwd", ("inc", "csrc"), ("inc/a.h",))),
-    packages={"fwd": plans.package()},
+    packages={"fwd": plans.package('-DTEXT="a\\b"')},
     kernels=(
-        plans.kernel("k2"),
-        plans.kernel("other", direction="bwd"),
-        plans.kernel("k1", archs=BOTH),
+        plans.kernel("k2", entry="fwd_gfx950"),
+        plans.kernel("other", direction="bwd", module="libmha_bwd"),
+        plans.kernel("k1", entry="fwd_gfx9", archs=BOTH),
+        plans.kernel("k3", entry="fwd_gfx950"),
     ),
+    batches=(PlannedBatch("two", "fwd", (3, 0), "libmha_fwd/kernels/batches/two.cpp", ""),),
     modules=(
         plans.module(
             entries=(EntryPoint("mha_fwd", 12, ()), EntryPoint("mha_fwd_splitkv", 7, ())),
-            kernels=(2, 0),
+            kernels=(2, 0, 3),
             code_objects=(
                 CodeObject("hsa/gfx942/b.co", "csrc/b.co", "gfx942", "", 1),
                 CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "", 1),
@@ -54,22 +55,10 @@ PLAN = plans.plan(
         ),
     ),
 )
-PACKAGE = MergedPackage(
-    "fwd",
-    ('-DTEXT="a\\b"',),
-    HEADERS,
-    (
-        plans.kernel("k1", entry="fwd_gfx950"),
-        plans.kernel("k2", entry="fwd_gfx9", archs=BOTH),
-        plans.kernel("k3", entry="fwd_gfx950"),
-    ),
-    (),
-    (Copy("two.cpp", Path(), ""),),
-    {"two": ("k3", "k1")},
-    (),
+CALLED = (
+    '"bundle_files", "header_set", "kernel_instances", "manifest_targets", "module_library", '
+    '"public_headers"'
 )
-
-CALLED = '"bundle_files", "header_set", "manifest_targets", "module_library", "public_headers"'
 
 MANIFEST_BUILD = f"""\
 # Written by qola {__version__} from manifests/small.toml.
@@ -87,6 +76,47 @@ bundle_files(
         "@tree//:ck/LICENSE",
     ],
     tree = "@tree//:AITER.json",
+)
+
+header_set(
+    name = "fwd.headers",
+    headers = [
+        "@tree//:inc/a.h",
+        "@tree//:inc/b.h",
+    ],
+    include_dirs = [
+        "inc",
+    ],
+    tree = "@tree//:AITER.json",
+)
+
+kernel_instances(
+    name = "libmha_fwd/fwd",
+    batches = {{
+        "two": [
+            "k3",
+            "k2",
+        ],
+    }},
+    copts = [
+        "-DTEXT=\\"a\\\\b\\"",
+    ],
+    directory = "libmha_fwd/kernels",
+    entries = {{
+        "fwd_gfx9": [
+            "k1",
+        ],
+        "fwd_gfx950": [
+            "k2",
+            "k3",
+        ],
+    }},
+    headers = ":fwd.headers",
+    kernels = {{
+        "k1": ["gfx942", "gfx950"],
+        "k2": ["gfx950"],
+        "k3": ["gfx950"],
+    }},
 )
 
 header_set(
@@ -128,15 +158,24 @@ module_library(
     headers = ":libmha_fwd.headers",
     host_only = ["api"],
     kernel_headers = [
-        "@qola_kernels_tree//fwd:headers",
+        ":fwd.headers",
     ],
     kernel_names = "libmha_fwd/entry/kernel_names.cpp",
     kernels = {{
         "gfx942 gfx950": [
-            "@qola_kernels_tree//fwd:k1",
+            ":libmha_fwd/fwd/k1",
         ],
         "gfx950": [
-            "@qola_kernels_tree//fwd:k2",
+            ":libmha_fwd/fwd/k2",
+            ":libmha_fwd/fwd/k3",
+        ],
+    }},
+    linked = {{
+        "gfx942 gfx950": [
+            ":libmha_fwd/fwd/k1",
+        ],
+        "gfx950": [
+            ":libmha_fwd/fwd/two",
         ],
     }},
     namespace = "ns",
@@ -170,53 +209,6 @@ manifest_targets(
 )
 """
 
-KERNEL_BUILD = f"""\
-# Written by qola {__version__} from the plans of a, b.
-# Make it again: bazel fetch --force; do not edit.
-
-load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
-
-header_set(
-    name = "headers",
-    headers = [
-        "@tree//:inc/a.h",
-        "@tree//:inc/b.h",
-    ],
-    include_dirs = [
-        "inc",
-    ],
-    tree = "@tree//:AITER.json",
-    visibility = ["//visibility:public"],
-)
-
-kernel_instances(
-    batches = {{
-        "two": [
-            "k3",
-            "k1",
-        ],
-    }},
-    copts = [
-        "-DTEXT=\\"a\\\\b\\"",
-    ],
-    entries = {{
-        "fwd_gfx9": [
-            "k2",
-        ],
-        "fwd_gfx950": [
-            "k1",
-            "k3",
-        ],
-    }},
-    headers = ":headers",
-    kernels = {{
-        "k1": ["gfx950"],
-        "k2": ["gfx942", "gfx950"],
-        "k3": ["gfx950"],
-    }},
-)
-"""
-
 
 def test_the_manifests_build_file() -> None:
     """Prevents: kernels of another module, or in another order, in a library."""
@@ -224,34 +216,38 @@ def test_the_manifests_build_file() -> None:
     assert text == MANIFEST_BUILD
 
 
-def test_a_packages_build_file() -> None:
-    """Prevents: a kernel compiled for other archs than its own, or flags broken by quoting."""
-    text = emit.kernel_build_file(PACKAGE, source="the plans of a, b", aiter="tree")
-    assert text == KERNEL_BUILD
+def test_kernels_that_include_other_headers_are_a_group_of_their_own() -> None:
+    """Prevents: a kernel that misses a cache for a header which only another kernel includes."""
+    kernels = [replace(k, headers="fwd_1") if k.name == "k1" else k for k in PLAN.kernels]
+    sets = (*PLAN.header_sets, HeaderSet("fwd_1", ("inc",), ("inc/b.h",)))
+    plan = replace(PLAN, kernels=tuple(kernels), header_sets=sets)
+    text = emit.manifest_build_file(plan, source="m.toml", aiter="tree")
+    group = text.partition('    name = "libmha_fwd/fwd.fwd_1",')[2].partition("\n)\n")[0]
+    assert 'headers = ":fwd_1.headers",' in group
+    assert 'package = "fwd",' in group
+    assert '"k1": [' in group
+    assert '"k2": [' not in group
+    assert '":libmha_fwd/fwd.fwd_1/k1",' in text
 
 
 def test_build_files_hold_calls_alone() -> None:
     """Prevents: logic in generated files, and strings that are not what they were."""
-    files = (
-        emit.manifest_build_file(PLAN, source="m.toml", aiter="tree"),
-        emit.kernel_build_file(PACKAGE, source="m", aiter="tree"),
-    )
-    for text in files:
-        # Starlark of this simple kind is Python.
-        for statement in ast.parse(text).body:
-            assert isinstance(statement, ast.Expr)
-            assert isinstance(statement.value, ast.Call)
-            for argument in statement.value.keywords:
-                ast.literal_eval(argument.value)
+    text = emit.manifest_build_file(PLAN, source="m.toml", aiter="tree")
+    # Starlark of this simple kind is Python.
+    for statement in ast.parse(text).body:
+        assert isinstance(statement, ast.Expr)
+        assert isinstance(statement.value, ast.Call)
+        for argument in statement.value.keywords:
+            ast.literal_eval(argument.value)
     (call,) = (
         s.value
-        for s in ast.parse(files[1]).body
+        for s in ast.parse(text).body
         if isinstance(s, ast.Expr)
         and isinstance(s.value, ast.Call)
         and getattr(s.value.func, "id", "") == "kernel_instances"
     )
     copts = next(k.value for k in call.keywords if k.arg == "copts")
-    assert tuple(ast.literal_eval(copts)) == PACKAGE.copts
+    assert tuple(ast.literal_eval(copts)) == PLAN.packages["fwd"].copts
 
 
 def test_bazel_knows_the_archs_that_a_manifest_may_name(repo_root: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> No
     manifest.write_text(HEAD + ENUM)
     arguments = ["--name", "m", "--manifest", str(manifest), "--display", "m.toml"]
     arguments += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
-    assert repository.main(["manifest", *arguments, "--output", str(tmp_path)]) == 0
+    assert repository.main([*arguments, "--output", str(tmp_path)]) == 0
     golden = repo_root / "tests/golden/python_module.BUILD.txt"
     assert (tmp_path / "BUILD.bazel").read_text() == golden.read_text()
     exports = (tmp_path / "module_aiter_enum.exports").read_text()

@@ -9,13 +9,11 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from qola.errors import AiterError, PlanError
+from qola.errors import AiterError
 from qola.fetch import pins
 from qola.fetch import wheel as fetch
 from qola.files import sha256_of, sha256_of_text, write_if_changed
@@ -69,18 +67,12 @@ def make(folder: Path, tree: Path, text: str, name: str = "small", seed: str = "
     manifest, output = folder / f"{name}.toml", folder / name
     output.mkdir(parents=True, exist_ok=True)
     manifest.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "qola.repository", "manifest", "--name", name]
+    command = [sys.executable, "-m", "qola.repository", "--name", name]
     command += ["--manifest", str(manifest), "--display", f"manifests/{name}.toml"]
     command += ["--aiter", str(tree), "--aiter-repository", "aiter", "--output", str(output)]
     env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONHASHSEED": seed}
     subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     return output
-
-
-def make_kernels(plans: list[Path], output: Path) -> int:
-    options = [word for plan in plans for word in ("--plan", str(plan / "plan.json"))]
-    words = ["kernels", "--aiter-repository", "aiter", "--output", str(output), *options]
-    return repository.main(words)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -94,13 +86,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def small(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("first"), aiter_tree, SMALL, seed="1")
-
-
-@pytest.fixture(scope="module")
-def kernels(small: Path) -> Path:
-    output = small.parent / "kernels"
-    assert make_kernels([small], output) == 0
-    return output
 
 
 def abridged(text: str) -> str:
@@ -148,122 +133,29 @@ def test_the_files_of_a_manifest(repo_root: Path, small: Path, file: str, golden
     check_golden(repo_root, golden, (small / file).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("package", ["fwd", "bwd", "fwd_splitkv_gfx942_gfx950"])
-def test_the_packages_of_the_kernel_repository(
-    repo_root: Path, kernels: Path, package: str
-) -> None:
-    """Prevents: a change of kernel targets that nobody looked at."""
-    text = (kernels / package / "BUILD.bazel").read_text(encoding="utf-8")
-    check_golden(repo_root, f"{package}.BUILD.txt", text)
-
-
-def test_nothing_generated_names_the_machine(small: Path, kernels: Path, aiter_tree: Path) -> None:
+def test_nothing_generated_names_the_machine(small: Path, aiter_tree: Path) -> None:
     """Prevents: a plan, and with it every cache key, that depends on where things lie."""
-    for folder in (small, kernels):
-        for name, data in contents(folder).items():
-            for path in (aiter_tree, small, Path.home(), Path(sys.prefix)):
-                if len(path.parts) > 2:
-                    assert str(path).encode() not in data, name
+    for name, data in contents(small).items():
+        for path in (aiter_tree, small, Path.home(), Path(sys.prefix)):
+            if len(path.parts) > 2:
+                assert str(path).encode() not in data, name
 
 
 @pytest.mark.thorough
-def test_planning_again(small: Path, kernels: Path, aiter_tree: Path, tmp_path: Path) -> None:
+def test_planning_again(small: Path, aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: an order that depends on hashing, time or place; a rebuild after each fetch."""
-    copies = (tmp_path / "small", tmp_path / "kernels")
-    files: list[Path] = []
-    for folder, copy in zip((small, kernels), copies, strict=True):
-        shutil.copytree(folder, copy)
-        files += [path for path in copy.rglob("*") if path.is_file()]
+    copy = tmp_path / "small"
+    shutil.copytree(small, copy)
+    files = [path for path in copy.rglob("*") if path.is_file()]
     assert len(files) > 20
     # A file that is not written anew keeps this time; one that is missing now shows too.
     for path in files:
         os.utime(path, (1_000_000_000, 1_000_000_000))
     files[0].unlink()
     make(tmp_path, aiter_tree, SMALL, seed="2")
-    assert make_kernels([copies[0]], copies[1]) == 0
-    assert (contents(copies[0]), contents(copies[1])) == (contents(small), contents(kernels))
+    assert contents(copy) == contents(small)
     touched = [path for path in files if path.stat().st_mtime != 1_000_000_000]
     assert touched == files[:1]
-
-
-@pytest.mark.thorough
-def test_a_kernel_of_two_manifests_is_one_target(
-    small: Path, aiter_tree: Path, tmp_path: Path
-) -> None:
-    """Prevents: the same kernel compiled once for each manifest."""
-    wide = FWD.replace('mode = "group"\nhas_bias', "has_bias").replace('"small"', '"wide"')
-    other = make(tmp_path, aiter_tree, wide, "wide")
-    output = tmp_path / "kernels"
-    assert make_kernels([small, other], output) == 0
-    plans = [json.loads((folder / "plan.json").read_text()) for folder in (small, other)]
-    names = [{k["name"] for k in plan["kernels"] if k["package"] == "fwd"} for plan in plans]
-    assert names[0] < names[1]
-    assert {path.stem for path in (output / "fwd").glob("*.cpp")} == names[1]
-    text = (output / "fwd/BUILD.bazel").read_text()
-    assert all(text.count(f'"{name}":') == 1 for name in names[1])
-    assert "from the plans of small, wide." in text
-
-
-def altered(folder: Path, change: Mapping[str, Any]) -> Path:
-    """Return a copy of a manifest's repository with another name and other top-level values."""
-    copy = folder.parent / f"altered_{len(list(folder.parent.iterdir()))}"
-    shutil.copytree(folder, copy)
-    plan = json.loads((copy / "plan.json").read_text())
-    (copy / "plan.json").write_text(json.dumps({**plan, "name": "other", **change}))
-    return copy
-
-
-def test_plans_of_different_trees_are_refused(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: a library with kernels of another tree than its manifest's."""
-    plan = json.loads((small / "plan.json").read_text())
-    first = next(kernel for kernel in plan["kernels"] if kernel["package"] == "fwd")
-    first["sha256"] = "0" * 64
-    other = altered(small, {"kernels": plan["kernels"]})
-    assert make_kernels([small, other], tmp_path) == PlanError.exit_code
-    error = capsys.readouterr().err
-    assert f"kernel instance {first['name']}" in error
-    assert "two sources in package fwd: in the plans of small and other" in error
-    assert "declare an AITER source of its own" in error
-
-
-def test_plans_with_different_flags_are_refused(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: kernels of one manifest compiled with the flags of another."""
-    packages = json.loads((small / "plan.json").read_text())["packages"]
-    packages["fwd"]["copts"] = ["-DOTHER"]
-    other = altered(small, {"packages": packages})
-    assert make_kernels([small, other], tmp_path) == PlanError.exit_code
-    assert "package fwd\n  found     two settings" in capsys.readouterr().err
-
-
-def test_headers_of_all_plans_are_declared(small: Path, tmp_path: Path) -> None:
-    """Prevents: a sandbox without the headers that only the second manifest's kernels include."""
-    sets = json.loads((small / "plan.json").read_text())["header_sets"]
-    fwd = next(h for h in sets if h["name"] == "fwd")
-    fwd["include_dirs"], fwd["files"] = [fwd["include_dirs"][-1], "more"], ["more/x.hpp"]
-    other = altered(small, {"header_sets": sets})
-    assert make_kernels([small, other], tmp_path) == 0
-    text = (tmp_path / "fwd/BUILD.bazel").read_text()
-    assert "fmha_fwd.hpp" in text
-    assert "more/x.hpp" in text
-    assert text.index("/include") < text.index('01_fmha",') < text.index('"more"')
-
-
-def test_a_source_that_is_not_the_planned_one_is_refused(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Prevents: a kernel compiled from an edited or half-written file."""
-    copy = altered(small, {})
-    kernel = next((copy / "libmha_fwd/kernels").iterdir())
-    kernel.write_text("// edited\n")
-    assert make_kernels([copy], tmp_path) == PlanError.exit_code
-    error = capsys.readouterr().err
-    assert kernel.name in error
-    assert "another text than the plan's digest says" in error
-    assert "bazel fetch --force" in error
 
 
 def test_a_bad_manifest_ends_with_its_exit_code(
@@ -272,7 +164,7 @@ def test_a_bad_manifest_ends_with_its_exit_code(
     """Prevents: a repository rule that goes on after an error, or hides what is wrong."""
     manifest = tmp_path / "bad.toml"
     manifest.write_text(SMALL.replace('"bf16"', '"bf17"'))
-    words = ["manifest", "--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
+    words = ["--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(words) == 2
     assert "bad.toml:16 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
@@ -282,17 +174,16 @@ def test_a_bad_manifest_ends_with_its_exit_code(
 def test_warnings_reach_the_user(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Prevents: warnings that only plan.json knows."""
+    """Prevents: warnings that only plan.json knows, and pages of them in each build."""
     manifest = tmp_path / "w.toml"
     name = 'name = "libmha_fwd"'
     manifest.write_text(FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu"]\nhsa_subdirs = []'))
-    words = ["manifest", "--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
+    words = ["--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(words) == 0
     error = capsys.readouterr().err
-    assert error.startswith("w.toml is planned, with 1 warning\nwarning: w.toml:")
-    (warning,) = json.loads((tmp_path / "plan.json").read_text())["warnings"]
-    assert warning["found"] in error
+    assert error == "qola: w.toml is planned with 1 warning, which `qola plan` shows\n"
+    assert len(json.loads((tmp_path / "plan.json").read_text())["warnings"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -395,7 +286,7 @@ def test_the_variable_that_is_watched(
     text = FWD if named else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
     manifest = tmp_path / "small.toml"
     manifest.write_text(text, encoding="utf-8")
-    words = ["manifest", "--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
     assert repository.main([*words, "--output", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out/variables.txt").read_text(encoding="utf-8") == expected

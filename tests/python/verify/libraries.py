@@ -90,7 +90,7 @@ def libraries(
     manifest = root / "small.toml"
     told = text.replace("[build]\n", "[build]\nkeep_unreachable = true\n") if keep else text
     manifest.write_text(told, encoding="utf-8")
-    words = ["manifest", "--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
+    words = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
     assert repository.main([*words, "--output", str(root / "out")]) == 0
     plan = Plan.from_json((root / "out/plan.json").read_text(encoding="utf-8"))

@@ -1,2 +1,0 @@
-#include "../../testdata/kernel_gfx950.cpp"
-#include "../../testdata/kernel_more.cpp"

@@ -1,0 +1,2 @@
+#include "../kernel_gfx950.cpp"
+#include "../kernel_more.cpp"
