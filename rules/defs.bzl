@@ -3,7 +3,7 @@
 A user's BUILD file needs one call of `qola_manifest_targets` for a manifest,
 or, for other choices than it makes, the rules that it calls: `qola_library`,
 `qola_static`, `qola_bundle`, `qola_wheel`, and `kernel_pack` for kernels that
-lazy libraries load. `kernel_numeric_test` tries kernels without a GPU. The
+lazy libraries load. `qola_cc_library` compiles sources that include their headers. `kernel_numeric_test` tries kernels without a GPU. The
 others are what a generated repository calls; they are public, so that such a
 repository can be read.
 """
@@ -16,6 +16,7 @@ load("//rules/private/link:module_library.bzl", _module_library = "module_librar
 load("//rules/private/link:prebuilt_library.bzl", _prebuilt_library = "prebuilt_library")
 load("//rules/private/link:public_headers.bzl", _public_headers = "public_headers")
 load("//rules/private/link:python_module.bzl", _python_module = "python_module")
+load("//rules/private/link:qola_cc_library.bzl", _qola_cc_library = "qola_cc_library")
 load("//rules/private/link:qola_library.bzl", _qola_library = "qola_library")
 load("//rules/private/package:bundle_files.bzl", _bundle_files = "bundle_files")
 load("//rules/private/package:kernel_pack.bzl", _kernel_pack = "kernel_pack")
@@ -32,6 +33,7 @@ load("//rules/triton:triton_library.bzl", _triton_library = "triton_library")
 kernel_numeric_test = _kernel_numeric_test
 kernel_pack = _kernel_pack
 qola_bundle = _qola_bundle
+qola_cc_library = _qola_cc_library
 qola_library = _qola_library
 qola_manifest_targets = _qola_manifest_targets
 qola_static = _qola_static

@@ -234,12 +234,11 @@ class Assembly:
     def _package_name(
         group: str, config: ModuleConfig, own: ModuleConfig, kernel: KernelInstance
     ) -> str:
-        """Package of the kernel repository: the group and whatever else decides the object.
+        """Name of the package: the group and whatever else decides the object.
 
         `own` is AITER's entry of the library that has the kernel instances.
 
-        Two manifests that agree on it meet in one package, and so in one target per kernel. The
-        archs are in it where the kernel instance's name does not end with the arch: gfx9 are those
+        The archs are in it where the kernel instance's name does not end with the arch: gfx9 are those
         that the manifest has of several, and no tag at all means all archs of the manifest.
         """
         parts = [group]

@@ -125,7 +125,7 @@ class PlannedModule:
 
 @dataclass(frozen=True)
 class KernelPackage:
-    """A package of the kernel repository: kernel instances that share flags and headers.
+    """A package: kernel instances that share flags and headers.
 
     They are of one direction, or bwd_asm: helpers that run before and after an assembly kernel.
     """

@@ -18,6 +18,11 @@ _ASM = "use_ext_asm"
 #: The type of the parameter that says on which stream, and whether to measure.
 _STREAM = "stream_config"
 
+#: What helps who includes a public header in C++ that is not HIP; cc/api/qola_common.h has it, too.
+_GUARD = (
+    "Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, "
+    "elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."
+)
 _HEADER = """\
 // Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree.
 // Make it again: qola plan; do not edit.
@@ -28,6 +33,10 @@ _HEADER = """\
 // asked whether assembly (v3) kernels would serve, 1 where they would. A function that is not
 // declared here is not in the library: the manifest leaves its direction out, or the tree has none.
 #pragma once
+
+#ifndef __HIP__
+#error "qola_{header} includes HIP and Composable Kernel. {guard}"
+#else
 
 #include "qola_common.h"
 
@@ -40,6 +49,8 @@ QOLA_NS_BEGIN
 {declarations}
 
 QOLA_NS_END
+
+#endif // __HIP__
 """
 _SOURCE = """\
 // Written by qola (qola/plan/wrappers.py) from {header} of an AITER tree: the functions that leave
@@ -119,6 +130,7 @@ def wrappers(
     """
     return Wrappers(
         _HEADER.format(
+            guard=_GUARD,
             header=header,
             own=_BEYOND if any(f.direction in ADDED for f in functions) else "",
             declarations="\n\n".join(map(_declaration, functions)),

@@ -1,4 +1,4 @@
-"""The transition under which every kernel is built, whatever the build around it says."""
+"""The transitions under which kernels, and users' HIP, are built, whatever compiles the build around them."""
 
 # A kernel's bytes must depend on its manifest and toolchain alone. Each of
 # these options would otherwise reach its command line, and with it the cache
@@ -39,4 +39,14 @@ kernel_transition = transition(
     implementation = _kernel_transition_impl,
     inputs = [],
     outputs = _NORMALISED.keys() + _ROCM.keys(),
+)
+
+def _hip_transition_impl(_settings, _attr):
+    return _ROCM
+
+# A user's own code: options such as --copt and -c are meant for it.
+hip_transition = transition(
+    implementation = _hip_transition_impl,
+    inputs = [],
+    outputs = _ROCM.keys(),
 )

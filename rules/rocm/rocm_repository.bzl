@@ -23,6 +23,12 @@ alias(
     actual = "@qola_rocm_headers//:headers",
     visibility = ["//visibility:public"],
 )
+
+alias(
+    name = "hip_runtime",
+    actual = "@qola_rocm_sdk//:sdk_hip_runtime",
+    visibility = ["//visibility:public"],
+)
 """
 
 _LOCAL = _HEADER + """load("@qola//rules/rocm:toolchain.bzl", "rocm_cc_toolchain", "rocm_toolchain")
@@ -48,6 +54,12 @@ rocm_toolchain(
 # A ROCm of one's own has them beside HIP's, where the compiler looks.
 cc_library(
     name = "headers",
+    visibility = ["//visibility:public"],
+)
+
+cc_library(
+    name = "hip_runtime",
+    linkopts = {hip_linkopts},
     visibility = ["//visibility:public"],
 )
 """
@@ -122,7 +134,8 @@ def _local(rctx, path):
         name: repr(getattr(rocm, name))
         for name in ["flags", "identity", "include_dirs", "library_dir", "prefix", "tools"]
     }
-    _write(rctx, _LOCAL.format(origin = "the ROCm on this machine", **values), {
+    hip_linkopts = (["-L" + rocm.library_dir] if rocm.library_dir else []) + ["-lamdhip64"]
+    _write(rctx, _LOCAL.format(hip_linkopts = repr(hip_linkopts), origin = "the ROCm on this machine", **values), {
         "amd_clang": rocm.amd_clang,
         "clang_version": rocm.clang_version,
         "hip_version": rocm.hip_version,
@@ -159,7 +172,8 @@ rocm_repository = repository_rule(
     doc = """Chooses the ROCm: the pinned one (@qola_rocm_sdk), or a local one, which it probes.
 
 QOLA_ROCM=pinned, local or a path goes before the rocm() tag. Defines
-@qola_rocm//:toolchain, :headers (those of ROCm's libraries), rocm.json (its
+@qola_rocm//:toolchain, :headers (those of ROCm's libraries), :hip_runtime (what
+a program links that calls HIP, whatever links it), rocm.json (its
 versions) and mirrors.json (Debian mirrors, for @qola_rocm_sdk).
 """,
     environ = ["QOLA_ROCM", "ROCM_PATH"],

@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 load(":flags.bzl", "llvm_tools")
 load(":toolchain.bzl", "rocm_cc_toolchain")
 
+_HIP = "sdk/rocm/lib/libamdhip64.so"
 _GCC = "sdk/sysroot/usr/lib/gcc/x86_64-linux-gnu"
 
 def _program(name, real):
@@ -18,7 +19,7 @@ def rocm_sdk(name, optional_flags):
     Args:
       name: name of the cc_toolchain. NAME_compiler, NAME_linker and NAME_tools
         are the groups, NAME_hip_headers is a library of HIP's headers for C++
-        that is not HIP.
+        that is not HIP; NAME_hip_runtime links HIP's runtime.
       optional_flags: the flags of OPTIONAL_FLAGS that this compiler accepts, flat.
     """
     libraries = native.glob(["sdk/lib/*"])
@@ -58,6 +59,17 @@ def rocm_sdk(name, optional_flags):
         name = name + "_hip_headers",
         hdrs = native.glob(["sdk/rocm/include/**"]),
         includes = ["sdk/rocm/include"],
+    )
+
+    # For linkers other than the SDK's, too: the library is linked by its path, and found at run time by its soname,
+    # where the machine's ROCm is. What it needs itself is the machine's.
+    cc_library(
+        name = name + "_hip_runtime",
+        additional_linker_inputs = [_HIP],
+        linkopts = [
+            "$(location {})".format(_HIP),
+            "-Wl,--allow-shlib-undefined",
+        ],
     )
     rocm_cc_toolchain(
         name = name,

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qola.cache import cache_directory
+from qola.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
 from qola.report.execution_log import Spawn, read_spawns
 from qola.version import __version__
@@ -230,6 +231,22 @@ class Bazel:
         log = self.output_base.with_suffix(".execution.json")
         self.run("build", f"--execution_log_json_file={log}", *args)
         return list(read_spawns(log))
+
+    def kernel_keys(self, target: str) -> dict[str, tuple[str, ...]]:
+        """Return, by name, what the cache key of each kernel compile below a target is made of.
+
+        That is the command line and the paths of the inputs. Nothing is compiled.
+        """
+        said = self.run("aquery", f'mnemonic("{KERNEL_COMPILE}", deps({target}))').stdout
+        keys = {}
+        for action in said.split("action 'Compiling ")[1:]:
+            (inputs,) = re.findall(r"^  Inputs: \[(.*)\]$", action, re.MULTILINE)
+            (name,) = re.findall(r"^  Outputs: \[.*/(\S+)\.pic\.o\]$", action, re.MULTILINE)
+            command = action.partition("  Command Line: ")[2].partition("\n#")[0]
+            # The log of actions that ran has mapped paths, this list has not.
+            paths = re.sub(r"bazel-out/[^/]+/", "bazel-out/cfg/", inputs).split(", ")
+            keys[name] = (command, *sorted(paths))
+        return keys
 
     def runners(self, *args: str) -> Counter[tuple[str, str]]:
         """Build and count the spawned actions by mnemonic and by where the result came from."""

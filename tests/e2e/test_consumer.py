@@ -17,6 +17,14 @@ from qola.report.compiles import compiles
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_place, shared_program
 
 HIT = "disk cache hit"
+HOST_BUILD = """
+load("@qola//rules:defs.bzl", "qola_library")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+qola_library(name = "library", library = "@qola_left//:libmha_fwd")
+
+cc_library(name = "host", srcs = ["host.cpp"], deps = [":library"])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +44,16 @@ def test_program_uses_two_namespaces(consumer: Bazel) -> None:
     assert len(answers) == 4
     # There is no device here: the libraries say so, as a status.
     assert all(line.endswith(": -3") for line in answers)
+
+
+def test_a_host_compiler_is_told_what_helps(consumer: Bazel) -> None:
+    """Prevents: a megabyte of errors in Composable Kernel, which Bazel hides, for a cc_library."""
+    consumer.write("host/BUILD.bazel", HOST_BUILD)
+    consumer.write("host/host.cpp", '#include "qola_mha_fwd.h"\n')
+    result = consumer.run("build", "//host", check=False)
+    assert result.returncode != 0
+    assert "in Bazel put it into a qola_cc_library" in result.stderr
+    assert len(result.stderr) < 10_000
 
 
 def test_manifests_share_kernels(consumer: Bazel) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from qola.version import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, release, unpacked_release
+from tests.e2e.nested_bazel import Bazel, bazel, release, shared_place, unpacked_release
 
 OVERRIDE = """\
 local_path_override(
@@ -86,10 +88,32 @@ def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> Non
     assert "Checksum was" in result.stderr
 
 
+def unpacked_override(released: Release, consumer: Bazel) -> AbstractContextManager[None]:
+    """The consumer with qola from a directory in place of a registry."""
+    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+    overridden = module + OVERRIDE.format(released.unpacked)
+    return consumer.rewritten("MODULE.bazel", module, overridden)
+
+
 def test_unpacked_as_an_override(released: Release, consumer: Bazel) -> None:
     """Prevents: an archive that does for a registry and not for local_path_override."""
-    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
-    with consumer.rewritten("MODULE.bazel", module, module + OVERRIDE.format(released.unpacked)):
+    with unpacked_override(released, consumer):
         consumer.run("build", "--nobuild", "//...")
         graph = consumer.run("mod", "graph", "--depth=1").stdout
     assert "qola@_" in graph
+
+
+def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: Bazel) -> None:
+    """Prevents: the kernels of a clone compiled again in the repository that consumes qola."""
+    manifest = (released.unpacked / "manifests/quickstart.toml").read_text(encoding="utf-8")
+    consumer.write("left.toml", manifest)
+    elsewhere = shared_place("elsewhere")
+    with bazel(released.unpacked, released.unpacked, elsewhere) as clone:
+        own = clone.kernel_keys("@qola_quickstart//:libmha_fwd")
+    with unpacked_override(released, consumer):
+        others = consumer.kernel_keys("@qola_left//:libmha_fwd")
+    assert len(own) > 14
+    assert own == others
+    # Neither the manifest's repository nor the tree's, whose name a consumer chooses.
+    repositories = set(re.findall(r"external/([^/]+)/", str(own)))
+    assert {re.split("[~+]", name)[0] for name in repositories} == {"qola_compile"}

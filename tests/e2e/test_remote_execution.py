@@ -68,6 +68,11 @@ cc_binary(
     deps = [":answer"],
 )
 """
+#: The C++ of this test is compiled by the ROCm toolchain, which workers have.
+OF_HIP = (
+    "build --platforms=@qola//rules/rocm:linux_x86_64",
+    "build --extra_toolchains=@qola//rules/rocm:toolchain",
+)
 TINY = """
 load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
 
@@ -134,7 +139,7 @@ def consumer() -> Iterator[Bazel]:
         lines = (QOLA / ".bazelrc").read_text(encoding="utf-8").splitlines()
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
-            file.write("\n".join(["", *config, ""]))
+            file.write("\n".join(["", *config, *OF_HIP, ""]))
         kernel = kernel_of_ck(instance) if os.environ.get("QOLA_TEST_CK") else ":made/scale/tiny"
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel) + TINY)

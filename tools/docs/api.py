@@ -46,7 +46,7 @@ For rules of your own that take a `qola_library`, or kernels in Triton.
 _GENERATED = """\
 ## What generated repositories call
 
-`@qola_<manifest>` and `@qola_kernels_<aiter>` are made of these; call them only from there.
+`@qola_<manifest>` is made of these; call them only from there.
 """
 
 

@@ -1,12 +1,20 @@
 """How a program links what a bundle has of a manifest."""
 
-load("@rules_cc//cc:defs.bzl", "cc_common")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("//rules/private:cc_features.bzl", "cc_features")
 
+# Of rules that call linking_context.
+HIP_RUNTIME_ATTRS = {
+    "_hip_runtime": attr.label(default = "@qola_rocm//:hip_runtime", providers = [CcInfo]),
+}
+
 def linking_context(ctx, **library):
-    """Returns the LinkingContext of a library: of one file, named as by create_library_to_link."""
+    """Returns the LinkingContext of a library: of one file, named as by create_library_to_link.
+
+    The rule has HIP_RUNTIME_ATTRS: the objects call HIP, and so do inline functions of the public headers.
+    """
     found = cc_features(ctx)
-    return cc_common.create_linking_context(linker_inputs = depset([
+    own = cc_common.create_linking_context(linker_inputs = depset([
         cc_common.create_linker_input(
             owner = ctx.label,
             libraries = depset([cc_common.create_library_to_link(
@@ -15,7 +23,6 @@ def linking_context(ctx, **library):
                 feature_configuration = found.features,
                 **library
             )]),
-            # The objects call it, and so do inline functions of the public headers.
-            user_link_flags = depset(["-lamdhip64"]),
         ),
     ]))
+    return cc_common.merge_linking_contexts(linking_contexts = [own, ctx.attr._hip_runtime[CcInfo].linking_context])

@@ -8,6 +8,10 @@
 // declared here is not in the library: the manifest leaves its direction out, or the tree has none.
 #pragma once
 
+#ifndef __HIP__
+#error "qola_mha_bwd.h includes HIP and Composable Kernel. Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."
+#else
+
 #include "qola_common.h"
 
 #include "mha_bwd.h"
@@ -34,3 +38,5 @@ QOLA_API float mha_bwd(const aiter::mha_bwd_args& args,
                        bool is_v3_api_check = false);
 
 QOLA_NS_END
+
+#endif // __HIP__

@@ -8,6 +8,10 @@
 // declared here is not in the library: the manifest leaves its direction out, or the tree has none.
 #pragma once
 
+#ifndef __HIP__
+#error "qola_mha_fwd.h includes HIP and Composable Kernel. Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."
+#else
+
 #include "qola_common.h"
 
 #include "mha_fwd.h"
@@ -50,3 +54,5 @@ QOLA_API float mha_batch_prefill(const aiter::mha_batch_prefill_args& args,
                                  bool use_ext_asm);
 
 QOLA_NS_END
+
+#endif // __HIP__

@@ -24,6 +24,12 @@ SIZE = EntryFunction(
 HEADER = """\
 #pragma once
 
+#ifndef __HIP__
+#error "qola_mha_fwd.h includes HIP and Composable Kernel. Compile this file as HIP: in Bazel put \
+it into a qola_cc_library, in CMake set LANGUAGE HIP, elsewhere use hipcc. A host compiler takes \
+qola_c.h, which has the same functions for C."
+#else
+
 #include "qola_common.h"
 
 #include "mha_fwd.h"
@@ -40,6 +46,8 @@ QOLA_API float mha_fwd(const aiter::mha_fwd_args& args,
 QOLA_API std::size_t mha_bwd_workspace_size(const fmha_bwd_traits& traits);
 
 QOLA_NS_END
+
+#endif // __HIP__
 """
 SOURCE = """\
 QOLA_NS_BEGIN
