@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -191,6 +192,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         args.parser.error(f"unknown word {' '.join(rest)}")
     if rest:
         args.words += rest
+    args.command_line = shlex.join(("qola", *words))
     return args
 
 

@@ -10,12 +10,12 @@ from qola.cli.context import Surroundings
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.cli.plan import explained, make_plan, request_of
 from qola.codegen.types import LEVELS
-from qola.errors import ExitCode, Finding
+from qola.errors import ExitCode, Finding, visible
 from qola.inspect.explain import summary
 from qola.plan.model import Plan
 from qola.report.data import LeftOut
 from qola.report.device_code import ReportError
-from qola.report.write import libraries_in, read_plan, write_report
+from qola.report.write import libraries_in, read_date, read_plan, write_report
 
 _CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 
@@ -67,6 +67,7 @@ def _report(args: argparse.Namespace, around: Surroundings) -> None:
         raise ReportError(Finding(place, "another end", expected, fix))
     if not args.words:
         args.parser.error("the following arguments are required: BUILT")
+    dates = {read_date(around.directory / word) for word in args.words} - {""}
     libraries = [path for word in args.words for path in libraries_in(around.directory / word)]
     plan, left_out = _planned(args, around)
     report = write_report(
@@ -76,6 +77,8 @@ def _report(args: argparse.Namespace, around: Surroundings) -> None:
         _place(args.execution_log, around),
         left_out,
         _place(args.compare, around),
+        date=max(dates, default=""),
+        command=visible(args.command_line),
     )
     found = f"{len(report.kernels)} kernels of {len(report.batches)} compiles"
     around.console.line(f"{args.output}: {found}, {len(report.assembly)} assembly kernels")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from qola.report.execution_log import timestamp
 from qola.report.write import read_plan, write_report
 from qola.rule_main import run_main
 
@@ -16,13 +17,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.report", description=__doc__)
     parser.add_argument("--plan", required=True, type=Path, help="plan.json")
     parser.add_argument("--output", required=True, type=Path, help="the page: a .html file")
+    parser.add_argument("--date", default="", type=timestamp, help="UTC time of the build to state")
+    parser.add_argument("--command", default="", help="the command to state")
     parser.add_argument("libraries", nargs="+", type=Path, help="libraries of the plan")
     args = parser.parse_args(argv)
     return run_main(lambda: _write(args))
 
 
 def _write(args: argparse.Namespace) -> None:
-    write_report(args.output, args.libraries, read_plan(args.plan))
+    plan = read_plan(args.plan)
+    write_report(args.output, args.libraries, plan, date=args.date, command=args.command)
 
 
 if __name__ == "__main__":

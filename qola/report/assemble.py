@@ -18,12 +18,17 @@ def make_report(
     libraries: Sequence[Library],
     compiled: Mapping[str, Compile] | None = None,
     left_out: Iterable[LeftOut] | None = None,
+    *,
+    date: str = "",
+    command: str = "",
 ) -> Report:
     """Return the report of built libraries.
 
     Args:
         plan: that they were built from; without one, kernels are known by their batch alone.
         compiled: what a build did by the name of the batch, None where nobody knows.
+        date: UTC time of the build; the report's own would differ from run to run.
+        command: that writes the report.
 
     Raises:
         ReportError: a library was built from another plan.
@@ -44,6 +49,10 @@ def make_report(
         name=plan.name if plan else "",
         archs=plan.archs if plan else tuple(found),
         aiter=_aiter(plan) if plan else "",
+        date=date,
+        compiler=", ".join(sorted({x.compiler for x in libraries} - {""})),
+        command=command,
+        manifest=plan.manifest if plan else {},
         timed=compiled is not None,
         libraries=tuple(map(_library, libraries)),
         kernels=tuple(kernels),
@@ -134,6 +143,7 @@ def _kernels(
                 dtype=str(fields.get("dtype", "")),
                 hdim="x".join(str(size) for size in (q, v) if size is not None),
                 mode=str(fields.get("mode", "")),
+                fields=fields,
                 batch=unit.name,
                 waves=took.waves if took else None,
                 limit=took.limit if took else "",
@@ -191,4 +201,5 @@ def _library(library: Library) -> ReportedLibrary:
         library.size,
         sum(found.size for unit in library.units for found in unit.code_objects),
         sum(found.size for found in library.assembly),
+        library.parts,
     )

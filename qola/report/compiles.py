@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from qola.layout import KERNEL_COMPILE
@@ -23,6 +23,28 @@ class Compile:
 
     seconds: float | None
     source: str
+
+
+@dataclass(frozen=True)
+class BuildLog:
+    """An execution log's compiles by batch or kernel instance, and the UTC time of its start."""
+
+    compiles: Mapping[str, Compile]
+    start: str
+
+
+def summarize_log(spawns: Iterable[Spawn]) -> BuildLog:
+    """Return a log's compiles and start, in one pass: a log may have gigabytes."""
+    start = ""
+
+    def watch() -> Iterator[Spawn]:
+        nonlocal start
+        for spawn in spawns:
+            start = min(filter(None, (start, spawn.start)), default="")
+            yield spawn
+
+    found = compiles(watch())
+    return BuildLog(found, start)
 
 
 def compiles(spawns: Iterable[Spawn]) -> dict[str, Compile]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qola.errors import Finding
 from qola.json_types import reader
 from qola.report.device_code import ReportError
+from qola.report.parts import Part
 from qola.version import __version__
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised with every change that a reader of a report's JSON would misread."""
 
 
@@ -22,6 +24,7 @@ class Kernel:
     Attributes:
         name: the kernel instance; "" where the batch does not say which of its own it is.
         hdim: head dimensions of Q and V, "32x32"; "" where it is not known, as with the others.
+        fields: of the kernel instance, by the plan's names.
         batch: the batch, or the kernel instance compiled alone.
         waves: that a SIMD can hold, None for an arch whose rules are not known.
         limit: what there would have to be more of for more waves.
@@ -38,6 +41,7 @@ class Kernel:
     dtype: str
     hdim: str
     mode: str
+    fields: Mapping[str, str | int | bool | None]
     batch: str
     symbol: str
     code_bytes: int
@@ -97,13 +101,18 @@ class AssemblyKernel:
 
 @dataclass(frozen=True)
 class ReportedLibrary:
-    """A library; `device_bytes` are those of its kernel instances, `assembly_bytes` of others."""
+    """A library; `device_bytes` are those of its kernel instances, `assembly_bytes` of others.
+
+    Attributes:
+        parts: what all of its bytes are for, the largest first.
+    """
 
     file: str
     sha256: str
     bytes: int
     device_bytes: int
     assembly_bytes: int
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,10 @@ class Report:
     """A report; its attributes are the keys of its JSON.
 
     Attributes:
+        date: UTC time of the build, "" where neither a log nor a bundle's manifest.json has it.
+        compiler: the version that clang left in the libraries.
+        command: that wrote the report.
+        manifest: in canonical form; empty without a plan.
         timed: a log of Bazel's says what was compiled.
         left_out: None where nobody compared with the whole receipt.
     """
@@ -129,6 +142,10 @@ class Report:
     name: str
     archs: tuple[str, ...]
     aiter: str
+    date: str
+    compiler: str
+    command: str
+    manifest: Mapping[str, Any]
     timed: bool
     libraries: tuple[ReportedLibrary, ...]
     kernels: tuple[Kernel, ...]

@@ -14,6 +14,7 @@ from qola.files import UnfitFileError, check_regular
 from qola.offload import COMPRESSED, entries
 from qola.report import elf, msgpack
 from qola.report.elf import Elf
+from qola.report.parts import Part, split_parts
 
 _WRAPPER = "__hip_fatbin_wrapper"
 """Symbol by which a host object registers its device code: magic, version, pointer."""
@@ -83,6 +84,8 @@ class Library:
     Attributes:
         units: the sources with device code, by name.
         assembly: code objects of assembly kernels, embedded as data.
+        parts: what its bytes are for.
+        compiler: the version that clang left in it, "" if it did not.
     """
 
     file: str
@@ -90,6 +93,8 @@ class Library:
     sha256: str
     units: tuple[Unit, ...]
     assembly: tuple[CodeObject, ...]
+    parts: tuple[Part, ...]
+    compiler: str
 
 
 def read_library(path: Path) -> Library:
@@ -114,9 +119,22 @@ def _library(path: Path, data: bytes) -> Library:
     fatbin = found.section(".hip_fatbin")
     units = tuple(_units(path, found)) if fatbin else ()
     skipped = (fatbin.offset, fatbin.offset + fatbin.size) if fatbin else (0, 0)
-    assembly = tuple(_assembly(data, skipped))
-    digest = hashlib.sha256(data).hexdigest()
-    return Library(visible(path.name), len(data), digest, units, assembly)
+    assembly = dict(_assembly(data, skipped))
+    return Library(
+        file=visible(path.name),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        units=units,
+        assembly=tuple(assembly.values()),
+        parts=split_parts(found, ((at, code.size) for at, code in assembly.items())),
+        compiler=_compiler(found.content(".comment")),
+    )
+
+
+def _compiler(comment: bytes) -> str:
+    """Return clang's version; linkers and the C library's compiler leave theirs beside it."""
+    texts = sorted({text.decode("utf-8", "replace") for text in comment.split(b"\0")})
+    return ", ".join(visible(text)[:200] for text in texts if "clang version" in text)
 
 
 def _unfit(path: Path, found: str) -> ReportError:
@@ -163,15 +181,15 @@ def _units(path: Path, library: Elf) -> Iterator[Unit]:
         yield Unit(visible(name), tuple(map(_code_object, code_objects)))
 
 
-def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[CodeObject]:
-    """Yield the code objects that stand in a library as data."""
+def _assembly(data: bytes, skipped: tuple[int, int]) -> Iterator[tuple[int, CodeObject]]:
+    """Yield the code objects that a library embeds as data, with their offsets."""
     at, view = 0, memoryview(data)
     while (at := data.find(elf.MAGIC, at + 1)) >= 0:
         if skipped[0] <= at < skipped[1]:
             at = skipped[1] - 1
         elif struct.unpack_from("<H", data, at + 18)[0] == elf.AMDGPU:
             end = at + Elf(view[at:]).size
-            yield _code_object(view[at:end])
+            yield at, _code_object(view[at:end])
             at = end - 1
 
 

@@ -27,6 +27,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{dige
 <header>
 <h1>{title}</h1>
 <p>{facts}</p>
+{details}
 {nav}
 </header>
 <main>
@@ -57,17 +58,20 @@ def document(
     facts: Iterable[str],
     tiles: Iterable[tuple[str, str]],
     sections: Sequence[Section],
+    details: Iterable[tuple[str, str]] = (),
 ) -> str:
     """Return a page.
 
     Args:
         facts: what stands below the title; empty ones are left out.
         tiles: figures that are seen first: what each is, and its text.
+        details: names and values as HTML, for below the facts; those without a value are left out.
     """
     js = (_HERE / "page.js").read_text(encoding="utf-8")
     return _PAGE.format(
         body="\n".join(map(_section, sections)),
         css=(_HERE / "page.css").read_text(encoding="utf-8"),
+        details=_details(details),
         digest=base64.b64encode(hashlib.sha256(js.encode("utf-8")).digest()).decode("ascii"),
         facts=escape(" · ".join(filter(None, facts))),
         js=js,
@@ -85,6 +89,11 @@ def note(text: str) -> str:
 def _section(of: Section) -> str:
     head = f'<h2 id="{of.id}">{escape(of.title)}</h2>'
     return f'<section aria-labelledby="{of.id}">{head}\n{of.html}</section>'
+
+
+def _details(details: Iterable[tuple[str, str]]) -> str:
+    rows = [f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in details if value]
+    return f'<dl class="details">{"".join(rows)}</dl>' if rows else ""
 
 
 def _nav(sections: Iterable[Section]) -> str:

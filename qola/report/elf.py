@@ -14,6 +14,9 @@ AMDGPU = 224
 FILE = 4
 """st_info's type of a symbol that names the source of those behind it."""
 
+EXECUTED = 4
+"""Flag of sections with instructions."""
+
 _NOTE, _NO_BITS = 7, 8
 _LONGEST = 1 << 16
 """The most bytes of a name: several times those of C++'s that Composable Kernel has."""
@@ -27,14 +30,24 @@ _NOTE_HEADER = struct.Struct("<III")
 
 @dataclass(frozen=True)
 class Section:
-    """A section; `link` is the number of the one with its names."""
+    """A section; `link` is the number of the one with its names.
+
+    Attributes:
+        size: bytes in memory; `stored`, those in the file.
+    """
 
     name: str
     type: int
+    flags: int
     address: int
     offset: int
     size: int
     link: int
+
+    @property
+    def stored(self) -> int:
+        """Bytes in the file: none for a section of zeros."""
+        return 0 if self.type == _NO_BITS else self.size
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ class Elf:
         ]
         names = rows[self._names][4] if rows else 0
         return [
-            Section(self._text(names + row[0]), row[1], row[3], row[4], row[5], row[6])
+            Section(self._text(names + row[0]), row[1], row[2], row[3], row[4], row[5], row[6])
             for row in rows
         ]
 
@@ -88,6 +101,11 @@ class Elf:
     def section(self, name: str) -> Section | None:
         """Return the section of that name, None for none."""
         return next((section for section in self.sections if section.name == name), None)
+
+    def content(self, name: str) -> bytes:
+        """Return the bytes of the section of that name, b"" for none."""
+        section = self.section(name)
+        return bytes(self._bytes(section)) if section and section.stored else b""
 
     def symbols(self, table: str) -> Iterator[Symbol]:
         """Yield the symbols of a section, none where it is not there."""

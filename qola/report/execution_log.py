@@ -37,6 +37,7 @@ class Spawn:
         inputs: files it may read.
         outputs: files it made, and those it ought to have made.
         seconds: wall time it took, without waiting for its turn; 0.0 where the log has none.
+        start: UTC time at which it started, "" where the log has none.
     """
 
     label: str
@@ -49,6 +50,7 @@ class Spawn:
     outputs: tuple[LoggedFile, ...]
     exit_code: int
     seconds: float = 0.0
+    start: str = ""
 
     @property
     def cached(self) -> bool:
@@ -120,6 +122,7 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
         written + missing,
         int(entry.get("exitCode", 0)),
         _seconds(entry.get("metrics", {})),
+        timestamp(entry.get("metrics", {}).get("startTime", "")),
     )
 
 
@@ -144,6 +147,18 @@ def duration(text: str) -> float:
     if match is None:
         raise ValueError(f'{text!r} is not a duration such as "1.250s"')
     return float(match[1])
+
+
+def timestamp(text: str) -> str:
+    """Return a UTC time to the second: "2026-01-31T00:00:00Z"; "" for "".
+
+    Raises:
+        ValueError: it is another text.
+    """
+    match = re.fullmatch(r"(\d{4}(?:-\d\d){2}T\d\d(?::\d\d){2})(\.\d+)?(Z|\+00:00)", text, re.ASCII)
+    if text and match is None:
+        raise ValueError(f'{text!r:.80} is not a UTC time such as "2026-01-31T00:00:00Z"')
+    return f"{match[1]}Z" if match else ""
 
 
 def _file(entry: Mapping[str, Any]) -> LoggedFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 
@@ -40,7 +40,11 @@ class Table:
 
 
 def to_html(table: Table) -> str:
-    """Return a table, perhaps with a field that finds rows."""
+    """Return a table, perhaps with a field that finds rows; columns without any text are left out.
+
+    On narrow screens a row is a card: page.css takes the names of its values from the style.
+    """
+    table = _without_empty_columns(table)
     numbers = [column.startswith("# ") for column in table.columns]
     names = [column.removeprefix("# ") for column in table.columns]
     classes = [
@@ -53,7 +57,9 @@ def to_html(table: Table) -> str:
         for name, tag in zip(names, tags, strict=True)
     )
     body = "\n".join(f"<tr>{_row(row, tags)}</tr>" for row in table.rows)
-    found = f'<div class="wide"><table id="{table.id}"><caption>{escape(table.caption)}</caption>'
+    labels = ";".join(f"--c{number}:'{name}'" for number, name in enumerate(names))
+    found = f'<div class="wide"><table id="{table.id}" style="{escape(labels)}">'
+    found += f"<caption>{escape(table.caption)}</caption>"
     found += f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n"
     if not table.filtered:
         return found
@@ -62,6 +68,19 @@ def to_html(table: Table) -> str:
     button = '<button type="button" hidden>Show all</button>'
     label = f"<label>Rows with these words: {field}</label>"
     return f'<p class="filter">{label} <output>{count} of {count}</output> {button}</p>\n{found}'
+
+
+def _without_empty_columns(table: Table) -> Table:
+    kept = [
+        number
+        for number in range(len(table.columns))
+        if not table.rows or any(row[number].text for row in table.rows)
+    ]
+    return replace(
+        table,
+        columns=tuple(table.columns[number] for number in kept),
+        rows=[[row[number] for number in kept] for row in table.rows],
+    )
 
 
 def _row(row: Sequence[Cell], tags: Sequence[str]) -> str:
@@ -87,6 +106,13 @@ def hdim_cell(hdim: str) -> Cell:
     """Return head dimensions: 128 for those of Q and V alike, 192x128."""
     q, _, v = hdim.partition("x")
     return Cell(q if q == v else hdim, hdim)
+
+
+def name_cell(short: str, name: str, more: str = "") -> Cell:
+    """Return a short name that unfolds to the whole one and more about it."""
+    whole = "".join(f"<span>{escape(text)}</span>" for text in (name, more) if text)
+    html = f"<details><summary>{escape(short)}</summary>{whole}</details>"
+    return Cell(short, short, html)
 
 
 def number_cell(number: float | None, *, signed: bool = False) -> Cell:
@@ -124,9 +150,16 @@ def seconds_cell(seconds: float | None) -> Cell:
 
 def bar_cell(seconds: float, longest: float) -> Cell:
     """Return a time with a bar as long as its share of the longest."""
-    cell = seconds_cell(seconds)
-    width = round(100 * seconds / longest, 1) if longest else 0
-    bar = f'<span class="bar" style="width:{width}%"></span>'
+    return _with_bar(seconds_cell(seconds), seconds / longest if longest else 0)
+
+
+def share_cell(share: float) -> Cell:
+    """Return a share in percent with a bar."""
+    return _with_bar(Cell(f"{100 * share:.1f} %", round(share, 4)), share)
+
+
+def _with_bar(cell: Cell, share: float) -> Cell:
+    bar = f'<span class="bar" style="width:{round(100 * share, 1)}%"></span>'
     return Cell(cell.text, cell.value, f"{escape(cell.text)}{bar}")
 
 

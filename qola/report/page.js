@@ -44,6 +44,12 @@ function show(field) {
   more.hidden = shown === "";
 }
 
+// Paper shows what details hold.
+for (const [event, open] of [["beforeprint", true], ["afterprint", false]]) {
+  addEventListener(event, () => {
+    for (const details of document.querySelectorAll("tbody details")) details.open = open;
+  });
+}
 for (const button of document.querySelectorAll("thead button")) {
   button.addEventListener("click", () => sort(button.parentNode));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from html import escape
 
@@ -18,7 +19,19 @@ def render(report: Report, compared: Comparison | None = None) -> str:
     title = f"Build of {report.name or ', '.join(library.file for library in report.libraries)}"
     aiter = f"AITER {report.aiter}" if report.aiter else ""
     facts = [", ".join(report.archs), aiter, f"qola {report.qola}"]
-    return document(title, facts, _tiles(report), list(_sections(report, compared)))
+    sections = list(_sections(report, compared))
+    return document(title, facts, _tiles(report), sections, _details(report))
+
+
+def _details(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield when, with what and from what the libraries were built."""
+    yield "Date", escape(report.date.replace("T", " ").replace("Z", " UTC"))
+    yield "Compiler", escape(report.compiler)
+    if report.manifest:
+        text = json.dumps(report.manifest, indent=1, sort_keys=True, ensure_ascii=False)
+        summary = f"<summary>{escape(report.name)}, in canonical form</summary>"
+        yield "Manifest", f"<details>{summary}<pre>{escape(text)}</pre></details>"
+    yield "Command", f"<code>{escape(report.command)}</code>" if report.command else ""
 
 
 def _tiles(report: Report) -> list[tuple[str, str]]:
@@ -56,7 +69,8 @@ def _sections(report: Report, compared: Comparison | None) -> Iterator[Section]:
         yield Section("groups", title, to_html(tables.groups_table(report)))
     if slow := slowest(report):
         yield Section("slowest", f"The slowest {len(slow)}", to_html(tables.slowest_table(slow)))
-    yield Section("libraries", "Libraries", to_html(tables.libraries_table(report)))
+    told = to_html(tables.libraries_table(report)) + to_html(tables.parts_table(report))
+    yield Section("libraries", "Libraries", told)
     if report.batches:
         yield Section("batches", "Batches", to_html(tables.batches_table(report)))
     if report.kernels:

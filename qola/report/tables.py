@@ -13,11 +13,14 @@ from qola.report.markup import (
     bytes_cell,
     grouped,
     hdim_cell,
+    name_cell,
     number_cell,
     seconds_cell,
+    share_cell,
     spills_cell,
     text_cell,
 )
+from qola.report.short_names import short_names
 from qola.report.sums import groups
 
 
@@ -69,6 +72,26 @@ def libraries_table(report: Report) -> Table:
     return Table("libraries-table", caption, columns, rows, ("sha256",))
 
 
+def parts_table(report: Report) -> Table:
+    """Return what the bytes of each library are for."""
+    rows = [
+        (
+            text_cell(part.what),
+            bytes_cell(part.bytes),
+            share_cell(part.bytes / (library.bytes or 1)),
+            text_cell(library.file if len(report.libraries) > 1 else ""),
+        )
+        for library in report.libraries
+        for part in library.parts
+    ]
+    columns = ("part", "# bytes", "# share", "library")
+    caption = (
+        "What the bytes of a library are for, by its sections. Device code is that of kernel "
+        "instances. Kernel names are built for messages of CK's log level 1 and above."
+    )
+    return Table("parts-table", caption, columns, rows)
+
+
 def batches_table(report: Report) -> Table:
     """Return what was compiled together."""
     rows = [
@@ -95,40 +118,43 @@ def batches_table(report: Report) -> Table:
 
 def kernels_table(report: Report) -> Table:
     """Return each kernel and what it takes."""
+    short = short_names(report.kernels)
     rows = [
         (
-            Cell(kernel.name or f"one of {kernel.batch}", kernel.name or kernel.batch),
+            name_cell(short[kernel.name], kernel.name, f"batch {kernel.batch}")
+            if kernel.name
+            else Cell(f"one of {kernel.batch}", kernel.batch),
             text_cell(kernel.direction),
-            hdim_cell(kernel.hdim),
             text_cell(kernel.role),
-            text_cell(kernel.arch),
+            hdim_cell(kernel.hdim),
             text_cell(kernel.dtype),
             text_cell(kernel.mode),
-            number_cell(kernel.vgprs),
-            number_cell(kernel.agprs),
-            number_cell(kernel.sgprs),
+            text_cell(kernel.arch),
+            number_cell(kernel.waves),
+            text_cell(kernel.limit),
             spills_cell(kernel.vgpr_spills),
             spills_cell(kernel.sgpr_spills),
             number_cell(kernel.scratch),
             number_cell(kernel.lds),
-            number_cell(kernel.waves),
-            text_cell(kernel.limit),
+            number_cell(kernel.vgprs),
+            number_cell(kernel.agprs),
+            number_cell(kernel.sgprs),
             number_cell(kernel.code_bytes),
             seconds_cell(kernel.seconds),
             text_cell(kernel.source),
-            Cell(kernel.batch, kernel.batch),
         )
         for kernel in report.kernels
     ]
     columns = (
-        *("kernel instance", "direction", "hdim", "role", "arch", "dtype", "mode", "# VGPRs"),
-        *("# AGPRs", "# SGPRs", "# VGPR spills", "# SGPR spills", "# scratch", "# LDS", "# waves"),
-        *("limit", "# code", "# seconds", "from", "batch"),
+        *("kernel instance", "direction", "role", "hdim", "dtype", "mode", "arch", "# waves"),
+        *("limit", "# VGPR spills", "# SGPR spills", "# scratch", "# LDS", "# VGPRs", "# AGPRs"),
+        *("# SGPRs", "# code", "# seconds", "from"),
     )
     caption = (
-        "A row for each kernel as a GPU launches it. Registers, spills, bytes of scratch and of "
-        "LDS are those of the code object's metadata; waves are those that a SIMD can hold, and "
-        "the limit is what there would have to be more of."
+        "A row for each kernel as a GPU launches it; a press on its name shows the whole one. "
+        "Registers, spills, bytes of scratch and of LDS are those of the code object's metadata; "
+        "waves are those that a SIMD can hold, and the limit is what there would have to be more "
+        "of."
     )
     return Table("kernels-table", caption, columns, rows, ("kernel instance",), filtered=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,10 +12,10 @@ from qola.files import UnfitFileError, check_regular, write_if_changed
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.compare import compare
-from qola.report.compiles import Compile, compiles
+from qola.report.compiles import BuildLog, summarize_log
 from qola.report.data import LeftOut, Report
 from qola.report.device_code import ReportError, read_library
-from qola.report.execution_log import read_spawns
+from qola.report.execution_log import read_spawns, timestamp
 from qola.report.page import render
 
 
@@ -40,6 +41,29 @@ def libraries_in(place: Path) -> list[Path]:
     return found
 
 
+def read_date(place: Path) -> str:
+    """Return the UTC time that a bundle's manifest.json states, "" if it states none.
+
+    Raises:
+        ReportError: it is not a bundle's manifest.json.
+    """
+    path = place / "manifest.json"
+    if not path.is_file():
+        return ""
+    try:
+        record = json.loads(_text(path, "a bundle's manifest.json"))
+        return timestamp(record.get("generated_at") or "")
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise ReportError(
+            Finding(
+                str(path),
+                f"not a bundle's manifest.json: {error}",
+                "the file that qola build wrote",
+                f"qola build -m MANIFEST -o {place} writes it",
+            )
+        ) from None
+
+
 def read_plan(path: Path) -> Plan:
     """Read plan.json.
 
@@ -50,7 +74,7 @@ def read_plan(path: Path) -> Plan:
     return Plan.from_json(_text(path, "plan.json of the build: the output group plan has it"))
 
 
-def read_log(path: Path) -> dict[str, Compile]:
+def read_log(path: Path) -> BuildLog:
     """Return what a build did, from Bazel's execution log.
 
     Raises:
@@ -58,7 +82,7 @@ def read_log(path: Path) -> dict[str, Compile]:
     """
     try:
         check_regular(path)
-        return compiles(read_spawns(path))
+        return summarize_log(read_spawns(path))
     except (OSError, UnfitFileError, ValueError) as error:
         raise ReportError(
             Finding(
@@ -96,6 +120,9 @@ def write_report(
     log: Path | None = None,
     left_out: Iterable[LeftOut] | None = None,
     other: Path | None = None,
+    *,
+    date: str = "",
+    command: str = "",
 ) -> Report:
     """Write a report's page and, beside it, its JSON.
 
@@ -105,14 +132,23 @@ def write_report(
         log: Bazel's execution log of the build.
         left_out: what the plan does not have of its receipts.
         other: JSON of an earlier report to compare with.
+        date: UTC time of the build, if there is no log with one.
+        command: that writes the report.
 
     Raises:
         ReportError: an input cannot be read, or they do not belong together.
         OSError: the output cannot be written.
     """
     before = read_report(other) if other else None
-    compiled = read_log(log) if log else None
-    report = make_report(plan, [read_library(path) for path in libraries], compiled, left_out)
+    build = read_log(log) if log else None
+    report = make_report(
+        plan,
+        [read_library(path) for path in libraries],
+        build.compiles if build else None,
+        left_out,
+        date=(build.start if build else "") or date,
+        command=command,
+    )
     compared = compare(before, report) if before else None
     more = {"comparison": asdict(compared)} if compared else {}
     write_if_changed(output, render(report, compared))

@@ -12,6 +12,7 @@ from typing import Any
 
 from qola.errors import unseen
 from qola.report.assemble import make_report
+from qola.report.data import SCHEMA
 from qola.report.write import write_report
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
 from tests.python.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
@@ -114,8 +115,10 @@ def library_of(rng: random.Random) -> bytes:
     name = rng.choice(("fwd_d192.cpp", "fwd_d192.cpp", *HOSTILE)).replace("\0", "")
     table = symbols((name, 4, 0, 0), ("__hip_fatbin_wrapper", 1, 2 << 20, 24))
     wrapper = struct.pack("<IIQQ", 0x48495046, 1, 1 << 20, 0)
+    version = f"clang version {rng.choice(('19', *HOSTILE))}".encode("utf-8", "surrogatepass")
     parts = {".hip_fatbin": (1, bundle), ".hipFatBinSegment": (1, wrapper), **table}
-    return bytes(spoil(rng, elf(62, {**parts, ".data": (1, bytes(code_object(rng)))})))
+    parts |= {".data": (1, bytes(code_object(rng))), ".comment": (1, version)}
+    return bytes(spoil(rng, elf(62, parts)))
 
 
 def log_of(rng: random.Random) -> str:
@@ -123,7 +126,7 @@ def log_of(rng: random.Random) -> str:
     entry = {
         "commandArgs": ["clang++"],
         "mnemonic": "QolaCompile",
-        "metrics": {"totalTime": "2.5s", "queueTime": "1s"},
+        "metrics": {"totalTime": "2.5s", "queueTime": "1s", "startTime": "2026-01-31T00:00:00Z"},
         "runner": rng.choice(("linux-sandbox", "disk cache hit")),
         "targetLabel": "@@qola_compile~//:kernels",
         "platform": {"properties": [{"name": "a", "value": "b"}]},
@@ -175,7 +178,7 @@ def test_reports(tmp_path: Path) -> None:
         reader.feed(text)
         assert (reader.found.count("script"), reader.found.count("b")) == (1, 0)
         data_ = json.loads(page.with_suffix(".json").read_text("utf-8"))
-        assert data_["schema"] == 1
+        assert data_["schema"] == SCHEMA
 
     fuzz(make, take)
 

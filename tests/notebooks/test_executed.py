@@ -1,4 +1,4 @@
-"""Notebooks, executed by Jupyter: what they show is what qola's commands say."""
+"""Notebooks, executed by Jupyter: what they show is what qola's commands say, and is stored."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ from qola.fmha.build import built_by
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "examples/notebooks"
 PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
+#: Cells of kernel.ipynb whose outputs depend on the compiler, which the first of them prints.
+COMPILED = ("taken", "fewer", "others", "run")
+#: Numbers in the notebooks' texts that depend on how a CPU rounds.
+ROUNDED = re.compile(r"\d+\.\d+(?:e-\d+)?")
 #: Run before the first cell: the libraries that Bazel built, and no Bazel within it.
 STARTUP = """\
 import pathlib
@@ -56,13 +60,57 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
 
 
-def executed(name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the outputs of each cell with code, by the cell's id; an error in one is raised."""
+def outputs_of(notebook: nbformat.NotebookNode) -> dict[str, list[dict[str, Any]]]:
+    """Return the outputs of each cell with code, by the cell's id."""
+    return {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+
+
+def stored(name: str) -> nbformat.NotebookNode:
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", 4)
     nbformat.validate(notebook)
+    return notebook
+
+
+def executed(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Execute a notebook, compare its outputs with those stored, and return them."""
+    before, notebook = stored(name), stored(name)
     place = {"metadata": {"path": str(NOTEBOOKS)}}
-    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
-    return {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+    client = nbclient.NotebookClient(notebook, timeout=300, resources=place, record_timing=False)
+    client.execute()
+    notebook.metadata = before.metadata
+    # Bazel keeps what is written here.
+    results = Path(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", os.environ["HOME"]))
+    results.mkdir(exist_ok=True)
+    new = results / f"{name}.ipynb"
+    new.write_text(nbformat.writes(notebook) + "\n", "utf-8")
+    shown = outputs_of(notebook)
+    check_stored(outputs_of(before), shown, f"if it is meant, store {new}")
+    return shown
+
+
+def check_stored(
+    before: dict[str, list[dict[str, Any]]], after: dict[str, list[dict[str, Any]]], fix: str
+) -> None:
+    """Compare outputs as far as the notebook, the tree and the compiler determine them."""
+    compilers = [printed(outputs.get("taken", []))[:1] for outputs in (before, after)]
+    for name, outputs in after.items():
+        if name in COMPILED and compilers[0] != compilers[1]:
+            continue
+        (text, numbers), (new_text, new_numbers) = fixed(before[name]), fixed(outputs)
+        assert text == new_text, f"{name}: {fix}"
+        assert numbers == pytest.approx(new_numbers, rel=0.2), f"{name}: {fix}"
+
+
+def fixed(outputs: list[dict[str, Any]]) -> tuple[list[Any], list[float]]:
+    """Return what the same code shows everywhere, and the numbers that are rounded."""
+    shown: list[Any] = []
+    for output in outputs:
+        # A plot's bytes depend on matplotlib's version: test_coverage measures what is stored.
+        data = {kind: text for kind, text in output.get("data", {}).items() if "image" not in kind}
+        kinds = sorted(output.get("data", {}))
+        shown.append((output["output_type"], kinds, data, output.get("text")))
+    text = json.dumps(shown, sort_keys=True)
+    return json.loads(ROUNDED.sub("#", text)), [float(number) for number in ROUNDED.findall(text)]
 
 
 def printed(outputs: list[dict[str, Any]]) -> list[str]:
@@ -159,9 +207,10 @@ def test_coverage(tmp_path: Path) -> None:
         found = qola("list", manifest, "mode=group").split()
         assert sum(int(row[column]) for row in group) == len(found) > 0
 
-    (plot,) = (one["data"]["image/png"] for one in shown["plot"] if "data" in one)
-    areas = areas_of(base64.b64decode(plot), len(parts))
-    # The same area for each kernel; what the legend has of a colour is small beside it.
-    each = [area / int(number) for area, number in zip(areas, parts.values(), strict=True)]
-    assert min(each) > 100
-    assert max(each) < 1.1 * min(each)
+    for outputs in (shown["plot"], outputs_of(stored("coverage"))["plot"]):
+        (plot,) = (one["data"]["image/png"] for one in outputs if "data" in one)
+        areas = areas_of(base64.b64decode(plot), len(parts))
+        # The same area for each kernel; what the legend has of a colour is small beside it.
+        each = [area / int(number) for area, number in zip(areas, parts.values(), strict=True)]
+        assert min(each) > 100
+        assert max(each) < 1.1 * min(each)

@@ -1,10 +1,11 @@
-"""Notebooks as they lie there: valid, without outputs, and of names that qola has."""
+"""Notebooks as they are stored: valid, with outputs of no machine, and of names that qola has."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+
+PLACE = re.compile(r"(?<![\w.])(?:~?/|[A-Z]:\\)[\w.~-]+")
+TIME = re.compile(
+    r"\d ?(?:[mnµ]?s|sec(?:ond)?s?|min(?:ute)?s?|h|hours?)\b|\d:\d\d|\b\d{4}-\d\d-\d\d"
+)
 
 each = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -36,17 +42,42 @@ def test_they_are_there() -> None:
 
 @each
 def test_nothing_of_a_machine(notebook: Path) -> None:
-    """Prevents: outputs, counts or metadata that are another after each run."""
+    """Prevents: counts or metadata that differ after each run, such as times of cells."""
     data = json.loads(notebook.read_text("utf-8"))
     assert (data["nbformat"], data["nbformat_minor"]) == (4, 5)
     assert data["metadata"] == METADATA
     names = [cell["id"] for cell in data["cells"]]
     assert len(set(names)) == len(names)
-    for cell in data["cells"]:
-        assert cell["metadata"] == {}, cell["id"]
-        if cell["cell_type"] == "code":
-            assert (cell["outputs"], cell["execution_count"]) == ([], None), cell["id"]
+    assert all(cell["metadata"] == {} for cell in data["cells"])
+    counts = [cell["execution_count"] for cell in data["cells"] if cell["cell_type"] == "code"]
+    assert counts == list(range(1, len(counts) + 1))
     assert notebook.read_text("utf-8") == json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+@each
+def test_outputs_are_there_and_name_no_time_or_place(notebook: Path) -> None:
+    """Prevents: a notebook that shows nothing on GitHub, or the paths and times of one machine."""
+    shown = 0
+    for cell in cells_of(notebook):
+        for output in cell.get("outputs", ()):
+            assert output["output_type"] in ("display_data", "execute_result", "stream"), cell["id"]
+            assert output.get("name", "stdout") == "stdout", cell["id"]
+            data = {"text": output.get("text", ""), **output.get("data", {})}
+            text = "".join(line for kind in data if kind != "image/png" for line in data[kind])
+            assert not PLACE.search(text), cell["id"]
+            assert not TIME.search(text), cell["id"]
+            shown += 1
+    assert shown >= 3
+
+
+def test_places_and_times_are_found() -> None:
+    """Prevents: a check that finds none because it cannot."""
+    assert all(
+        map(PLACE.search, ("/tmp/x.toml", "at /root/.cache/qola/a", "C:\\Users\\me", "~/.x"))
+    )
+    assert all(map(TIME.search, ("12.5 s", "3 ms", "2 minutes", "10:31", "2026-01-31")))
+    assert not any(map(PLACE.search, ("and/or", "../a.toml", "r4x1x1_w32", "| a | b |")))
+    assert not any(map(TIME.search, ("5 waves", "6 fewer", "2.3e-04", "b128x64x16", "100 splits")))
 
 
 @each

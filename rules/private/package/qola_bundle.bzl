@@ -206,6 +206,10 @@ def _report(ctx, infos):
     args = ctx.actions.args()
     args.add("--plan", infos[0].plan)
     args.add("--output", outputs[0])
+    args.add("--date", ctx.attr.generated_at)
+    args.add("--command", "bazel build {} --output_groups=report".format(
+        str(ctx.label).replace("@@//", "//"),
+    ))
     args.add_all(libraries)
     ctx.actions.run(
         arguments = [args],
@@ -276,8 +280,9 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
       triton: label of the same manifest's library of kernels in Triton,
         `@qola_<manifest>//:triton_library`: library, packs and header are in the
         bundle too.
-      generated_at: UTC time that manifest.json and the SBOM state as the time of
-        generation, such as "2026-01-31T00:00:00Z"; by default they state none.
+      generated_at: UTC time that manifest.json, the SBOM and the report state as
+        the time of generation, such as "2026-01-31T00:00:00Z"; by default they
+        state none.
       **kwargs: attributes of both targets, such as tags and visibility.
     """
     _qola_bundle_directory(

@@ -14,12 +14,12 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from qola.cli.command_line import main
-from qola.report.compiles import Compile, compiles
+from qola.report.compiles import Compile, compiles, summarize_log
 from qola.report.device_code import ReportError, read_library
 from qola.report.elf import Elf
 from qola.report.execution_log import parse_spawns
 from qola.report.msgpack import unpack
-from qola.report.write import libraries_in, read_log, read_plan
+from qola.report.write import libraries_in, read_date, read_log, read_plan
 
 VALUES: list[object] = [
     *(0, 127, 128, 255, 256, 65535, 65536, 1 << 40, -1, -32, -33, -128, -129, -40000, -(1 << 40)),
@@ -78,6 +78,47 @@ def test_a_library_without_kernels() -> None:
     found = read_library(c_library())
     assert (found.units, found.assembly) == ((), ())
     assert found.size == c_library().stat().st_size
+
+
+def test_the_parts_of_a_library() -> None:
+    """Prevents: bytes of a library that no part has, or two, or that count for another."""
+    found = read_library(c_library())
+    parts = {part.what: part.bytes for part in found.parts}
+    assert sum(parts.values()) == found.size
+    sizes: dict[str, int] = {}
+    for section in ELFFile(BytesIO(c_library().read_bytes())).iter_sections():
+        if section["sh_type"] != "SHT_NOBITS":
+            sizes[section.name] = section["sh_size"]
+    host = (".text", ".plt", ".plt.got", ".plt.sec", "__libc_freeres_fn", ".init", ".fini")
+    assert parts["host code"] == sum(sizes.get(name, 0) for name in host)
+    unwind = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
+    assert parts["unwind tables"] == sum(sizes.get(name, 0) for name in unwind)
+    assert parts["symbol table and names"] > sizes[".dynsym"] + sizes[".dynstr"]
+    assert parts["headers and padding"] >= 64
+
+
+def test_a_bundle_states_its_time(tmp_path: Path) -> None:
+    """Prevents: a report without a date, or a traceback for another manifest.json."""
+    assert read_date(tmp_path) == ""
+    file = tmp_path / "manifest.json"
+    for text, date in (
+        ('{"generated_at": "2026-01-31T01:02:03.456789+00:00"}', "2026-01-31T01:02:03Z"),
+        ('{"generated_at": null}', ""),
+        ("{}", ""),
+    ):
+        file.write_text(text, "utf-8")
+        assert read_date(tmp_path) == date
+    for text in (
+        '{"generated_at": "yesterday"}',
+        '{"generated_at": 1}',
+        "[]",
+        "[" * 100_000,
+        "\xff",
+    ):
+        file.write_text(text, "latin-1")
+        with pytest.raises(ReportError) as raised:
+            read_date(tmp_path)
+        assert raised.value.findings[0].place == str(file)
 
 
 def test_broken_libraries_are_errors(tmp_path: Path) -> None:
@@ -140,6 +181,18 @@ def test_what_a_log_says_of_compiles() -> None:
         "c": Compile(1.125, "remote cache"),
         "d": Compile(60.0, "compiled"),
     }
+
+
+def test_a_log_says_when_it_began() -> None:
+    """Prevents: a report without a date, or with that of an action in the middle."""
+    times = ["2026-01-31T23:59:59.5Z", "2026-01-31T09:00:00.123456789Z", "2026-02-01T00:00:00Z"]
+    entries = [{"commandArgs": [], "mnemonic": "A", "metrics": {"startTime": t}} for t in times]
+    entries.append({"commandArgs": [], "mnemonic": "A"})
+    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
+    assert summarize_log(parse_spawns(lines)).start == "2026-01-31T09:00:00Z"
+    assert summarize_log(()).start == ""
+    with pytest.raises(ValueError, match="'tomorrow' is not a UTC time"):
+        list(parse_spawns([line.replace(times[0], "tomorrow") for line in lines]))
 
 
 def test_other_files_are_errors(tmp_path: Path) -> None:

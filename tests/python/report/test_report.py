@@ -15,6 +15,7 @@ from qola.report.compare import Change, compare
 from qola.report.data import Report
 from qola.report.device_code import Library, ReportError
 from qola.report.page import render
+from qola.report.short_names import short_names
 from qola.report.sums import groups, slowest
 from tests.python.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 
@@ -41,8 +42,8 @@ def test_its_json_is_read_again() -> None:
         ("", "Expecting value"),
         ("[]", "[], expected an object"),
         ("{}", "no name"),
-        ('{"schema": 2}', "schema 2; this qola reads 1"),
-        ('{"schema": 1}', "no name"),
+        ('{"schema": 1}', "schema 1; this qola reads 2"),
+        ('{"schema": 2}', "no name"),
         (REPORT.to_json().replace('"vgprs"', '"wgprs"'), ".kernels: no vgprs"),
         (REPORT.to_json().replace('"kernels": [', '"kernels": [{},'), ".kernels: no name"),
         (REPORT.to_json().replace('"name": "fwd_d192"', '"name": []'), ".kernels.name: []"),
@@ -134,6 +135,49 @@ def test_builds_are_compared_without_a_plan() -> None:
     """Prevents: each kernel gone and new where one of two reports does not know names."""
     found = compare(make_report(None, [LIBRARY]), REPORT)
     assert (found.added, found.removed, found.changes) == ((), (), ())
+
+
+def test_short_names_tell_kernels_apart() -> None:
+    """Prevents: names of 150 characters, or short ones that two kernels share."""
+    tile = "b128x64x32x128x16x128_r4x1x1_w32x32x16"
+    some: list[dict[str, str | int | bool]] = [
+        {"tile": tile, "mask": False, "dpad": 0, "bias": "no", "lse": True},
+        {"tile": tile, "mask": True, "dpad": 0, "bias": "no", "lse": True},
+        {"tile": tile, "mask": True, "dpad": 8, "bias": "alibi", "lse": True},
+        {"tile": tile.replace("r4", "r2"), "mask": True, "dpad": 0, "bias": "no", "lse": True},
+    ]
+    kernels = [replace(REPORT.kernels[0], name=f"k{n}", fields=own) for n, own in enumerate(some)]
+    shape = "b128x64x32x128x16x128"
+    assert short_names(kernels) == {
+        "k0": f"{shape} r4x1x1_w32x32x16",
+        "k1": f"{shape} r4x1x1_w32x32x16 mask",
+        "k2": f"{shape} r4x1x1_w32x32x16 alibi mask",
+        "k3": f"{shape} r2x1x1_w32x32x16 mask",
+    }
+    other = replace(kernels[0], name="group", mode="group")
+    assert short_names([kernels[0], other]) == {"k0": shape, "group": shape}
+    assert short_names([replace(REPORT.kernels[0], fields={})]) == {"fwd_d128_nmask": "fwd"}
+
+
+def test_the_head_says_when_with_what_and_how() -> None:
+    """Prevents: a page that nobody can tell from last week's."""
+    date, command = "2026-01-31T12:00:00Z", "qola report out -m small.toml -o <new>.html"
+    page = render(make_report(PLAN, [LIBRARY], date=date, command=command))
+    head = page[: page.index("<main>")]
+    for text in ("2026-01-31 12:00:00 UTC", "AMD clang version 19.0.0", "small, in canonical form"):
+        assert text in head
+    assert "<code>qola report out -m small.toml -o &lt;new&gt;.html</code>" in head
+    assert "Date" not in render(REPORT)
+
+
+def test_columns_without_content_are_left_out() -> None:
+    """Prevents: columns of seconds and sources where no log says them."""
+    for report, shown in ((REPORT, True), (make_report(PLAN, [LIBRARY]), False)):
+        page = render(report)
+        for table in ("groups", "batches", "kernels"):
+            (head,) = re.findall(rf'id="{table}-table".*?<thead>(.*?)</thead>', page, re.DOTALL)
+            assert (">seconds<" in head, ">from<" in head) == (shown, shown), table
+            assert "VGPR spills" in head or table != "kernels", "a zero is content"
 
 
 class Tags(HTMLParser):

@@ -10,6 +10,7 @@ from qola.plan.model import Plan, PlannedBatch, PlannedKernel
 from qola.report.compiles import Compile
 from qola.report.data import LeftOut
 from qola.report.device_code import CodeObject, DeviceKernel, Library, Unit
+from qola.report.parts import Part
 from tests.python import plans
 
 
@@ -30,6 +31,7 @@ def code_object(*kernels: DeviceKernel, arch: str = "gfx950", digest: str = "c0"
 
 PLAN: Plan = plans.plan(
     archs=("gfx942", "gfx950"),
+    manifest={"namespace": "ns", "patches_dir": "<b>"},
     kernels=(
         instance("fwd_d128_mask"),
         instance("fwd_d128_nmask"),
@@ -75,6 +77,13 @@ LIBRARY = Library(
             digest="a5",
         ),
     ),
+    (
+        Part("host code", 150_000),
+        Part("device code", 130_000),
+        Part("host code that builds kernel names", 90_000),
+        Part("assembly kernels", 30_000),
+    ),
+    "AMD clang version 19.0.0",
 )
 
 COMPILED = {
