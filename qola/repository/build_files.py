@@ -201,7 +201,7 @@ def _kernel_group(
             "name": _string(group),
             **({"batches": _dict_of_lists(dict(sorted(batches.items())))} if batches else {}),
             "copts": _list(plan.packages[package].copts, 4),
-            "directory": _string(f"{module}/kernels"),
+            "directory": _string(module),
             "entries": _dict_of_lists(dict(sorted(entries.items()))),
             "headers": _string(f":{kernels[0].headers}.headers"),
             "kernels": "\n".join(["{", *archs, "    }"]),

@@ -72,7 +72,7 @@ FILES = {
     "MODULE.bazel": MODULE,
     ".bazelrc": BAZELRC,
     "BUILD.bazel": BUILD,
-    **{f"made/kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
+    **{f"made/kernels/kernel{number}.cpp": KERNEL.format(number=number) for number in KERNELS},
 }
 
 

@@ -92,16 +92,16 @@ FILES = {
     "answer.cpp": "int answer() { return 41; }\n",
     "ask_answer.cpp": "int answer();\nint main() { return answer() != 41; }\n",
     "peek.cpp": PEEK,
-    "made/batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
-    "made/batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
-    "made/broken.cpp": "#error does not fit\n",
+    "made/kernels/batches/odd_pair.cpp": '#include "../tiny.cpp"\n#include "../broken.cpp"\n',
+    "made/kernels/batches/pair.cpp": '#include "../tiny.cpp"\n#include "../tinier.cpp"\n',
+    "made/kernels/broken.cpp": "#error does not fit\n",
     "scale.hpp": """#pragma once
 inline __attribute__((device)) float scale(float x) { return 2 * x; }
 """,
-    "made/tinier.cpp": """#include "scale.hpp"
+    "made/kernels/tinier.cpp": """#include "scale.hpp"
 __attribute__((device)) float tinier(float x) { return scale(scale(x)); }
 """,
-    "made/tiny.cpp": """#include "scale.hpp"
+    "made/kernels/tiny.cpp": """#include "scale.hpp"
 __attribute__((device)) float tiny(float x) { return scale(x); }
 """,
 }

@@ -11,7 +11,7 @@ def _kernel_library_test_impl(ctx):
     asserts.equals(env, ["--offload-arch=gfx942"], archs_of(argv))
     asserts.false(env, "-D__Float4_e2m1fn_x2" in argv, "a define of gfx950")
     source, entry = argv.index("-include"), argv.index("tests/starlark/testdata/entries/one.cpp")
-    asserts.equals(env, "tests/starlark/testdata/kernel_neutral.cpp", argv[source + 1])
+    asserts.equals(env, "tests/starlark/testdata/kernels/kernel_neutral.cpp", argv[source + 1])
     asserts.true(env, source < entry, "the entry source knows the kernel's functions")
     link = action_of(env, "CppLink", "kernel_neutral.gfx942.so").argv
     asserts.true(env, "-Wl,-Bsymbolic" in link, "another library's kernels may be bound instead")

@@ -15,8 +15,8 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
 
     Args:
       name: prefix of the targets' names, <module>/<package>.
-      directory: where the sources are: <kernel>.cpp, batches/<batch>.cpp and
-        entries/<entry>.cpp.
+      directory: the module's: kernels/<kernel>.cpp, kernels/batches/<batch>.cpp
+        and entries/<entry>.cpp are below it.
       kernels: dict from a kernel instance's name to the archs it is compiled
         for.
       headers: label of the header_set that all of them include.
@@ -30,8 +30,8 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
     """
     package = package or name.rpartition("/")[2]
     entry_of = {kernel: entry for entry, names in entries.items() for kernel in names}
-    sources = {kernel: "{}/{}.cpp".format(directory, kernel) for kernel in kernels}
-    batch_sources = {batch: "{}/batches/{}.cpp".format(directory, batch) for batch in batches}
+    sources = {kernel: "{}/kernels/{}.cpp".format(directory, kernel) for kernel in kernels}
+    batch_sources = {batch: "{}/kernels/batches/{}.cpp".format(directory, batch) for batch in batches}
     kernel_sources(
         name = name + ".sources",
         srcs = sources.values() + batch_sources.values(),

@@ -4,14 +4,14 @@ load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("//rules/private:cc_features.bzl", "cc_features")
 
 # Of rules that call linking_context.
-HIP_RUNTIME_ATTRS = {
+LINK_ATTRS = {
     "_hip_runtime": attr.label(default = "@qola_rocm//:hip_runtime", providers = [CcInfo]),
 }
 
 def linking_context(ctx, **library):
     """Returns the LinkingContext of a library: of one file, named as by create_library_to_link.
 
-    The rule has HIP_RUNTIME_ATTRS: the objects call HIP, and so do inline functions of the public headers.
+    The rule has LINK_ATTRS: the objects call HIP, and so do inline functions of the public headers.
     """
     found = cc_features(ctx)
     own = cc_common.create_linking_context(linker_inputs = depset([

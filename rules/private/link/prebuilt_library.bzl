@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":linking_context.bzl", "HIP_RUNTIME_ATTRS", "linking_context")
+load(":linking_context.bzl", "LINK_ATTRS", "linking_context")
 
 def _prebuilt_library_impl(ctx):
     root = "/".join([part for part in [ctx.label.workspace_root, ctx.label.package, ctx.attr.include] if part])
@@ -22,7 +22,7 @@ def _prebuilt_library_impl(ctx):
 
 prebuilt_library = rule(
     implementation = _prebuilt_library_impl,
-    attrs = HIP_RUNTIME_ATTRS | {
+    attrs = LINK_ATTRS | {
         "headers": attr.label_list(
             allow_files = True,
             doc = "The bundle's headers.",

@@ -4,7 +4,7 @@ load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaLibraryInfo")
-load(":linking_context.bzl", "HIP_RUNTIME_ATTRS", "linking_context")
+load(":linking_context.bzl", "LINK_ATTRS", "linking_context")
 
 def _named(ctx, info):
     """The library as a file of this package."""
@@ -52,7 +52,7 @@ def _qola_library_impl(ctx):
 
 qola_library = rule(
     implementation = _qola_library_impl,
-    attrs = TRANSITION_ATTRS | HIP_RUNTIME_ATTRS | {
+    attrs = TRANSITION_ATTRS | LINK_ATTRS | {
         "library": attr.label(
             cfg = kernel_transition,
             doc = "The module in the manifest's repository: @qola_<manifest>//:<module>, or <module>_lazy.",

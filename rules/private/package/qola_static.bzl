@@ -7,7 +7,7 @@ load("//rules/private:finding.bzl", "finding")
 load("//rules/private:kernel_target.bzl", "KERNEL_TARGET")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rules/private:providers.bzl", "QolaStaticInfo", "QolaStaticModuleInfo")
-load("//rules/private/link:linking_context.bzl", "HIP_RUNTIME_ATTRS", "linking_context")
+load("//rules/private/link:linking_context.bzl", "LINK_ATTRS", "linking_context")
 
 def _check(ctx, modules):
     for module in modules[1:]:
@@ -79,7 +79,7 @@ def _qola_static_impl(ctx):
 
 _qola_static = rule(
     implementation = _qola_static_impl,
-    attrs = TRANSITION_ATTRS | HIP_RUNTIME_ATTRS | {
+    attrs = TRANSITION_ATTRS | LINK_ATTRS | {
         "archive": attr.label(
             cfg = kernel_transition,
             doc = "The archive.",

@@ -101,7 +101,7 @@ kernel_instances(
     copts = [
         "-DTEXT=\\"a\\\\b\\"",
     ],
-    directory = "libmha_fwd/kernels",
+    directory = "libmha_fwd",
     entries = {{
         "fwd_gfx9": [
             "k1",
