@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
-from qola.checkout.fetched import FETCHED, record_digest
 from qola.errors import AiterError, Finding
+from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola.errors import CodegenError, Finding
@@ -15,34 +14,37 @@ TIMEOUT = 900
 _TAIL_LINES = 25
 
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
-_PACKAGE = Path(__file__).absolute().parent.parent
+_PACKAGE_ROOT = Path(__file__).parent.parent.parent
+
+#: Imports qola, and nothing else of the directory that it is in, such as installed packages.
+_START = """\
+import runpy, sys
+root = sys.argv.pop(1)
+sys.path.insert(0, root)
+import qola
+sys.path.remove(root)
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) -> None:
-    """Run ``python -m MODULE ARGUMENTS`` in `cwd` with nothing of the caller's environment.
+    """Run a module of qola as a program in `cwd`, with nothing of the caller's environment.
 
-    No byte code is written into the AITER tree (-B), the process can import Python's own modules,
-    qola and nothing else (-S, -s), and the hash seed is fixed, so that the output depends on the
-    input alone.
+    No byte code is written into the AITER tree (-B), only Python's own modules and qola can be
+    imported (-S, -s), and the hash seed is fixed, so that the output depends on the input alone.
 
     Raises:
         CodegenError: the process ends with another code than 0, or does not end; the finding has
             `place` and the end of what the process wrote.
     """
-    command = [sys.executable, "-B", "-S", "-s", "-m", module, *arguments]
-    with tempfile.TemporaryDirectory() as importable:
-        # What was installed or lies beside qola must not be importable.
-        Path(importable, _PACKAGE.name).symlink_to(_PACKAGE)
-        env = {
-            "PYTHONHASHSEED": "0",
-            "PYTHONPATH": importable,
-            "PYTHONUTF8": "1",
-            "PYTHONSAFEPATH": "1",
-        }
-        _run(command, env, cwd, place)
-
-
-def _run(command: Sequence[str], env: Mapping[str, str], cwd: Path, place: str) -> None:
+    python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
+    command = [*python, module, *arguments]
+    env = {
+        "PYTHONHASHSEED": "0",
+        "PYTHONUTF8": "1",
+        "PYTHONSAFEPATH": "1",
+    }
     try:
         done = subprocess.run(
             command,

@@ -10,7 +10,7 @@ from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.checkout.default_tree import find_tree
-from qola.checkout.fetched import tree_answers
+from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.folder import Folder
 from qola.manifest.archs import choose_modules, split

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.answers import DIRECTORY, AnswerCache
 from qola.cache import cache_directory
-from qola.checkout.digest import tree_digest
 from qola.errors import AiterError
+from qola.fetch.digest import tree_digest
 from qola.fetch.pins import RECORD
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_json
+from qola.rule_main import run_main
 
 FETCHED = "AITER.sha256"
 """The file in a tree that qola fetched by a pin: the digest of the tree as it was then."""
 
-_WRITTEN_BY_QOLA = (RECORD, FETCHED)
+_NOT_FETCHED = (RECORD, FETCHED, "BUILD.bazel", "REPO.bazel")
+"""What qola and Bazel write into the directory of a tree."""
+
 _PACKAGE = Path(__file__).absolute().parent.parent
 
 
@@ -28,7 +32,7 @@ def record_digest(tree: Path) -> None:
         AiterError: as `tree_digest`.
         OSError: something cannot be read or written.
     """
-    digest = tree_digest(tree, _WRITTEN_BY_QOLA)
+    digest = tree_digest(tree, _NOT_FETCHED)
     (tree / FETCHED).write_text(f"{digest}\n", encoding="ascii")
 
 
@@ -43,7 +47,7 @@ def fetched_digest(tree: Path) -> str:
         recorded = bounded_bytes(tree / FETCHED, 100).decode("ascii", "replace").strip()
     except (FileNotFoundError, UnfitFileError):
         return ""
-    return recorded if recorded == tree_digest(tree, _WRITTEN_BY_QOLA) else ""
+    return recorded if recorded == tree_digest(tree, _NOT_FETCHED) else ""
 
 
 def tree_answers(tree: Path, environ: Mapping[str, str]) -> AnswerCache:
@@ -67,3 +71,15 @@ def _state(tree: Path) -> str:
         return sha256_of_json([content, places, tree_digest(_PACKAGE), sys.version])
     except (OSError, AiterError):
         return ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of the repository rules that fetch AITER."""
+    parser = argparse.ArgumentParser(prog="qola.fetch.fetched", description=__doc__)
+    parser.add_argument("--tree", required=True, type=Path, help="a tree that was just fetched")
+    args = parser.parse_args(argv)
+    return run_main(lambda: record_digest(args.tree))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
