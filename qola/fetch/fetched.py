@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qola.answers import DIRECTORY, AnswerCache
@@ -37,17 +38,12 @@ def record_digest(tree: Path) -> None:
 
 
 def fetched_digest(tree: Path) -> str:
-    """Return the digest of a tree as qola fetched it; "" for a local or edited one.
-
-    Raises:
-        AiterError: as `tree_digest`.
-        OSError: something cannot be read.
-    """
-    try:
+    """Return the digest of a tree as qola fetched it; "" for a local or edited one."""
+    with suppress(OSError, UnfitFileError, AiterError):
         recorded = bounded_bytes(tree / FETCHED, 100).decode("ascii", "replace").strip()
-    except (FileNotFoundError, UnfitFileError):
-        return ""
-    return recorded if recorded == tree_digest(tree, _NOT_FETCHED) else ""
+        if recorded == tree_digest(tree, _NOT_FETCHED):
+            return recorded
+    return ""
 
 
 def tree_answers(tree: Path, environ: Mapping[str, str]) -> AnswerCache:
@@ -62,15 +58,12 @@ def tree_answers(tree: Path, environ: Mapping[str, str]) -> AnswerCache:
 
 def _state(tree: Path) -> str:
     """Return the digest of what decides answers about a tree; "" unless it is as it was fetched."""
-    try:
-        content = fetched_digest(tree)
-        if not content:
-            return ""
+    if content := fetched_digest(tree):
         # Messages name files of the tree as it was named.
         places = [str(tree), os.path.abspath(tree), os.path.realpath(tree)]
-        return sha256_of_json([content, places, tree_digest(_PACKAGE), sys.version])
-    except (OSError, AiterError):
-        return ""
+        with suppress(OSError, AiterError):  # somebody is editing qola
+            return sha256_of_json([content, places, tree_digest(_PACKAGE), sys.version])
+    return ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
