@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,9 @@ DIRECTORY = "generated"
 
 LIMIT = 64 << 20
 """The most bytes of all entries: those of TransformerEngine's manifest have 1.5 MB."""
+
+UNPACKED = 256 << 20
+"""The most bytes of an answer: sources of a whole receipt have 30 MB."""
 
 _DIGEST = 32
 
@@ -95,14 +99,16 @@ NO_ANSWERS = AnswerCache()
 def read_entry(directory: Path, key: str) -> bytes | None:
     """Return an entry by its key of hexadecimal digits; None if it is absent."""
     path = directory / key
-    with suppress(OSError, UnfitFileError):
+    with suppress(OSError, UnfitFileError, zlib.error):
         # The entry, its directory and those above: who owns each, and who may write to it.
         if distrust(path) is None:
             data = bounded_bytes(path, LIMIT)
             if data[:_DIGEST] == _digest(key, data[_DIGEST:]):
                 # `write_entry` and `qola cache --prune` remove what was not used for longest.
                 os.utime(path)
-                return zlib.decompress(data[_DIGEST:])
+                unpacker = zlib.decompressobj()
+                content = unpacker.decompress(data[_DIGEST:], UNPACKED)
+                return content if unpacker.eof else None
     return None
 
 
@@ -111,6 +117,9 @@ def write_entry(directory: Path, key: str, content: bytes) -> None:
     packed = zlib.compress(content, 1)
     with suppress(OSError, QolaError):
         own_directory(directory)
+        # A file takes the place of anything else.
+        if (directory / key).is_dir() and not (directory / key).is_symlink():
+            shutil.rmtree(directory / key)
         with whole(directory / key) as file:
             # A generous umask must not make it an entry that anybody can alter.
             os.fchmod(file.fileno(), 0o600)

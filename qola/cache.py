@@ -134,7 +134,8 @@ def distrust(path: Path) -> tuple[Path, str] | None:
     """
     trusted = {0, os.geteuid()}
     everybody = os.stat("/").st_uid  # in a user namespace root may be shown as nobody
-    real = path.resolve()
+    # Path.resolve() raises for links that lead to themselves.
+    real = Path(os.path.realpath(path))
     for each in dict.fromkeys((*reversed(path.parents), path, *reversed(real.parents), real)):
         if not os.path.lexists(each):
             continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,12 +104,30 @@ def to_foreign_link(entry: Path) -> None:
     give_away(entry)
 
 
+def to_directory(entry: Path) -> None:
+    entry.unlink()
+    (entry / "in").mkdir(parents=True)
+
+
+def to_link_to_itself(entry: Path) -> None:
+    entry.unlink()
+    entry.symlink_to(entry.name)
+
+
+def to_bomb(entry: Path) -> None:
+    packed = zlib.compress(bytes(answers.UNPACKED + 1))
+    entry.write_bytes(hashlib.sha256(entry.name.encode() + packed).digest() + packed)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut short": lambda entry: entry.write_bytes(entry.read_bytes()[:50]),
     "empty": lambda entry: entry.write_bytes(b""),
     "longer": lambda entry: entry.write_bytes(entry.read_bytes() + b"\0"),
     "a byte altered": lambda entry: entry.write_bytes(entry.read_bytes()[:-1] + b"\0"),
     "a FIFO": to_fifo,
+    "a directory": to_directory,
+    "a link to itself": to_link_to_itself,
+    "a bomb": to_bomb,
     "another user's": give_away,
     "a link of another user's": to_foreign_link,
     "writable by a group": lambda entry: entry.chmod(0o620),
@@ -116,8 +136,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_an_entry_that_is_damaged_or_foreign_is_replaced(question: Question, damage: str) -> None:
+def test_an_entry_that_is_damaged_or_foreign_is_replaced(
+    question: Question, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
     """Prevents: half an answer, somebody else's sources in one's library, or one that stays so."""
+    monkeypatch.setattr(answers, "UNPACKED", 1 << 20)
     question.ask()
     (entry,) = question.entries()
     DAMAGES[damage](entry)
@@ -185,9 +208,9 @@ def test_a_place_that_takes_nothing_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     write_entry(tmp_path / "file/below", KEY, b"content")
     assert read_entry(tmp_path / "file/below", KEY) is None
-    (tmp_path / KEY).mkdir()
-    write_entry(tmp_path, KEY, b"content")
-    assert read_entry(tmp_path, KEY) is None
+    (tmp_path / "qola").symlink_to("qola")
+    write_entry(tmp_path / "qola", KEY, b"content")
+    assert read_entry(tmp_path / "qola", KEY) is None
 
 
 def test_the_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
