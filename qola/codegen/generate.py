@@ -320,14 +320,14 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> byte
         cwd.mkdir()
         (root / "out").mkdir()
         told = {**request, "script": str(script), "scratch": str(root / "out")}
-        told |= {name: str(root / name) for name in ("answer", "refusal")}
+        told |= {name: str(root / name) for name in ("answer", "seen")}
         (root / "request.json").write_text(json.dumps(told), encoding="utf-8")
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
         data = (root / "answer").read_bytes()
-        refusal = json.loads((root / "refusal").read_text(encoding="utf-8"))
+        seen = json.loads((root / "seen").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))
-    if refusal:
-        raise CodegenError(Finding(place=place, **refusal))
+    if seen["error"]:
+        raise CodegenError(Finding(place=place, **seen["error"]))
     if stray:
         raise CodegenError(
             Finding(

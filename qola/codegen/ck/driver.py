@@ -308,11 +308,11 @@ def main(path: str) -> int:
     request = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
         try:
-            data, refusal = pack(run(request)), None
+            data, error = pack(run(request)), None
         except RefusedError as refused:
-            data, refusal = b"", vars(refused)
+            data, error = b"", vars(refused)
         Path(request["answer"]).write_bytes(data)
-        Path(request["refusal"]).write_text(json.dumps(refusal), encoding="utf-8")
+        Path(request["seen"]).write_text(json.dumps({"error": error}), encoding="utf-8")
     except OSError as error:
         print(disk_error(error))
         return 1
