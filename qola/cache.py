@@ -5,12 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from qola.errors import Finding, QolaError
+
+_FOREIGN = "the cache may be another user's"
+_ANOTHERS = "another user's"
 
 
 @contextmanager
@@ -52,7 +57,11 @@ def kept_directory(
         QolaError: others may have written what is in the cache; or as `make`.
     """
     own_directory(directory.parent)
-    refuse_foreign(directory)
+    if why := foreign(directory):
+        if why.place == str(directory):
+            # Others may have changed any file below: only a new one is this user's again.
+            why = replace(why, fix=f"rm -r {shlex.quote(str(directory))}")
+        raise QolaError(why, _FOREIGN)
     if whole.exists():
         # When it was last used: `qola cache --prune` goes by that.
         os.utime(directory)
@@ -96,7 +105,7 @@ def refuse_foreign(directory: Path) -> None:
         QolaError: another user may have written it, or may replace it.
     """
     if why := foreign(directory):
-        raise QolaError(why, "the cache may be another user's")
+        raise QolaError(why, _FOREIGN)
 
 
 def foreign(directory: Path) -> Finding | None:
@@ -111,7 +120,9 @@ def foreign(directory: Path) -> Finding | None:
     if why is None:
         return None
     path, found = why
-    fix = f"QOLA_CACHE_HOME names another place; or, after a look at it: chmod go-w {path}"
+    fix = "QOLA_CACHE_HOME names another place"
+    if not found.startswith(_ANOTHERS):  # whose mode this user cannot change
+        fix += f"; or, after a look at it: chmod go-w {shlex.quote(str(path))}"
     expected = "a directory of yours or root's, which nobody else may write to"
     return Finding(str(path), found, expected, fix)
 
@@ -123,7 +134,8 @@ def distrust(path: Path) -> tuple[Path, str] | None:
     """
     trusted = {0, os.geteuid()}
     everybody = os.stat("/").st_uid  # in a user namespace root may be shown as nobody
-    real = path.resolve()
+    # Path.resolve() raises for links that lead to themselves.
+    real = Path(os.path.realpath(path))
     for each in dict.fromkeys((*reversed(path.parents), path, *reversed(real.parents), real)):
         if not os.path.lexists(each):
             continue
@@ -131,7 +143,7 @@ def distrust(path: Path) -> tuple[Path, str] | None:
         mode = stat.S_IMODE(status.st_mode)
         facts = f"(mode {mode:04o}, owner {status.st_uid})"
         if status.st_uid not in trusted and (each in (path, real) or status.st_uid != everybody):
-            return each, f"another user's {facts}"
+            return each, f"{_ANOTHERS} {facts}"
         # Nobody may write to a link, whatever its mode.
         others = stat.S_IWOTH | (stat.S_IWGRP if each == real else 0)
         sticky = mode & stat.S_ISVTX and each != real

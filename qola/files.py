@@ -51,7 +51,7 @@ def sha256_of_json(value: object) -> str:
 def sha256_of(path: Path) -> str:
     """Return the digest of a file; raise OSError where it cannot be read."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()

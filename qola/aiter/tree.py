@@ -67,7 +67,6 @@ class AiterTree:
         meta_dir: ``aiter_meta`` in a wheel, empty in a checkout.
         csrc_dir, hsa_dir, ck_dir: tree-relative directories.
         fmha_dir: the one of CK's flash-attention generator, where the configuration names it.
-        elsewhere: what generators were seen to read beside the tree.
     """
 
     root: Path
@@ -80,7 +79,6 @@ class AiterTree:
     fmha_dir: str
     _config: Mapping[str, Mapping[str, Any]] = field(repr=False)
     _core: str = field(default="", repr=False)
-    elsewhere: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def has_ck(self) -> bool:
@@ -90,11 +88,6 @@ class AiterTree:
     def text(self, path: str) -> str:
         """Return a file of the tree for reading in it, whatever bytes it has."""
         return lossy_text(self.root / path)
-
-    def note_reads(self, paths: Iterable[str]) -> None:
-        """Note what a generator's process was seen to read (`qola.codegen.reads`)."""
-        own = os.path.join(os.path.abspath(self.root), "")
-        self.elsewhere.update(path for path in paths if not path.startswith(own))
 
     def holds(self, path: str) -> bool:
         """Return whether a tree-relative path lies in the tree or its Composable Kernel.

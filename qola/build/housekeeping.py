@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from qola.answers import DIRECTORY as ANSWERS
 from qola.build.events import exec_root_in
 from qola.build.workspace import WORKSPACES
-from qola.codegen.answers import DIRECTORY as ANSWERS
 from qola.fetch.commit_tree import TREES
 
 OUTPUTS = "Bazel's outputs"

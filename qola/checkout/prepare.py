@@ -14,6 +14,7 @@ from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.errors import AiterError, Finding
+from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record
@@ -112,6 +113,8 @@ def prepare_tree(
                 [replace(f, place=_name_of(source)) for f in error.findings], error.title
             ) from None
         write_if_changed(tree / RECORD, json.dumps(record, sort_keys=True) + "\n")
+        if not isinstance(source, LocalSource):
+            record_digest(tree)
         _move_into_place(tree, directory, Path(temporary) / "old")
     return directory
 
@@ -179,7 +182,7 @@ def _fill(source: Source, tree: Path, temporary: Path, progress: Callable[[str],
                 tree,
                 # Real files: a link would lead patches and edits back to the user's own tree.
                 symlinks=False,
-                ignore=shutil.ignore_patterns(".git", "__pycache__", RECORD),
+                ignore=shutil.ignore_patterns(".git", "__pycache__", RECORD, FETCHED),
                 dirs_exist_ok=True,
             )
         except (OSError, shutil.Error) as error:

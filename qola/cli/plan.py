@@ -23,7 +23,7 @@ from qola.inspect.query import KEY, QueryError, count, items_of, select
 from qola.layout import TRITON, triton_file
 from qola.manifest.archs import split
 from qola.plan import planner
-from qola.plan.kept_plans import kept_explanations
+from qola.plan.cached_plans import find_explanations
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.request import Request, resolve
 from qola.plan.triton_kernels import plan_triton
@@ -134,7 +134,7 @@ def make_plan(request: Request, console: Console) -> Plan:
 def explained(request: Request, console: Console) -> list[Verdict]:
     """Return the fate of each kernel instance of the receipts in use."""
     with console.working() as progress:
-        found = kept_explanations(
+        found = find_explanations(
             request,
             lambda: planner.explain(resolve(request), Folder(), progress=progress),
         )

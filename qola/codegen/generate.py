@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.answers import Answer, answered
+from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
@@ -54,7 +55,7 @@ def generate(
     out_dir: Folder,
     *,
     explain: bool = False,
-    known: Path | None = None,
+    cached: AnswerCache = NO_ANSWERS,
 ) -> KernelSet:
     """Generate one module: the union of the variants as ONE kernel set with ONE dispatch.
 
@@ -68,7 +69,7 @@ def generate(
         archs: the architectures to build for, such as ``gfx950``.
         out_dir: gets ``kernels/`` and ``dispatch/``.
         explain: also say of every kernel of the receipts in use why it is in or out.
-        known: directory with what CK's generator answered before; None to ask it whatever is known.
+        cached: what CK's generator answered before.
 
     Raises:
         CodegenError: an unknown receipt or direction, a variant without kernels, a hazard the
@@ -87,7 +88,7 @@ def generate(
         native = native_receipts(fmha_dir, own)
         wanted = _wanted(native, selection, directions)
         answers = _run_directions(
-            tree, fmha_dir, native, selection, directions, wanted, folders, explain, known
+            fmha_dir, native, selection, directions, wanted, folders, explain, cached
         )
         warnings = check_levels(answers, wanted, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
@@ -273,7 +274,6 @@ def _wanted(
 
 
 def _run_directions(
-    tree: AiterTree,
     fmha_dir: Path,
     native: Collection[int],
     selection: Selection,
@@ -281,7 +281,7 @@ def _run_directions(
     wanted: Mapping[str, list[Wanted]],
     folders: Mapping[tuple[str, ...], str],
     explain: bool,
-    known: Path | None,
+    cached: AnswerCache,
 ) -> dict[str, dict[str, Any]]:
     receipts = sorted({w.receipt for ws in wanted.values() for w in ws})
 
@@ -305,19 +305,15 @@ def _run_directions(
         place = f"CK's generate.py, direction {direction}"
         script = fmha_dir / "generate.py"
 
-        def run() -> Answer:
-            answer = _run_direction(script, request, place)
-            tree.note_reads(answer.reads)
-            return answer
-
-        data = answered(known, script, request, run)
-        return unpack(data)
+        question = {"kind": "CK's generator", "script": str(script), **request}
+        run = partial(_run_direction, script, request, place)
+        return unpack(cached.find_bytes(question, run))
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(directions, pool.map(answer, directions), strict=True))
 
 
-def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> Answer:
+def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         cwd = root / "cwd"
@@ -340,7 +336,7 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> Answ
                 expected="files in the output folder only",
             )
         )
-    return Answer(data, seen["reads"])
+    return data
 
 
 def _check_variants(

@@ -16,21 +16,32 @@ _TAIL_LINES = 25
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
 _PACKAGE_ROOT = Path(__file__).parent.parent.parent
 
+#: Imports qola, and nothing else of the directory that it is in, such as installed packages.
+_START = """\
+import runpy, sys
+root = sys.argv.pop(1)
+sys.path.insert(0, root)
+import qola
+sys.path.remove(root)
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
 
 def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) -> None:
-    """Run ``python -m MODULE ARGUMENTS`` in `cwd` with nothing of the caller's environment.
+    """Run a module of qola as a program in `cwd`, with nothing of the caller's environment.
 
-    No byte code is written into the AITER tree (-B), no site packages are seen (-S, -s), and the
-    hash seed is fixed, so that the output depends on the input alone.
+    No byte code is written into the AITER tree (-B), only Python's own modules and qola can be
+    imported (-S, -s), and the hash seed is fixed, so that the output depends on the input alone.
 
     Raises:
         CodegenError: the process ends with another code than 0, or does not end; the finding has
             `place` and the end of what the process wrote.
     """
-    command = [sys.executable, "-B", "-S", "-s", "-m", module, *arguments]
+    python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
+    command = [*python, module, *arguments]
     env = {
         "PYTHONHASHSEED": "0",
-        "PYTHONPATH": str(_PACKAGE_ROOT.absolute()),
         "PYTHONUTF8": "1",
         "PYTHONSAFEPATH": "1",
     }

@@ -67,15 +67,15 @@ def _run(tree: AiterTree, call: GeneratorCall, script: str, archs: Sequence[str]
         raise CodegenError(
             Finding(script, "is not in the tree", "a generator for each arch of the manifest")
         )
-    return run_deep_script(tree, tree.root / script, args, f"{script} {' '.join(call.args)}", archs)
+    return run_deep_script(tree.root / script, args, f"{script} {' '.join(call.args)}", archs)
 
 
 def _inputs(tree: AiterTree, script: str, written: Written) -> Iterator[str]:
-    """Yield what a script is made of, and what of the tree it read."""
+    """Yield the files beside a script, and those of the tree that it opened."""
     folder = (tree.root / script).parent
     beside = (path for path in folder.iterdir() if path.suffix in (".py", ".csv"))
     root = os.path.join(os.path.abspath(tree.root), "")
-    read = (Path(name) for name in written.reads if name.startswith(root))
-    for path in (*beside, *read):
+    opened = (Path(name) for name in written.opened if name.startswith(root))
+    for path in (*beside, *opened):
         if path.is_file():
             yield os.path.relpath(path, tree.root)

@@ -47,12 +47,12 @@ def run_upstream(
     args = ["-d", direction, "--receipt", call.ck_receipt, "--output_dir", "{}"]
     place = f"CK's generate.py, direction {direction}"
     try:
-        files = run_script(tree, script, [*args, "--targets", ",".join(told)], place)
+        files = run_script(script, [*args, "--targets", ",".join(told)], place)
     except CodegenError as error:
         if "exit code 2" not in error.findings[0].found:
             raise
         told = tuple(archs)  # an older one, without targets
-        files = run_script(tree, script, args, place)
+        files = run_script(script, args, place)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     return Upstream(direction, told, digests)
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
-from qola.cache import cache_directory
 from qola.checkout.default_tree import find_tree
-from qola.codegen.answers import DIRECTORY
+from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola.folder import Folder
 from qola.manifest.archs import choose_modules, split
 from qola.manifest.load import load
 from qola.plan import planner
-from qola.plan.kept_plans import kept_plan
+from qola.plan.cached_plans import find_plan
 from qola.plan.model import Plan
 from qola.plan.request import Request, manifest_patches, resolve
 from qola.plan.triton_kernels import triton_files, triton_trees
@@ -88,12 +87,12 @@ def request_of(
         aiter_patches=recorded_patches(tree),
         patches=manifest_patches(manifest, file),
         triton=triton_files(manifest, file, triton_trees(manifest, environ, progress)),
-        answers=cache_directory(environ) / DIRECTORY,
+        answers=tree_answers(tree, environ),
     )
 
 
 def plan(request: Request, progress: Progress) -> Plan:
     """Plan in memory: who asks wants the plan alone."""
-    return kept_plan(
+    return find_plan(
         request, lambda: planner.build_plan(resolve(request), Folder(), progress=progress)
     )

@@ -85,7 +85,7 @@ def generate_module(
             resolved.archs,
             folder,
             explain=explain,
-            known=request.answers,
+            cached=request.answers,
         )
     except CodegenError as error:
         raise CodegenError(

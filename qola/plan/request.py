@@ -21,6 +21,7 @@ from qola.aiter.known_faults import known_faults
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
+from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.types import LEVELS, Asked
@@ -58,7 +59,7 @@ class Request:
         patches: patches the manifest's patches_dir holds.
         triton: Python files of the manifest's kernels in Triton, by path.
         level: how far each direction has to be followed, see `qola.codegen.types.Direction`.
-        answers: directory with what generators answered before; None to ask them whatever is known.
+        answers: cached plans, and what generators answered before.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Request:
     patches: tuple[PatchPin, ...] = ()
     triton: Mapping[str, str] = field(default_factory=dict)
     level: str = LEVELS[0]
-    answers: Path | None = None
+    answers: AnswerCache = NO_ANSWERS
 
 
 @dataclass(frozen=True)

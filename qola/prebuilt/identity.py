@@ -13,9 +13,9 @@ from qola.build import workspace
 from qola.build.forms import Forms
 from qola.build.setup import Chosen
 from qola.cache import cache_directory, distrust
-from qola.checkout.digest import tree_digest
 from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.errors import Finding, ToolchainError
+from qola.fetch.digest import tree_digest
 from qola.fetch.pins import patch_files, pin_patches
 from qola.files import sha256_of, sha256_of_text
 from qola.plan.triton_kernels import triton_files

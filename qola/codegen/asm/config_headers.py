@@ -57,7 +57,7 @@ def config_header(
                 copy = root / arch / below
                 write_if_changed(copy, text)
         archs = sorted({row.arch for row in kept})
-        files = run_script(tree, root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
+        files = run_script(root / SCRIPT, ["-m", module, "--output_dir", "{}"], place, archs)
     if list(files) != [header_name(module)]:
         raise CodegenError(
             Finding(

@@ -144,7 +144,7 @@ def _dispatch(
         )
     with tempfile.TemporaryDirectory() as name:
         copy = patched_copy(root, script, place, Path(name), patches)
-        return copy if isinstance(copy, Finding) else run_script(tree, copy, call.args, place)
+        return copy if isinstance(copy, Finding) else run_script(copy, call.args, place)
 
 
 def _keepers(launch: AsmCall, variants: Sequence[Variant]) -> list[int]:
@@ -194,9 +194,7 @@ def _helpers(
     helpers: dict[str, Helper] = {}
     for call in (c for c in calls if named and f"/{c.script}".endswith(_HELPERS)):
         helpers.update(
-            read_helpers(
-                run_script(tree, tree.root / call.script, call.args, call.script), call.script
-            )
+            read_helpers(run_script(tree.root / call.script, call.args, call.script), call.script)
         )
     if lacking := sorted(keepers.keys() - helpers.keys()):
         raise CodegenError(

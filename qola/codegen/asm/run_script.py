@@ -1,7 +1,7 @@
 """Runs one of AITER's generator scripts with what it imports and asks of a machine at hand.
 
 Run as ``python -B -S -m qola.codegen.asm.run_script SEEN --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
-What the process reads is written to the file SEEN, as JSON.
+The names of files that the process opens are written to the file SEEN, as JSON.
 
 AITER's own `chip_info` asks `rocminfo`, needs PyTorch's build helpers and takes the architecture
 from the environment. Generators only need to know for which architectures assembly (v3) kernels
@@ -31,7 +31,6 @@ from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
-from qola.codegen.reads import Reads
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -100,8 +99,8 @@ def main(argv: list[str]) -> None:
     """Run a script with the arguments that follow it, as ``python SCRIPT`` would.
 
     Args:
-        argv: the file that gets what was read; ``--archs=`` with the architectures the v3 path is
-            generated for, separated by commas; the script; its arguments.
+        argv: the file that gets the names of opened files; ``--archs=`` with the architectures the
+            v3 path is generated for, separated by commas; the script; its arguments.
     """
     seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[2]
     archs = [arch for arch in names.split(",") if arch]
@@ -114,12 +113,18 @@ def main(argv: list[str]) -> None:
     sort_globs()
     sys.argv = argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    # It has the folder of that file to itself, and qola may have copied the script to another.
-    reads = Reads([str(seen.parent), os.path.dirname(os.path.abspath(script))])
+    opened: dict[str, None] = {}
+    sys.addaudithook(lambda event, args: _note_opened(opened, event, args))
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
-        seen.write_text(json.dumps(reads.end()), encoding="utf-8")
+        listed = list(opened)  # writing opens a file, too
+        seen.write_text(json.dumps(listed), encoding="utf-8")
+
+
+def _note_opened(opened: dict[str, None], event: str, args: tuple[object, ...]) -> None:
+    if event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
+        opened[os.path.abspath(os.fsdecode(args[0]))] = None
 
 
 if __name__ == "__main__":

@@ -23,20 +23,19 @@ class Written:
 
     Attributes:
         files: contents by path below its output folder, sorted.
-        reads: what it read beside its own folder.
+        opened: absolute names of the files that it opened, in this order.
     """
 
     files: Mapping[str, bytes]
-    reads: tuple[str, ...]
+    opened: tuple[str, ...]
 
 
 def run_script(
-    tree: AiterTree, script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
+    script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> dict[str, bytes]:
     """Run one generator script and return the sources it writes, all in one folder.
 
     Args:
-        tree: the AITER tree that it is of, which is told what it reads.
         args: its arguments; ``{}`` and ``{0}`` stand for the output folder.
         archs: what it is told by `chip_info.get_gfx_list`.
 
@@ -47,14 +46,14 @@ def run_script(
         CodegenError: the script fails, writes nothing, or writes what is no C++ source or stands
             outside the folder it was given.
     """
-    written = run_deep_script(tree, script, args, place, archs)
+    written = run_deep_script(script, args, place, archs)
     if deeper := [name for name in written.files if "/" in name]:
         raise _unexpected(place, [f"out/{name}" for name in deeper])
     return dict(written.files)
 
 
 def run_deep_script(
-    tree: AiterTree, script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
+    script: Path, args: Sequence[str], place: str, archs: Sequence[str] = ()
 ) -> Written:
     """Run one generator script and return the sources it writes, below its folder, too.
 
@@ -70,15 +69,14 @@ def run_deep_script(
         seen = root / "seen"
         command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
         run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
-        told = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else ["<an end>"]
-        tree.note_reads(told)
+        opened = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else ()
         seen.unlink(missing_ok=True)
         files = sorted(path for path in root.rglob("*") if path.is_file())
         unexpected = [p for p in files if folder not in p.parents or p.suffix not in _SUFFIXES]
         if unexpected or not files:
             raise _unexpected(place, [p.relative_to(root).as_posix() for p in unexpected])
         contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-        return Written(contents, tuple(told))
+        return Written(contents, tuple(opened))
 
 
 def _unexpected(place: str, names: Sequence[str]) -> CodegenError:
@@ -121,7 +119,7 @@ def generate_entry(
             stands outside the folder it was given.
     """
     place = f"{call.script} {' '.join(call.args)}"
-    files = run_script(tree, tree.root / call.script, call.args, place, asm_archs)
+    files = run_script(tree.root / call.script, call.args, place, asm_archs)
     return [
         write_source(out_dir, f"{folder}/{name}", data, direction, "entry")
         for name, data in files.items()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -38,7 +37,6 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.packed import pack
-from qola.codegen.reads import Reads
 from qola.errors import Finding
 from qola.files import disk_error
 
@@ -308,16 +306,13 @@ def main(path: str) -> int:
     ignore_bytecode()
     gc.disable()  # a short life, and half a million small objects that all stay
     request = json.loads(Path(path).read_text(encoding="utf-8"))
-    # It has the folder of the request to itself.
-    reads = Reads([os.path.dirname(os.path.abspath(path))])
     try:
         try:
             data, error = pack(run(request)), None
         except RefusedError as refused:
             data, error = b"", vars(refused)
-        seen = {"error": error, "reads": reads.end()}
         Path(request["answer"]).write_bytes(data)
-        Path(request["seen"]).write_text(json.dumps(seen), encoding="utf-8")
+        Path(request["seen"]).write_text(json.dumps({"error": error}), encoding="utf-8")
     except OSError as error:
         print(disk_error(error))
         return 1

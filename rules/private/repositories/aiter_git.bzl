@@ -18,6 +18,7 @@ def _aiter_git_impl(rctx):
         "patches": apply_patches(rctx, patches).pins,
         "remote": rctx.attr.remote,
     })
+    run_qola(rctx, "qola.fetch.fetched", {"tree": "."})
 
 aiter_git = repository_rule(
     implementation = _aiter_git_impl,

@@ -22,6 +22,7 @@ def _aiter_wheel_impl(rctx):
         "sha256": rctx.attr.sha256,
         "version": rctx.attr.version,
     })
+    run_qola(rctx, "qola.fetch.fetched", {"tree": "."})
 
 aiter_wheel = repository_rule(
     implementation = _aiter_wheel_impl,

@@ -11,6 +11,7 @@ from wheel.wheelfile import WheelFile
 
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.errors import AiterError
+from qola.fetch.fetched import fetched_digest
 from qola.fetch.patches import recorded_patches
 from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
@@ -235,3 +236,16 @@ def test_no_room_for_a_copy(local: LocalSource, patch: Path, disk: Disk, options
     assert "df -i" in told
     assert len(told) < 3000
     assert not list(place.iterdir())
+
+
+def test_a_fetched_tree_is_known_as_such(
+    wheel: WheelSource, commit: GitSource, patch: Path, tmp_path: Path
+) -> None:
+    """Prevents: plans that are cached for a copy somebody edits, or not for what was fetched."""
+    for source, name in ((wheel, "wheel"), (commit, "git")):
+        tree = prepare_tree(source, tmp_path / name, [patch])
+        assert fetched_digest(tree)
+        copy = prepare_tree(LocalSource(tree), tmp_path / f"{name}-copy")
+        assert fetched_digest(copy) == ""
+        (next(tree.rglob("mha_fwd.h"))).write_text("// edited\n")
+        assert fetched_digest(tree) == ""

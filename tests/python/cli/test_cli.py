@@ -22,6 +22,7 @@ import pytest
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
 from qola.errors import AiterError, ExitCode
+from qola.fetch import fetched as fetched_module
 from qola.plan.model import Plan
 from qola.version import __version__
 from tests.python.folders import write
@@ -69,6 +70,12 @@ Run = Callable[..., Result]
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cache for all tests: most are about what is made of a plan."""
     return tmp_path_factory.mktemp("shared") / "cache"
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the tree count as one that qola fetched, wherever it is from: no test writes to it."""
+    monkeypatch.setattr(fetched_module, "fetched_digest", lambda _: "this tree")
 
 
 @pytest.fixture
@@ -133,7 +140,7 @@ def test_plan_as_json_is_the_plan(run: Run) -> None:
 
 
 @pytest.mark.thorough
-def test_answers_are_kept_for_the_next_command(
+def test_answers_are_cached_for_the_next_command(
     run: Run, here: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: generators that run again for each command, or another plan where they do not."""

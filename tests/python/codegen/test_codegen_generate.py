@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
+import os
 import shutil
+import sysconfig
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,8 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
+from qola.answers import AnswerCache
+from qola.codegen import process
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
@@ -25,8 +30,8 @@ BACKWARD = (
 )
 
 
-def backward(tree: AiterTree, out: Path, known: Path) -> KernelSet:
-    return run(tree, out, BACKWARD, "libmha_bwd", ("gfx942",), 700, known=known)
+def backward(tree: AiterTree, out: Path, cached: AnswerCache) -> KernelSet:
+    return run(tree, out, BACKWARD, "libmha_bwd", ("gfx942",), 700, cached=cached)
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +40,9 @@ def tree(aiter_tree: Path) -> AiterTree:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where answers are kept for tests of what is made of them."""
-    return tmp_path_factory.mktemp("answers")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
+    """Return a cache for tests of what is made of answers."""
+    return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
 
 def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
@@ -48,10 +53,10 @@ def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) ->
 
 
 def test_quickstart_is_14_kernels(
-    tree: AiterTree, answers: Path, tmp_path: Path, repo_root: Path
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, repo_root: Path
 ) -> None:
     """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
-    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
     golden = repo_root / "tests/golden/quickstart_kernels.txt"
     assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
     assert kernels.warnings == ()
@@ -135,9 +140,9 @@ def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_the_v3_path_is_off(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
+def test_the_v3_path_is_off(tree: AiterTree, answers: AnswerCache, tmp_path: Path) -> None:
     """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
-    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, known=answers)
+    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, cached=answers)
     text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
     assert "fmha_fwd_v3(" not in text
     assert "if (t == -1 && !is_v3_api_check) {" in text
@@ -148,7 +153,9 @@ def test_the_v3_path_is_off(tree: AiterTree, answers: Path, tmp_path: Path) -> N
     assert "if (t == -1 && !is_v3_api_check) {" in text
 
 
-def test_backward_kernels_follow_their_rows(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
+def test_backward_kernels_follow_their_rows(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
     """Prevents: helper kernels of the backward missing for the rows that are kept."""
     kernels = backward(tree, tmp_path, answers)
     # 2 masks x 7 paddings: dpad and dvpad of 0, 8 or 1 each, without 8/0 and 8/1.
@@ -157,27 +164,29 @@ def test_backward_kernels_follow_their_rows(tree: AiterTree, answers: Path, tmp_
     assert api.count("using dq_dk_dv_trait_ = ") == 14
 
 
-def test_generation_is_repeatable(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
+def test_generation_is_repeatable(tree: AiterTree, answers: AnswerCache, tmp_path: Path) -> None:
     """Prevents: a second plan that touches files, byte code in the tree, leftovers taken along."""
     (tmp_path / "kernels").mkdir()
     stale = tmp_path / "kernels/stale.cpp"
     stale.touch()
     # Of another process, or of this one where no test before asked for it.
-    first = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
+    first = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
     assert not any("stale" in kernel.name for kernel in first.kernels)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")}
     assert run(tree, tmp_path, QUICKSTART, receipt=700) == first
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")} == before
     assert not list((tree.root / tree.fmha_dir).rglob("*.pyc"))
     again = tmp_path / "again"
-    run(tree, again, QUICKSTART, receipt=700, known=answers)
+    run(tree, again, QUICKSTART, receipt=700, cached=answers)
     names = [p.name for p in (again / "kernels").iterdir()]
     match, mismatch, errors = filecmp.cmpfiles(tmp_path / "kernels", again / "kernels", names)
     assert (len(match), mismatch, errors) == (14, [], [])
 
 
 @pytest.mark.thorough
-def test_explanations_cover_every_kernel(tree: AiterTree, answers: Path, tmp_path: Path) -> None:
+def test_explanations_cover_every_kernel(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
     """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
     kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
     by_direction = Counter(e.direction for e in kernels.explanations)
@@ -194,7 +203,7 @@ def test_explanations_cover_every_kernel(tree: AiterTree, answers: Path, tmp_pat
         "no variant has hdim=96x128",
         "no variant has bias=bias hdim=192x192",
     } <= reasons
-    plain = run(tree, tmp_path, QUICKSTART, receipt=700, known=answers)
+    plain = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
     assert plain.explanations == ()
 
 
@@ -378,12 +387,12 @@ def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> 
     ],
 )
 def test_a_bad_generator_fails_with_its_own_words(
-    with_entry: AiterTree, answers: Path, tmp_path: Path, script: str, parts: list[str]
+    with_entry: AiterTree, answers: AnswerCache, tmp_path: Path, script: str, parts: list[str]
 ) -> None:
     """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
     path = f"{with_entry.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
     (with_entry.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
-    message = failure(with_entry, tmp_path / "out", QUICKSTART, receipt=700, known=answers)
+    message = failure(with_entry, tmp_path / "out", QUICKSTART, receipt=700, cached=answers)
     assert f"{path} --receipt 5 --output_dir {{}}" in message
     for part in parts:
         assert part in message
@@ -408,11 +417,61 @@ def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> 
 
 
 def test_the_environment_does_not_matter(
-    tree: AiterTree, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: CK's CK_TILE_FMHA_FWD_CUSTOM_FACTORY, or GPU_ARCHS, changing a plan."""
-    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, known=answers)
+    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, cached=answers)
     monkeypatch.setenv("CK_TILE_FMHA_FWD_CUSTOM_FACTORY", "1")
     monkeypatch.setenv("GPU_ARCHS", "gfx942")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert run(tree, tmp_path / "b", QUICKSTART, receipt=700) == expected
+
+
+#: Put before what starts each generator: logs every path that the process asks the system about.
+WATCH = """\
+import os, posix, sys
+log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def note(path, how):
+    if isinstance(path, (str, bytes, os.PathLike)):
+        line = how + " " + os.path.join(posix.getcwd(), os.fsdecode(path)) + "\\n"
+        os.write(log, line.encode())
+def watch(name):
+    ask = getattr(posix, name)
+    def watched(path=".", *args, **more):
+        note(path, name)
+        return ask(path, *args, **more)
+    setattr(os, name, watched)
+    setattr(posix, name, watched)
+for name in ("stat", "lstat", "access", "readlink", "statvfs", "listxattr", "getxattr"):
+    watch(name)
+def hook(event, args):
+    if event in ("open", "os.listdir", "os.scandir"):
+        note(args[0], event)
+    elif event.partition(".")[0] in ("subprocess", "socket", "ctypes") or event == "os.system":
+        note("/" + event, "event")
+sys.addaudithook(hook)
+"""
+
+
+def test_the_pinned_generators_ask_nothing_of_the_machine(
+    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a cached plan that something beside the tree decided, of an AITER to be pinned."""
+    log = tmp_path / "log"
+    monkeypatch.setattr(process, "_START", WATCH.format(log=str(log)) + process._START)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    run(tree, tmp_path / "fwd", QUICKSTART, receipt=700, asm=True)
+    run(tree, tmp_path / "bwd", BACKWARD, "libmha_bwd", ("gfx942",), 700, asm=True)
+    python = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    python += [python[0].with_name(f"python{sysconfig.get_config_var('py_version_nodot')}.zip")]
+    package = os.path.dirname(os.path.abspath(process.__file__))
+    own = [tree.root, scratch, Path(package).parent, Path("/dev/null"), log, *python]
+    places = {Path(real) for path in own for real in (path.absolute(), os.path.realpath(path))}
+    above = {parent for place in places for parent in place.parents}
+    looks = set(log.read_text().splitlines())
+    assert len(looks) > 100
+    for look in sorted(looks):
+        path = Path(os.path.normpath(look.split(" ", 1)[1]))
+        assert path in above or not places.isdisjoint((path, *path.parents)), look

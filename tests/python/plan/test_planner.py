@@ -11,6 +11,7 @@ import pytest
 
 from qola.aiter.includes import include_dirs
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig, read_tree
+from qola.answers import AnswerCache
 from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from qola.fetch.pins import PatchPin
 from qola.folder import Folder
@@ -53,13 +54,13 @@ Planning = Callable[..., Plan]
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where answers of generators are kept: these tests are about what is made of them."""
-    return tmp_path_factory.mktemp("answers")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
+    """Return a cache of generators' answers: these tests are about what is made of them."""
+    return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
 
 @pytest.fixture
-def plan(tree: AiterTree, tmp_path: Path, answers: Path) -> Planning:
+def plan(tree: AiterTree, tmp_path: Path, answers: AnswerCache) -> Planning:
     """Return a function that plans a manifest's text."""
 
     def run(text: str = TEXT, **changes: object) -> Plan:
@@ -237,7 +238,9 @@ def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path)
     assert configure(f'add_includes = ["{tree.fmha_dir}"]').include_dirs[0] == tree.fmha_dir
 
 
-def test_progress_is_told(plan: Planning, tree: AiterTree, answers: Path, tmp_path: Path) -> None:
+def test_progress_is_told(
+    plan: Planning, tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
     """Prevents: a command that is silent while it works."""
     lines: list[str] = []
     resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree, answers=answers))
@@ -248,7 +251,7 @@ def test_progress_is_told(plan: Planning, tree: AiterTree, answers: Path, tmp_pa
 
 
 def test_a_module_is_evaluated_once(
-    tree: AiterTree, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents: a plan, its watched directories and its check with different ideas of a module."""
     asked: list[str] = []
@@ -267,7 +270,7 @@ def test_a_module_is_evaluated_once(
 
 
 def test_explain_agrees_with_the_plan(
-    plan: Planning, tree: AiterTree, answers: Path, tmp_path: Path
+    plan: Planning, tree: AiterTree, answers: AnswerCache, tmp_path: Path
 ) -> None:
     """Prevents: an explanation that says "in" of a kernel the library lacks."""
     made = plan()

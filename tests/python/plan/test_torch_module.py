@@ -11,6 +11,7 @@ from qola.repository.merge import merge
 
 from qola.aiter.attention import TORCH_ATTENTION
 from qola.aiter.tree import AiterTree, read_tree
+from qola.answers import AnswerCache
 from qola.errors import PlanError
 from qola.folder import Folder
 from qola.manifest.load import loads
@@ -56,9 +57,9 @@ def tree(aiter_tree: Path) -> AiterTree:
 def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
     """Return a function that plans modules, each with its mode, in a namespace.
 
-    The same are planned once, by generators' answers that are kept: tests only read plans.
+    The same are planned once, by cached answers of generators: tests only read plans.
     """
-    answers = tmp_path_factory.mktemp("answers")
+    answers = AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
 
     @cache
     def run(

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
@@ -16,25 +16,28 @@ _GIT, _CODE = b".git", b"__pycache__"
 _LEFT_OUT = {_GIT, _CODE}
 
 
-def tree_digest(root: Path) -> str:
+def tree_digest(root: Path, leave_out: Collection[str] = ()) -> str:
     """Return the digest of a tree: 64 hexadecimal digits of sha256, wherever the tree lies.
 
     It has names, contents, which files can be executed, and links; a link that leads out of the
     tree is followed, as a build follows it. Left out are what git keeps (`.git`) and Python's byte
     code in `__pycache__`, which no generator reads (`qola.codegen.bytecode`).
 
+    Args:
+        leave_out: names in the root directory that do not count.
+
     Raises:
         AiterError: something is neither file, directory nor link.
         OSError: something cannot be read.
     """
     digest = hashlib.sha256()
-    for part in _parts(root):
+    for part in _parts(root, {os.fsencode(name) for name in leave_out}):
         # With its length before it, no part can pass for several.
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
 
 
-def _parts(root: Path) -> Iterator[bytes]:
+def _parts(root: Path, leave_out: Collection[bytes]) -> Iterator[bytes]:
     """Yield kind, name and content of each entry, in an order that names alone decide."""
     # Real directories that are read, and their names here.
     known = {os.path.realpath(os.fsencode(root)): b""}
@@ -73,6 +76,8 @@ def _parts(root: Path) -> Iterator[bytes]:
     def below(directory: bytes, name: bytes) -> Iterator[bytes]:
         code = os.path.basename(directory) == _CODE
         for base in sorted(os.listdir(directory)):
+            if not name and base in leave_out:
+                continue
             path, inner = os.path.join(directory, base), os.path.join(name, base)
             status = os.lstat(path)
             if base == _GIT or (code and b".pyc" in base and stat.S_ISREG(status.st_mode)):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.checkout.digest import tree_digest
 from qola.errors import AiterError
+from qola.fetch.digest import tree_digest
 from qola.files import sha256_of_text
 from tests.python.folders import write
 
