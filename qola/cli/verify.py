@@ -63,6 +63,13 @@ def add_commands(commands: Any) -> None:
         help="of the problems: the same for the same seed (default: %(default)s)",
     )
     parser.add_argument(
+        "--max-instructions",
+        type=positive,
+        default=100_000_000,
+        metavar="N",
+        help="of a launch, after which it counts as endless (default: %(default)s)",
+    )
+    parser.add_argument(
         *("-o", "--output"),
         metavar="FILE.json",
         help="also write all of it there: problems, largest errors, what was found",
@@ -115,6 +122,7 @@ def add_commands(commands: Any) -> None:
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola verify``."""
     words = [f"--samples={args.samples}", f"--seed={args.seed}"]
+    words += [f"--max-instructions={args.max_instructions}"]
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     places = {"json": args.output, "junit": args.junit, "html": args.html}

@@ -1,4 +1,6 @@
-"""Looks for reads of registers that nobody wrote: a wrapper around each instruction.
+"""Looks at the registers of an instruction: those that nobody wrote, and those that are not there.
+
+A wrapper around each instruction reports reads of registers that nobody wrote.
 
 What counts as read are all registers of an operand in the lanes that are active. What is only
 moved, and shifted out again, counts too: such a read says nothing of the result.
@@ -11,7 +13,7 @@ import numpy as np
 from qola.emulate.arrays import Array
 from qola.emulate.decode import Instruction
 from qola.emulate.operands import listed
-from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Step, Waves
+from qola.emulate.waves import AGPRS, EXEC, LANES, SGPRS, VCC, VGPRS, Layout, Step, Waves
 
 _READS = (
     "src0",
@@ -109,6 +111,25 @@ def checking(one: Instruction, step: Step) -> Step:
                 known_v[first : first + count] |= active
 
     return run
+
+
+def find_misfit(one: Instruction, layout: Layout) -> str:
+    """Return which register of an instruction a wave does not have; empty if it has all."""
+    reads, writes = _operands(one)
+    for number, count in (*reads, *writes):
+        if number < SGPRS:
+            if count > 1 and number % 2:
+                return f"s{number} is odd, and begins a pair"
+            if number + count > SGPRS:
+                return f"s{number + count - 1} is beyond the scalar registers"
+        elif number >= VGPRS:
+            last = number + count - 1
+            name, place = f"v{last - VGPRS}", last - VGPRS
+            if number >= AGPRS:
+                name, place = f"a{last - AGPRS}", last - AGPRS + layout.first_agpr
+            if place >= layout.vgprs:
+                return f"{name} is beyond the {layout.vgprs} vector registers of the kernel"
+    return ""
 
 
 def _report(w: Waves, one: Instruction, register: str, lanes: Array) -> None:

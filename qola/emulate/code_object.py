@@ -15,6 +15,11 @@ from qola.errors import Finding, QolaError
 
 #: EF_AMDGPU_MACH of the archs that are emulated.
 ARCHS = {0x4C: "gfx942", 0x4F: "gfx950"}
+#: The most LDS that a workgroup can have, in bytes.
+MAX_LDS = {"gfx942": 64 << 10, "gfx950": 160 << 10}
+#: The most scratch memory that a lane can have, in bytes: a wave's is a number of 13 bits, in KiB
+#: (WAVESIZE of COMPUTE_TMPRING_SIZE).
+MAX_SCRATCH = ((1 << 13) - 1) * 1024 // 64
 _METADATA_NOTE = 32
 _DESCRIPTOR_BYTES = 64
 #: Kernels that have their first arguments preloaded begin with code for firmware that does not.

@@ -108,7 +108,13 @@ def decode(code: bytes, pc: int = 0) -> Instruction:
     Raises:
         ValueError: they are not an instruction of CDNA3 or CDNA4.
     """
-    fields, words, name, form, size, literal, text = _decode(code[:_LONGEST])
+    try:
+        fields, words, name, form, size, literal, text = _decode(code[:_LONGEST])
+    except Exception as error:
+        # The tables raise what they happen to: an assertion, or a RuntimeError for a register that
+        # the instruction set reserves.
+        word = int.from_bytes(code[:4], "little")
+        raise ValueError(f"{word:#010x}: {error or type(error).__name__}") from error
     return Instruction(pc, size, name, form, fields, words, literal, text)
 
 
@@ -141,7 +147,7 @@ def sweep(code: bytes) -> dict[int, Instruction | str]:
     while pc + 4 <= len(code):
         try:
             one = decode(code[pc : pc + _LONGEST], pc)
-        except (ValueError, AssertionError, AttributeError) as error:
+        except ValueError as error:
             found[pc] = str(error)
             pc += 4
             continue

@@ -10,7 +10,7 @@ from mmap import mmap
 import numpy as np
 
 from qola.emulate.arrays import I64, U8, U32, Array
-from qola.emulate.code_object import CodeObject, Descriptor, Kernel
+from qola.emulate.code_object import MAX_LDS, MAX_SCRATCH, CodeObject, Descriptor, Kernel
 from qola.emulate.faults import EmulationError, Fault, Faults
 from qola.emulate.machine import Machine
 from qola.emulate.memory import AddressMap
@@ -153,8 +153,8 @@ class _Launch:
 
     def run(self) -> Result:
         options, descriptor = self.device.options, self.descriptor
-        refused = descriptor.unsupported
-        if refused is not None:
+        refused = descriptor.unsupported or self._too_large()
+        if refused:
             raise EmulationError(
                 Fault("unsupported", self.kernel.symbol, 0, "the descriptor", refused)
             )
@@ -191,6 +191,16 @@ class _Launch:
                 faults.add(fault)
         return Result(self.kernel.symbol, sum(share.instructions for share in shares), faults.all)
 
+    def _too_large(self) -> str:
+        """Return which size no device of the arch can give, empty if each fits."""
+        arch, lds = self.program.arch, self.descriptor.lds_bytes + self.dynamic_lds
+        scratch = self.descriptor.scratch_bytes
+        if lds > MAX_LDS[arch]:
+            return f"{lds:,} bytes of LDS, and a workgroup of {arch} has at most {MAX_LDS[arch]:,}"
+        if scratch > MAX_SCRATCH:
+            return f"{scratch:,} bytes of scratch memory, and a lane has at most {MAX_SCRATCH:,}"
+        return ""
+
     def _part(self, machine: Machine, starts: range, groups: int, owned: list[int]) -> Share:
         """Run some of the workgroups, as many at once as the machine has room for."""
         executed = 0
@@ -198,9 +208,9 @@ class _Launch:
             some = range(first, min(first + machine.groups, groups))
             machine.begin(first, _POISON)
             live = np.full(machine.groups, machine.group_waves)
-            schedule = Schedule(self.program, live, self.device.options.limit - executed)
+            schedule = Schedule(self.program, live, self.device.options.limit, executed)
             schedule.run(self._waves(machine, some, machine.group_waves, owned))
-            executed += schedule.executed
+            executed = schedule.executed
         return Share(executed, machine.faults.all)
 
     def _arguments(self) -> Array:

@@ -133,8 +133,9 @@ class Program:
         return self._error("endless", pc, why)
 
     def _error(self, kind: Kind, pc: int, why: str) -> EmulationError:
-        one = self.code.get(pc, "no instruction")
-        return EmulationError(Fault(kind, self.kernel.symbol, pc, str(one), why))
+        one = self.code.get(pc)
+        text = one.text if isinstance(one, Instruction) else "no instruction"
+        return EmulationError(Fault(kind, self.kernel.symbol, pc, text, why))
 
     def block(self, start: int) -> Block:
         """The block that begins at an offset."""

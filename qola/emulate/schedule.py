@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qola.emulate.arrays import U64, Array
+from qola.emulate.check import find_misfit
 from qola.emulate.control import BRANCHES, jump_target
 from qola.emulate.decode import Instruction
 from qola.emulate.faults import EmulationError
@@ -27,7 +28,7 @@ class Schedule:
     Attributes:
         live: by workgroup, how many of its waves have not ended.
         limit: instructions of waves after which a launch counts as endless.
-        executed: instructions of waves that ran.
+        executed: instructions of waves that ran, those of workgroups before these included.
     """
 
     program: Program
@@ -71,11 +72,13 @@ class Schedule:
             raise
         except Exception as error:
             one = block.places[number]
+            if misfit := find_misfit(one, w.layout):
+                raise self.program.unsupported(one.pc, misfit) from error
             place = f"{self.program.kernel.symbol}+{one.pc:#x} {one.text}"
             raise RuntimeError(f"the emulator failed at {place}") from error
         self.executed += block.instructions * w.count
         if self.executed > self.limit:
-            raise self.program.endless(block.start, f"more than {self.limit} instructions")
+            raise self.program.endless(block.start, f"more than {self.limit:,} instructions")
         w.pc = block.after
         if block.end is None:
             self._ready.append(w)
@@ -113,6 +116,8 @@ class Schedule:
 
     def _jump(self, w: Waves, one: Instruction) -> None:
         """A jump to what a register holds; its own offset goes to another one first."""
+        if misfit := find_misfit(one, w.layout):
+            raise self.program.unsupported(one.pc, misfit)
         after = np.full((w.count, 1), w.machine.entry + one.pc + one.size, U64)
         called = one.name == "S_CALL_B64"
         targets = np.full(w.count, one.target) if called else jump_target(one)(w)

@@ -6,8 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from qola.errors import QolaError
+from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
 from qola.verify.tell import add_files, add_modules, builds, tell, wishes
 
@@ -17,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.verify", allow_abbrev=False)
     add_modules(parser)
     add_files(parser)
+    parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args(argv)
     try:
@@ -24,12 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             outcome
             for built in builds(args)
             for wish in wishes(args, built, args.processes)
-            for outcome in verify(built, wish, _note)
+            for outcome in verify(
+                built, replace(wish, max_instructions=args.max_instructions), _note
+            )
         ]
         plans = [built.plan for built in builds(args)]
         facts = [
             ", ".join(built.planned.library for built in builds(args)),
             f"{args.samples} problems for each kernel, seed {args.seed}",
+            f"at most {args.max_instructions:,} instructions a launch (--max-instructions)",
             f"qola {plans[0].qola}",
         ]
         return tell(args, ", ".join(dict.fromkeys(p.name for p in plans)), facts, found)

@@ -7,30 +7,33 @@ from collections.abc import Sequence
 import numpy as np
 
 from qola.reference.masks import BOTTOM_RIGHT, NO_MASK
-from qola.verify.edges import Fields, head_dims, lengths
+from qola.verify.edges import HEADS, MODEL_HEADS, Fields, head_dims, lengths
 from qola.verify.problem import Problem
 
 #: Rows of a tile of Q, and of K.
 _ROWS = 64
 #: Rows of a page, as Composable Kernel's own callers have them.
 _PAGE = 128
-_HEADS = ((1, 1), (2, 1), (4, 2), (3, 3))
+_HEADS = HEADS[:4]
 #: Dimensions that are rotated are a multiple of it.
 _ROTARY = 16
 
 
-def propose(fields: Fields, edge: int, chosen: np.random.Generator) -> Problem:
+def propose(
+    fields: Fields, edge: int, chosen: np.random.Generator, *, many: bool = False
+) -> Problem:
     """Return a problem around what a kernel's fields say.
 
     Args:
         edge: which lengths: 0 has whole tiles and the kernel's head dimension.
         chosen: decides what else there is to decide.
+        many: with the head counts of models and few rows.
     """
 
     def one(of: Sequence[int]) -> int:
         return of[int(chosen.integers(len(of)))]
 
-    every = lengths(_ROWS)
+    every = [length for length in lengths(_ROWS) if length <= _ROWS or not many]
     new = every[edge % len(every)]
     rows = new if edge == 0 or chosen.random() < 0.3 else one(every)
     if not fields.get("spad"):
@@ -44,7 +47,8 @@ def propose(fields: Fields, edge: int, chosen: np.random.Generator) -> Problem:
         if most == 0:
             hdim, most = size, size // _ROTARY
         rotary = _ROTARY * (most if edge == 0 else one(range(1, most + 1)))
-    nhead_q, nhead_k = _HEADS[int(chosen.integers(len(_HEADS)))]
+    heads = MODEL_HEADS if many else _HEADS
+    nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
     # Rows that are there before: none, up to a page, and beyond.
     before = [one((0, 1, _ROWS, 77, _PAGE - 3, _PAGE, _PAGE + 40)) for _ in range(1 + edge % 2)]
     return Problem(

@@ -103,15 +103,20 @@ def draw_assembly(
         launched: calls the entry point, and returns what it would launch.
     """
 
-    def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
+    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Problem | None:
         one = hints[int(chosen.integers(len(hints)))]
-        return _proposed(direction, one, some_edge(chosen, edge), chosen, max_work)
+        return _proposed(direction, one, some_edge(chosen, edge), chosen, max_work, many)
 
     return search(name, proposed, launched, samples, seed, _CALLS if hints else 0)
 
 
 def _proposed(
-    direction: str, hints: Hints, edge: int, chosen: np.random.Generator, max_work: int
+    direction: str,
+    hints: Hints,
+    edge: int,
+    chosen: np.random.Generator,
+    max_work: int,
+    many: bool,
 ) -> Problem | None:
     def one(of: Sequence[_T]) -> _T:
         return of[int(chosen.integers(len(of)))]
@@ -124,7 +129,7 @@ def _proposed(
         "mode": "group" if one(hints.groups) else "batch",
         "tile": one(_TILES),
     }
-    problem = propose(direction, fields, edge, chosen, max_work)
+    problem = propose(direction, fields, edge, chosen, max_work, many=many)
     if problem is None:
         return None
     longest = max(*problem.rows, *problem.columns, 2)

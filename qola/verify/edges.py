@@ -6,8 +6,21 @@ from collections.abc import Mapping
 
 from qola.codegen.types import FieldValue
 
+#: Heads of Q, and of K and V: few, so that problems can be long.
+HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
+#: Those of models. Kernels divide the number of a head of Q, and a wrong quotient may be right for
+#: the first heads.
+MODEL_HEADS = ((8, 8), (16, 8), (24, 8), (64, 8))
+#: Of problems, each third one has as many heads as models have.
+_MANY_HEADS = 3
+
 Fields = Mapping[str, FieldValue]
 """Of a kernel instance, as a plan has them."""
+
+
+def has_many_heads(number: int) -> bool:
+    """Return whether a kernel's problem of this number has the head counts of models."""
+    return number % _MANY_HEADS == _MANY_HEADS - 1
 
 
 def tile_of(fields: Fields) -> tuple[int, int]:

@@ -30,6 +30,11 @@ from qola.verify.values import address_names
 TILE = 16
 """Columns that a kernel takes at once, at least: limits are wider for fewer."""
 
+MAX_INSTRUCTIONS = 100_000_000
+"""Instructions of a launch after which it counts as endless, unless the caller says otherwise.
+
+The problems that are drawn take a few millions."""
+
 #: What HIP's allocations begin at a multiple of.
 _ALIGNED = 256
 
@@ -60,7 +65,7 @@ def outcomes(
         max_workers=max(1, min(processes, calls)),
         mp_context=multiprocessing.get_context("fork"),
         initializer=_begin,
-        initargs=(options or Options(),),
+        initargs=(options or Options(limit=MAX_INSTRUCTIONS),),
     ) as pool:
         running = [
             (

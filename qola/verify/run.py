@@ -19,7 +19,7 @@ from qola.verify.case import Case, settled
 from qola.verify.host import Built, Host, on_device
 from qola.verify.outcome import Outcome
 from qola.verify.problem import Problem
-from qola.verify.replay import outcomes
+from qola.verify.replay import MAX_INSTRUCTIONS, outcomes
 from qola.verify.repository import is_beside
 from qola.verify.sample import MAX_WORK, Drawn, draw, draw_called
 
@@ -37,6 +37,7 @@ class Wish:
     Attributes:
         patterns: of kernels' names, with * and ?; none for all.
         max_work: of each problem, see `Problem.work`.
+        max_instructions: of each launch, after which it counts as endless.
         checked: also look for registers and LDS that are read before they are written.
         processes: that try kernels side by side.
     """
@@ -46,6 +47,7 @@ class Wish:
     samples: int = 3
     seed: int = 0
     max_work: int = MAX_WORK
+    max_instructions: int = MAX_INSTRUCTIONS
     checked: bool = False
     processes: int = 1
 
@@ -64,7 +66,8 @@ def verify(built: Built, wish: Wish, note: Callable[[str], None] = lambda _: Non
     Raises:
         QolaError: a process died, the library's host code in it or the emulator.
     """
-    return outcomes(record(built, wish), wish.processes, Options(checked=wish.checked), note)
+    options = Options(checked=wish.checked, limit=wish.max_instructions)
+    return outcomes(record(built, wish), wish.processes, options, note)
 
 
 def record(built: Built, wish: Wish) -> list[Case]:

@@ -14,22 +14,32 @@ from qola.reference.dropout import Dropout
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
 from qola.verify import append_sample
 from qola.verify.dispatch import Dispatch, rows_of
-from qola.verify.edges import Fields, head_dims, lengths, tile_of
+from qola.verify.edges import (
+    HEADS,
+    MODEL_HEADS,
+    Fields,
+    has_many_heads,
+    head_dims,
+    lengths,
+    tile_of,
+)
 from qola.verify.problem import Problem
 
 #: Problems that are thought of for each one that is drawn; each of the latter calls the library.
-_ATTEMPTS = 600
+_ATTEMPTS = 900
 _CALLS = 100
 #: Of a problem, unless the caller says otherwise: two heads of 256 x 256.
 MAX_WORK = 1 << 17
-_HEADS = ((1, 1), (2, 1), (4, 2), (3, 3), (6, 2), (5, 1))
+#: Rows of Q where there are many heads: a row, and several of a wave.
+_FEW_ROWS = (1, 2, 5, 16)
 _DROPS = (0.1, 0.25, 0.5, 0.8)
 _CAPS = (2.0, 10.0, 50.0)
 #: Rows of a page: the fewest that AITER's own callers of split-KV allow; batch prefill knows 1.
 _PAGE = 128
 
-#: An attempt to think of a problem: what decides, and which edge is to be tried, None for any.
-Proposal = Callable[[np.random.Generator, int | None], Problem | None]
+#: An attempt to think of a problem: what decides, which edge is to be tried, None for any, and
+#: whether it has many heads.
+Proposal = Callable[[np.random.Generator, int | None, bool], Problem | None]
 #: Names of what a problem is launched with.
 Launched = Callable[[Problem], Sequence[str]]
 
@@ -117,9 +127,9 @@ def _of_mains(kernels: Sequence[PlannedKernel], direction: str) -> dict[str, Fie
 
 
 def _proposal(direction: str, shapes: Sequence[Fields], max_work: int, units: int = 0) -> Proposal:
-    def proposed(chosen: np.random.Generator, edge: int | None) -> Problem | None:
+    def proposed(chosen: np.random.Generator, edge: int | None, many: bool) -> Problem | None:
         shape = shapes[int(chosen.integers(len(shapes)))]
-        problem = propose(direction, shape, some_edge(chosen, edge), chosen, max_work)
+        problem = propose(direction, shape, some_edge(chosen, edge), chosen, max_work, many=many)
         return None if problem is None else replace(problem, units=units)
 
     return proposed
@@ -142,7 +152,9 @@ def search(
     for number in range(samples):
         for attempt in range(attempts):
             chosen = generator(name, seed, number, attempt)
-            problem = proposal(chosen, number if attempt == 0 else None)
+            # Some kernels take no problem that is small enough with many heads.
+            many = has_many_heads(number) and attempt < attempts // 3
+            problem = proposal(chosen, number if attempt == 0 else None, many)
             if problem is None or problem in found:
                 continue
             if name in launched(problem):
@@ -167,16 +179,23 @@ def some_edge(chosen: np.random.Generator, edge: int | None) -> int:
 
 
 def propose(
-    direction: str, fields: Fields, edge: int, chosen: np.random.Generator, max_work: int
+    direction: str,
+    fields: Fields,
+    edge: int,
+    chosen: np.random.Generator,
+    max_work: int,
+    *,
+    many: bool = False,
 ) -> Problem | None:
     """Return a problem around what a kernel's fields say, None where it would be too large.
 
     Args:
         edge: which lengths and head dimensions: 0 has whole tiles and the kernel's own.
         chosen: decides what else there is to decide.
+        many: with the head counts of models, and often few rows.
     """
     if direction == "fwd_appendkv":
-        return append_sample.propose(fields, edge, chosen)
+        return append_sample.propose(fields, edge, chosen, many=many)
 
     def one(of: Sequence[int]) -> int:
         return of[int(chosen.integers(len(of)))]
@@ -206,7 +225,16 @@ def propose(
         columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
         if chance(0.2):
             columns = [rows[0]] * count
-    heads = [h for h in _HEADS if h[0] * _pairs(rows, columns) <= max_work]
+    if many:
+        # Not always: some kernels take whole tiles alone, others no short sequences of K.
+        if chance(0.5):
+            few = one(_FEW_ROWS)
+            rows = [min(length, few) for length in rows]
+        if chance(0.7):
+            most = max_work // (max(1, *rows) * MODEL_HEADS[-1][0])
+            columns = [min(length, max(columns_at_once, most)) for length in columns]
+    pairs = sum(r * c for r, c in zip(rows, columns, strict=True))
+    heads = [h for h in (MODEL_HEADS if many else HEADS) if h[0] * pairs <= max_work]
     if not heads:
         return None
     nhead_q, nhead_k = heads[int(chosen.integers(len(heads)))]
@@ -248,10 +276,6 @@ def propose(
         magnitude=(1.0, 1.0, 0.25, 3.0)[int(chosen.integers(4))],
         data_seed=int(chosen.integers(1 << 32)),
     )
-
-
-def _pairs(rows: Sequence[int], columns: Sequence[int]) -> int:
-    return sum(r * c for r, c in zip(rows, columns, strict=True))
 
 
 def _masked(fields: Fields) -> bool:
@@ -298,6 +322,8 @@ def _edges(problem: Problem, fields: Fields) -> Iterator[str]:
         yield "columns beside a tile"
     if not beside_rows and not beside_columns:
         yield "whole tiles"
+    if (problem.nhead_q, problem.nhead_k) in MODEL_HEADS:
+        yield "many heads"
     if problem.nhead_q > problem.nhead_k:
         yield "shared heads"
     if problem.hdim_q < int(fields.get("hdim_q") or 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from qola.emulate.code_object import ARCHS
@@ -68,12 +68,13 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def tell(
-    args: argparse.Namespace, name: str, facts: Iterable[str], outcomes: Sequence[Outcome]
+    args: argparse.Namespace, name: str, facts: Sequence[str], outcomes: Sequence[Outcome]
 ) -> int:
     """Say and write what came; return the exit code: that of a wrong kernel, or of none tried.
 
     Args:
-        name, facts: of the page.
+        name: of the page.
+        facts: how the kernels were tried, on the first line and below the page's title.
 
     Raises:
         VerifyError: there is no kernel.
@@ -82,7 +83,7 @@ def tell(
         patterns = " ".join(args.kernels) or "the libraries"
         raise VerifyError(Finding(patterns, "no kernel", "a name of `qola list`, with * and ?"))
     found = sorted(outcomes, key=lambda outcome: (outcome.kernel, outcome.arch))
-    print("\n".join(lines(found)))
+    print("\n".join(["; ".join(facts), *lines(found)]))
     if args.json:
         Path(args.json).write_text(to_json(found), encoding="utf-8")
     if args.junit:

@@ -60,7 +60,7 @@ def entry_values(problem: Problem, arch: str, parameters: Collection[str]) -> di
         words |= {"deterministic": problem.deterministic, "is_v3_atomic_fp32": problem.dq_in_float}
         values |= {
             "scale": problem.scale,
-            "p_undrop": 1 / (1 - dropped.probability) if dropped else 1.0,
+            "p_undrop": dropped.undropped if dropped else 1.0,
             "has_dbias": problem.dbias,
             "is_store_randval": False,
             "how_v3_bf16_cvt": problem.conversion,

@@ -306,15 +306,27 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     words = [*arguments("libmha_fwd"), "--samples=1", f"--json={report}", f"--junit={suite}"]
     words.append(f"--html={page}")
     assert main([*words, "--kernels=*_psddv_*"]) == 0
-    assert capsys.readouterr().out == "2 passed, 0 failed, 0 untried; 2 problems\n"
+    head, counts = capsys.readouterr().out.splitlines()
+    assert "1 problems for each kernel, seed 0; at most 100,000,000 instructions a launch" in head
+    assert counts == "2 passed, 0 failed, 0 untried; 2 problems"
     kernels = json.loads(report.read_text())["kernels"]
     assert [kernel["arch"] for kernel in kernels] == ["gfx942", "gfx950"]
     assert 'tests="2" failures="0"' in suite.read_text()
     assert "Emulated kernels of ci" in page.read_text()
+    assert "at most 100,000,000 instructions a launch" in page.read_text()
     assert main([*words, "--kernels=none"]) == 1
     assert "no kernel" in capsys.readouterr().err
     assert main([*words, "--arch=gfx90a"]) == 1
     assert "an arch that is not emulated" in capsys.readouterr().err
+
+
+def test_a_limit_that_is_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a kernel that runs for half an hour, or one that is called endless for no reason."""
+    words = [*arguments("libmha_fwd"), "--samples=1", "--kernels=*_psddv_*", "--arch=gfx950"]
+    assert main([*words, "--junit=", "--max-instructions=1000"]) == 13
+    said = capsys.readouterr().out
+    assert "; at most 1,000 instructions a launch (--max-instructions); " in said
+    assert "endless: more than 1,000 instructions\n" in said
 
 
 @pytest.mark.thorough

@@ -28,12 +28,13 @@ def load(
     descriptor: Descriptor,
     arguments: tuple[Argument, ...] = (),
     options: Options | None = None,
+    arch: str = "gfx942",
 ) -> tuple[Device, Module]:
     """A code object with one kernel, on a device of its own."""
     image = struct.pack(f"<{len(words)}I", *words)
     kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
     device = Device(options or Options(strict=True))
-    return device, Module(device, CodeObject("gfx942", image, {"test": kernel}))
+    return device, Module(device, CodeObject(arch, image, {"test": kernel}))
 
 
 def test_hidden_arguments_are_preloaded_too() -> None:
@@ -56,6 +57,72 @@ def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> N
     # Denormals, DX10_CLAMP and IEEE change nothing.
     device, module = load([END], replace(DESCRIPTOR, rsrc1=0xF << 16 | 1 << 21 | 1 << 23))
     device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize("word", [0x020000D3, 0xFFFFFFFF], ids=["reserved register", "nothing"])
+def test_a_word_that_cannot_be_decoded_counts_when_a_wave_comes_to_it(word: int) -> None:
+    """Prevents: a kernel refused for data behind its end, or a traceback for what it runs into."""
+    device, module = load([END, word], DESCRIPTOR)
+    device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+    device, module = load([ZERO, word, END], DESCRIPTOR)
+    with pytest.raises(EmulationError, match=rf"(?s)test\+0x4 no instruction.*: {word:#010x}"):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+def test_no_random_block_is_a_traceback() -> None:
+    """Prevents: words that the decoder, a binder or a step fails over in a way of its own."""
+    chosen = np.random.default_rng(1)
+    for _ in range(300):
+        words = [int(word) for word in chosen.integers(1 << 32, size=16)]
+        device, module = load([END, *words], DESCRIPTOR)
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+        device, module = load([*words, END], DESCRIPTOR, options=Options(limit=1000))
+        with pytest.raises(EmulationError):
+            device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        # v_add_f32 v64, s8, v161; s_swappc_b64 s[7:8], s[4:5]
+        (0x02814208 | 161 << 9, "v161 is beyond the 8 vector registers"),
+        (0xBE871E04, "s7 is odd"),
+    ],
+)
+def test_a_register_that_is_not_there_is_a_fault(word: int, said: str) -> None:
+    """Prevents: a traceback for a wrong kernel, where a finding would name its instruction."""
+    device, module = load([word, END], DESCRIPTOR)
+    with pytest.raises(EmulationError, match=said):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize(
+    ("arch", "most"), [("gfx942", 64 << 10), ("gfx950", 160 << 10)], ids=["gfx942", "gfx950"]
+)
+def test_sizes_that_no_device_has_are_refused(arch: str, most: int) -> None:
+    """Prevents: gigabytes allocated and written because a descriptor asks for them."""
+
+    def launch(lds: int, dynamic: int, scratch: int) -> None:
+        descriptor = replace(DESCRIPTOR, lds_bytes=lds, scratch_bytes=scratch)
+        device, module = load([END], descriptor, arch=arch)
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"", dynamic)
+
+    launch(most - 1024, 1024, (8191 << 10) // 64)
+    for sizes in ((most + 1, 0, 0), (most, 4, 0), (0xFFFFFFFF, 0, 0)):
+        with pytest.raises(EmulationError, match=f"of LDS, and a workgroup of {arch}"):
+            launch(*sizes)
+    for scratch in ((8191 << 10) // 64 + 1, 0xFFFFFFFF):
+        with pytest.raises(EmulationError, match="of scratch memory, and a lane has at most"):
+            launch(0, 0, scratch)
+
+
+def test_the_limit_is_of_a_launch() -> None:
+    """Prevents: a limit that starts anew with each workgroup, and one told that nobody set."""
+    options = Options(limit=7, waves=1)
+    device, module = load([ZERO, END], DESCRIPTOR, options=options)
+    device.launch(module, "test", (3, 1, 1), (64, 1, 1), b"")
+    with pytest.raises(EmulationError, match="more than 7 instructions"):
+        device.launch(module, "test", (4, 1, 1), (64, 1, 1), b"")
 
 
 def test_processes_share_a_module_s_variables() -> None:

@@ -12,7 +12,7 @@ import pytest
 from qola.codegen.types import FieldValue
 from qola.reference.dropout import Dropout
 from qola.reference.masks import TOP_LEFT
-from qola.verify.edges import Fields, tile_of
+from qola.verify.edges import MODEL_HEADS, Fields, tile_of
 from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, coverage, draw, draw_called, propose
 from tests.consumer import predict
@@ -30,6 +30,7 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
     """Prevents: a kernel that is verified by problems of another, or by none in silence."""
     reasons: Counter[str] = Counter()
     tried: Counter[str] = Counter()
+    heads: Counter[tuple[int, int]] = Counter()
     for library in found:
         seen: set[tuple[str, object]] = set()
         for kernel in library.kernels:
@@ -45,12 +46,17 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
                 assert kernel.name in library.dispatch.taken(problem, device)
                 assert problem.work <= MAX_WORK
             tried.update(coverage(drawn.problems, kernel.fields))
+            if not drawn.missing:
+                # With the default of three problems, too.
+                third = drawn.problems[2]
+                heads[third.nhead_q, third.nhead_k] += 1
     # Nothing but kernels that no problem reaches is left out.
     assert set(reasons) == {"", "unreachable"}
     assert set(tried) == {
         "whole tiles",
         "rows beside a tile",
         "columns beside a tile",
+        "many heads",
         "shared heads",
         "a smaller head",
         "an empty sequence",
@@ -58,6 +64,10 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
         "a window",
         "rows without keys",
     }
+    # Prevents, too: kernels that divide the number of a head right for the first heads alone.
+    many = [heads[counts] for counts in MODEL_HEADS]
+    assert all(many)
+    assert sum(many) > 0.9 * sum(heads.values())
 
 
 def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
