@@ -11,7 +11,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.install import BuildResult
-from qola.build.setup import BuildRequest, Progress, choose_all, set_up, workspace_locked
+from qola.build.setup import BuildRequest, Progress, choose_all, set_up
 from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS
@@ -124,7 +124,7 @@ def build_kernels(
         more=(f"--output_groups=+{PLAN}", *bazel_args),
         quiet=quiet,
     )
-    with workspace_locked(setup.directory, progress):
+    with setup.workspace(progress):
         built = build_all(setup, forms, options, environ, progress)
         return _install(chosen, wants_lazy, built, output)
 

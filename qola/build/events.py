@@ -228,20 +228,6 @@ def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(said)))
 
 
-def exec_root_in(file: Path) -> Path | None:
-    """Return the directory that actions of an earlier build ran in; None where a file has none."""
-    reader = EventReader()
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for line in lines:
-                reader.feed(line, 0.0)
-                if reader.exec_root:
-                    break
-    except (OSError, ValueError, KeyError):
-        return None
-    return reader.exec_root
-
-
 def _name(label: str) -> str:
     """Return the name of the target alone: for a kernel instance its own."""
     return label.rpartition(":")[2].removesuffix(".object")
