@@ -98,7 +98,7 @@ def _prune_files(directory: Path, before: float, note: Callable[[str], None]) ->
                 path.unlink()
                 freed, number = freed + about.st_blocks * 512, number + 1
     if number:
-        note(f"removed {number} files of {directory.name}/")
+        note(f"removed {number} {'file' if number == 1 else 'files'} of {directory.name}/")
     return freed
 
 

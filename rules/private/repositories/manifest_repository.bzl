@@ -67,7 +67,9 @@ def _manifest_repository_impl(rctx):
         # made must fail its own targets, not those of the others. (A local tree
         # may be the reason and is not watched yet, so there the fetch fails.)
         rctx.file("plan.json", json.encode({"error": error}) + "\n", executable = False)
-        rctx.file("BUILD.bazel", "fail({})\n".format(repr("\n" + error)), executable = False)
+
+        # Bazel prints the line that fails, and then the words: the words are not in that line.
+        rctx.file("BUILD.bazel", "WORDS = {}\n\nfail(WORDS)\n".format(repr("\n" + error)), executable = False)
         return
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))

@@ -77,7 +77,7 @@ def test_what_was_used_stays(cache: Path) -> None:
     assert prune(cache, 30, said.append) > 9000
     gone = {"disk/cas/ab/old", "generated/old", "trees/old/aiter/file"}
     assert before - files(cache) == gone
-    told = ["removed 1 files of disk/", "removed 1 files of generated/", "removed trees/old"]
+    told = ["removed 1 file of disk/", "removed 1 file of generated/", "removed trees/old"]
     assert said == told
 
 
