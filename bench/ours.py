@@ -64,7 +64,7 @@ class Ours:
         )
         directory = self.directory / "workspace"
         version = (ROOT / ".bazelversion").read_text(encoding="utf-8")
-        workspace.write(directory, made.files(version, directory))
+        workspace.write(directory, made.files(version, directory, self.output_base))
 
     def build(self, *more: str) -> Run:
         """Build the libraries.

@@ -11,7 +11,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.install import BuildResult
-from qola.build.setup import BuildRequest, Progress, choose_all, set_up, workspace_locked
+from qola.build.setup import BuildRequest, Progress, choose_all, set_up
 from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS
@@ -20,6 +20,7 @@ from qola.manifest.load import load
 from qola.manifest.types import BuildMode
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
+from qola.progress import Passing
 from qola.ruleset import ruleset_root
 
 
@@ -77,8 +78,8 @@ def build_kernels(
         quiet: tell no progress; warnings go to standard error.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
-        progress: called with a line when a long step begins, with how far it is, and with warnings;
-            by default they go to standard error.
+        progress: called with a line when a long step begins, every few seconds with how far it is,
+            and with warnings; by default they go to standard error, few of the second kind.
 
     Returns:
         What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
@@ -124,13 +125,14 @@ def build_kernels(
         more=(f"--output_groups=+{PLAN}", *bazel_args),
         quiet=quiet,
     )
-    with workspace_locked(setup.directory, progress):
+    with setup.workspace(progress):
         built = build_all(setup, forms, options, environ, progress)
         return _install(chosen, wants_lazy, built, output)
 
 
 def _say(text: str) -> None:
-    print(f"qola: {text}", file=sys.stderr)
+    if not isinstance(text, Passing):
+        print(f"qola: {text}", file=sys.stderr)
 
 
 def _say_nothing(_text: str) -> None:

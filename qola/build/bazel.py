@@ -17,6 +17,7 @@ from pathlib import Path
 from qola.build.events import ANSI, EventReader, fails
 from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
+from qola.progress import Pace
 
 #: Exit codes of Bazel's that speak of the machine: its environment, bazelw's set-up, its server.
 MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
@@ -27,7 +28,7 @@ _TREE = Path("/usr/share/qola/registry")
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _TELL_SECONDS = 10.0
-"""Between two lines on how far the build is."""
+"""Between two lines on how far the build is, of which a log has fewer."""
 
 GET_BAZEL = "npm install -g @bazel/bazelisk, or QOLA_BAZEL=<path of a Bazel>"
 
@@ -175,7 +176,8 @@ def build(
     an error. With options.subcommands it goes to standard error as it is.
 
     Args:
-        note: told every few seconds how far the build is, and what rules warn of.
+        note: told every few seconds how far the build is, with lines that may be `Passing`, and
+            what rules warn of.
         kernels: what is compiled and the number of kernels in each, as `planned_kernels` has them.
         watch: handed what is known so far, again and again.
 
@@ -234,7 +236,7 @@ def _follow(
     watch: Callable[[EventReader], None],
 ) -> None:
     """Wait for Bazel, and say meanwhile what it does; with its output shown, it says it itself."""
-    said, at = "", time.monotonic()
+    said, at, pace = "", time.monotonic(), Pace()
     while True:
         running = process.poll() is None
         events.read_on()
@@ -245,7 +247,7 @@ def _follow(
             if time.monotonic() - at >= _TELL_SECONDS or not running:
                 at, text = time.monotonic(), status.text(events.seconds())
                 if text and text != said:
-                    note(text)
+                    note(pace.line(text, status.share, at))
                     said = text
         if not running:
             return

@@ -37,14 +37,13 @@ def build_all(
 ) -> Built:
     """Build the modules, and a bundle of those that could be built.
 
-    The caller locks the workspace until the results are read.
+    The caller is in the workspace until the results are read.
 
     Raises:
         QolaError: nothing could be built.
     """
     chosen, directory = setup.chosen, setup.directory
     file = chosen.manifest.file
-    setup.write()
     names = chosen.names
     kind = "lazy libraries, " if forms.lazy else ""
     progress(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")

@@ -228,20 +228,6 @@ def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].strip() for match in pattern.finditer(said)))
 
 
-def exec_root_in(file: Path) -> Path | None:
-    """Return the directory that actions of an earlier build ran in; None where a file has none."""
-    reader = EventReader()
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for line in lines:
-                reader.feed(line, 0.0)
-                if reader.exec_root:
-                    break
-    except (OSError, ValueError, KeyError):
-        return None
-    return reader.exec_root
-
-
 def _key(identity: Mapping[str, Any]) -> str:
     """Return what an action is known by in every event of a build."""
     return str(identity.get("primaryOutput") or identity.get("label", ""))

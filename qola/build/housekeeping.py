@@ -8,22 +8,19 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola.answers import DIRECTORY as ANSWERS
-from qola.build.events import exec_root_in
+from qola.build.outputs import LOCKS, OUTPUTS, OutputBase
 from qola.build.workspace import WORKSPACES
 from qola.fetch.commit_tree import TREES
-
-OUTPUTS = "Bazel's outputs"
-"""What Bazel keeps of the workspaces, where it keeps such things."""
 
 _BY_FILE = frozenset({"disk", ANSWERS})
 """Directories whose files are used one by one; who uses one renews its time."""
 
-_PRUNED = ("disk", ANSWERS, TREES, "prebuilt", WORKSPACES)
+_PRUNED = ("disk", ANSWERS, TREES, "prebuilt", WORKSPACES, OUTPUTS)
 """What is made or fetched anew when it is needed. bazelw --uninstall removes what bazelw made."""
 
 _DAY = 86400.0
@@ -38,10 +35,8 @@ class Part:
 
 
 def parts(cache: Path) -> list[Part]:
-    """Return what a cache directory holds, by directory, and Bazel's outputs, the largest first."""
+    """Return what a cache directory holds, by directory, the largest first."""
     found = [Part(path.name, _size(path)) for path in _children(cache) if path.is_dir()]
-    outputs = sum(_size(base) for _, base in _output_bases(cache))
-    found += [Part(OUTPUTS, outputs)] if outputs else []
     return sorted(found, key=lambda part: (-part.size, part.name))
 
 
@@ -55,31 +50,17 @@ def prune(cache: Path, days: float, note: Callable[[str], None]) -> int:
     """
     before = time.time() - days * _DAY
     freed = 0
-    for workspace, base in _output_bases(cache):
-        if _used(workspace) < before and not _is_served(base):
-            freed += _remove(base, f"{OUTPUTS} of {workspace.name}", note)
     for name in _PRUNED:
         if name in _BY_FILE:
             freed += _prune_files(cache / name, before, note)
             continue
         for path in _children(cache / name):
-            if not path.is_dir() or _used(path) >= before:
+            if not path.is_dir() or _used(path) >= before or _is_served(OutputBase(path).base):
                 continue
             with _unused(path) as free:
                 if free:
                     freed += _remove(path, f"{name}/{path.name}", note)
     return freed
-
-
-def _output_bases(cache: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each workspace with the output base that Bazel made for it, and for nobody else."""
-    for workspace in _children(cache / WORKSPACES):
-        root = exec_root_in(workspace / "events.json")
-        base = root.parent.parent if root else None
-        # Bazel writes there whose it is; a user may have named one for several workspaces.
-        with suppress(OSError):
-            if base and (base / "DO_NOT_BUILD_HERE").read_text() == str(workspace):
-                yield workspace, base
 
 
 def _is_served(base: Path) -> bool:
@@ -93,13 +74,10 @@ def _is_served(base: Path) -> bool:
 @contextmanager
 def _unused(directory: Path) -> Iterator[bool]:
     """Keep others from a directory while the block runs; yield False where one is in it."""
-    lock = directory / "lock"
-    if not lock.is_file():
-        yield True
-        return
-    with lock.open() as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for lock in filter(Path.is_file, (directory / name for name in LOCKS)):
+                fcntl.flock(stack.enter_context(lock.open()), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
@@ -120,7 +98,7 @@ def _prune_files(directory: Path, before: float, note: Callable[[str], None]) ->
                 path.unlink()
                 freed, number = freed + about.st_blocks * 512, number + 1
     if number:
-        note(f"removed {number} files of {directory.name}/")
+        note(f"removed {number} {'file' if number == 1 else 'files'} of {directory.name}/")
     return freed
 
 

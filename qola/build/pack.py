@@ -12,7 +12,7 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.build.setup import Chosen, Progress, set_up
 from qola.errors import Finding
 from qola.files import whole, write_if_changed
 
@@ -71,8 +71,7 @@ def build_pack(
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory
     names = modules_with_kernels(chosen.modules, place)
-    with workspace_locked(directory, progress):
-        setup.write()
+    with setup.workspace(progress):
         text = setup.made.pack_file(names, kernels)
         write_if_changed(directory / workspace.PACK_FILE, text)
         progress(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")

@@ -1,11 +1,12 @@
-"""Says how far a build is: kernels done, from the cache, and the time that is left."""
+"""Counts how far a build is: kernels done, from the cache, and the time that is left."""
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.build.events import EventReader, FinishedAction
@@ -17,13 +18,19 @@ _SHORTEST_COMPILE = 2.0
 """Seconds. Of the measured compiles (qola/inspect/costs.json) none is half as short; what a cache
 gives takes a fraction of it."""
 
+_KNOWN_SHARE = 0.1
+"""The part of the compiles from which the time of the others is estimated: the first that end are
+the quickest."""
+
+_JITTER = 1.1
+
 
 @dataclass(frozen=True)
 class Counts:
     """How far a build is.
 
     Attributes:
-        seconds_left: None before a kernel was compiled, and when nothing is left.
+        seconds_left: None before enough kernels were compiled, and when nothing is left.
     """
 
     total: int
@@ -77,7 +84,8 @@ def count(
     left, finished = sum(undone), sum(kernels[name] for name in compiled)
     spent = now - start
     total = sum(kernels.values())
-    seconds = left * spent / finished if finished and left else None
+    known = len(compiled) >= jobs and finished >= _KNOWN_SHARE * (finished + left)
+    seconds = left * spent / finished if known and left else None
     return Counts(total, total - left, finished, seconds)
 
 
@@ -107,8 +115,26 @@ def planned_kernels(repository: str, modules: Sequence[str]) -> Callable[[Path],
     return read
 
 
+class TimeLeft:
+    """Keeps the time that is left from growing: a longer estimate is not told."""
+
+    def __init__(self) -> None:
+        self._told = math.inf
+
+    def told(self, seconds: float | None) -> float | None:
+        """Return the estimate, no longer than the last; None where it is longer by far."""
+        if seconds is None or seconds > self._told * _JITTER:
+            return None
+        self._told = min(self._told, seconds)
+        return self._told
+
+
 class Status:
-    """What to say of a build at a moment."""
+    """What to say of a build at a moment.
+
+    Attributes:
+        share: the part of the kernels that is done, None before it is known.
+    """
 
     def __init__(
         self, reader: EventReader, kernels: Callable[[Path], Mapping[str, int]], cores: int
@@ -117,6 +143,8 @@ class Status:
         self._read = kernels
         self._kernels: Mapping[str, int] | None = None
         self._cores = cores
+        self._left = TimeLeft()
+        self.share: float | None = None
 
     def text(self, now: float) -> str:
         """Return how many kernels are done, before that what Bazel says; "" for nothing.
@@ -135,4 +163,5 @@ class Status:
         counts = count(reader.actions, self._kernels, jobs, reader.remaining(), now)
         if reader.exit_code == 0:
             counts = Counts(counts.total, counts.total, counts.compiled, None)
-        return counts.describe()
+        self.share = counts.done / counts.total
+        return replace(counts, seconds_left=self._left.told(counts.seconds_left)).describe()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola import cache
 from qola.build import workspace
 from qola.build.bazel import LOG, find_bazel
-from qola.cache import cache_directory, refuse_foreign
+from qola.build.outputs import OutputBase, output_base
+from qola.cache import cache_directory, locked, refuse_foreign
 from qola.checkout.request import (
     DEFAULT_REMOTE,
     aiter_request,
@@ -48,18 +48,46 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class Setup:
-    """A request, and all of Bazel's that building it takes."""
+    """A request, and all of Bazel's that building it takes.
+
+    Attributes:
+        cache: qola's cache directory.
+        directory: the workspace.
+    """
 
     chosen: Chosen
     bazel: list[str]
     made: workspace.Workspace
+    cache: Path
     directory: Path
     bazel_version: str
 
-    def write(self) -> None:
-        """Write the workspace."""
-        workspace.write(self.directory, self.made.files(self.bazel_version, self.directory))
-        (self.directory / LOG).unlink(missing_ok=True)
+    @contextmanager
+    def workspace(self, progress: Progress) -> Iterator[OutputBase]:
+        """Write the workspace, which this process has for itself until the block is left.
+
+        A second build of the same manifest waits for it.
+        """
+        with (
+            locked(self.directory, "build of this manifest", progress),
+            self.output_base(self.directory, progress) as outputs,
+        ):
+            files = self.made.files(self.bazel_version, self.directory, outputs.base)
+            write_workspace(self.directory, files)
+            yield outputs
+
+    def output_base(
+        self, directory: Path, progress: Progress
+    ) -> AbstractContextManager[OutputBase]:
+        """Return an output base for a workspace, which nobody else builds meanwhile."""
+        source = workspace.fetched_by(self.made.ruleset, self.made.aiter)
+        return output_base(self.cache, source, directory, progress)
+
+
+def write_workspace(directory: Path, files: Mapping[str, str]) -> None:
+    """Write a workspace's files, and begin a log."""
+    workspace.write(directory, files)
+    (directory / LOG).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -168,9 +196,4 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
     )
     directory = workspace.directory_of(cache, file, ruleset)
     version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
-    return Setup(chosen, bazel, made, directory, version)
-
-
-def workspace_locked(directory: Path, progress: Progress) -> AbstractContextManager[None]:
-    """Keep a second build of the same manifest waiting: they share a workspace."""
-    return cache.locked(directory, "build of this manifest", progress)
+    return Setup(chosen, bazel, made, cache, directory, version)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.build import workspace
-from qola.build.bazel import LOG, BuildOptions, build
+from qola.build.bazel import BuildOptions, build
 from qola.build.events import EventReader
 from qola.build.forms import modules_with_kernels
+from qola.build.outputs import OutputBase
 from qola.build.progress import planned_kernels
 from qola.build.results import results_of
 from qola.build.setup import (
@@ -19,10 +21,10 @@ from qola.build.setup import (
     Setup,
     choose_all,
     set_up,
-    workspace_locked,
+    write_workspace,
 )
 from qola.build.verifier import program_of
-from qola.cache import cache_directory
+from qola.cache import cache_directory, locked
 from qola.errors import QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
@@ -69,14 +71,17 @@ def build_several(
     ruleset = ruleset_root()
     digest = sha256_of_text(ruleset.as_posix())[:16]
     directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"
-    with workspace_locked(directory, progress):
+    with ExitStack() as stack:
+        stack.enter_context(locked(directory, "build of kernels", progress))
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in manifests.items():
             write_if_changed(directory / f"{name}.toml", text)
         setups = _setups(directory, manifests, aiter_root, environ, progress)
-        _write(directory, setups, kind)
-        labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
         first = next(iter(setups.values()))
+        # Programs of other builds are not overwritten: the names of manifests are their content's.
+        outputs = stack.enter_context(first.output_base(directory, progress))
+        _write(directory, setups, kind, outputs)
+        labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
         progress(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
         watch = _Watch(labels.values(), finished)
         targets = [*labels.values()]
@@ -108,11 +113,11 @@ def _setups(
     return found
 
 
-def _write(directory: Path, setups: Mapping[str, Setup], kind: str) -> None:
+def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: OutputBase) -> None:
     """Write the workspace that all of them have in common."""
     made = [setup.made for setup in setups.values()]
     first = next(iter(setups.values()))
-    files = dict(first.made.files(first.bazel_version, directory))
+    files = dict(first.made.files(first.bazel_version, directory, outputs.base))
     files["MODULE.bazel"] = workspace.module_text(first.made.ruleset, first.made.aiter, made)
     # Programs alone are built.
     files["BUILD.bazel"] = workspace.programs_text([])
@@ -122,8 +127,7 @@ def _write(directory: Path, setups: Mapping[str, Setup], kind: str) -> None:
         modules = modules_with_kernels(setup.chosen.modules, setup.chosen.manifest.file)
         programs.append(setup.made.program(name, kind, modules))
     files[_FILE] = workspace.programs_text(programs)
-    workspace.write(directory, files)
-    (directory / LOG).unlink(missing_ok=True)
+    write_workspace(directory, files)
 
 
 def _compiled(setups: Iterable[Setup]) -> Callable[[Path], Mapping[str, int]]:

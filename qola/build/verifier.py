@@ -9,7 +9,7 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.build.setup import Chosen, Progress, set_up
 from qola.files import write_if_changed
 
 
@@ -36,14 +36,15 @@ def build_program(
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory
     names = modules_with_kernels(chosen.modules, place)
-    with workspace_locked(directory, progress):
-        setup.write()
+    with setup.workspace(progress) as outputs:
         text = setup.made.program_file(name, names)
         write_if_changed(directory / name / "BUILD.bazel", text)
         progress(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
         target = f"//{name}:{name}"
         events = build(setup.bazel, directory, [target], options, environ, note=progress)
         (result,) = results_of(events, {name: target}).values()
+        # It is run when others may build again.
+        outputs.keep()
         return program_of(name, result, events)
 
 

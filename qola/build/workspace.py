@@ -27,6 +27,11 @@ common --incompatible_strict_action_env
 common --lockfile_mode=off
 common {disk_cache}
 common --experimental_disk_cache_gc_max_size=20G
+# A server keeps a gigabyte of memory. Before it ends, it trims the disk cache, when idle.
+startup --max_idle_secs=60
+common --experimental_disk_cache_gc_idle_delay=5s
+# Shared with other manifests (docs/guide/qola-build.md#what-is-kept).
+startup {output_base}
 build --sandbox_default_allow_network=false
 """
 
@@ -64,11 +69,11 @@ class Workspace:
     python: Mapping[str, str] = field(default_factory=dict)
     triton: bool = False
 
-    def files(self, version: str, directory: Path) -> Mapping[str, str]:
+    def files(self, version: str, directory: Path, output_base: Path) -> Mapping[str, str]:
         """Return the workspace's files by name; `version` is what Bazelisk reads."""
-        paths = [directory, self.ruleset, *filter(None, [self.aiter.root])]
+        paths = [directory, output_base, self.ruleset, *filter(None, [self.aiter.root])]
         return {
-            ".bazelrc": self.bazelrc(paths),
+            ".bazelrc": self.bazelrc(output_base, paths),
             ".bazelversion": version,
             "BUILD.bazel": self.build_file(),
             "MODULE.bazel": self.module_file(),
@@ -154,11 +159,14 @@ class Workspace:
         tool = f"@qola//qola/{PROGRAMS[kind]}:tool"
         return starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
 
-    def bazelrc(self, paths: Iterable[Path]) -> str:
-        """Return .bazelrc for sources that lie in the given directories."""
+    def bazelrc(self, output_base: Path, paths: Iterable[Path]) -> str:
+        """Return .bazelrc for files that lie in the given directories."""
         # As the shell would have it: a blank in a path would end the option.
-        option = shlex.quote(f"--disk_cache={self.disk_cache}")
-        text = _BAZELRC.format(header=_HEADER, disk_cache=option)
+        text = _BAZELRC.format(
+            header=_HEADER,
+            disk_cache=shlex.quote(f"--disk_cache={self.disk_cache}"),
+            output_base=shlex.quote(f"--output_base={output_base}"),
+        )
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
 
 
@@ -226,6 +234,11 @@ def repository_name(manifest: Path) -> str:
         ("pip_", "prebuilt_")
     )
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
+
+
+def fetched_by(ruleset: Path, aiter: AiterSource) -> str:
+    """Return what decides which repositories a build fetches: those of an output base."""
+    return f"{ruleset}\n{aiter.to_starlark()}"
 
 
 def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:

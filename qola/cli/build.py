@@ -106,11 +106,8 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
 
 def print_result(result: BuildResult, console: Console, *, as_json: bool) -> None:
     """Print a line per module, what failed of each, and the count, as ROCm/QoLA words it."""
-    if as_json:
-        console.line(json.dumps(result, indent=2, sort_keys=True))
+    if print_modules(result, console, as_json=as_json):
         return
-    for module in result["modules"]:
-        console.line(_line(module, "fetched" if "prebuilt" in result else "built"))
     summary = result["summary"]
     console.line(
         f"Build complete: {summary['success']}/{summary['total']} succeeded, "
@@ -122,6 +119,16 @@ def print_result(result: BuildResult, console: Console, *, as_json: bool) -> Non
             console.line(f"  FAILED: {module['md_name']}: {first}")
             for line in rest:
                 console.line(f"    {line}")
+
+
+def print_modules(result: BuildResult, console: Console, *, as_json: bool) -> bool:
+    """Print a line per module; with `as_json` all there is, and return True."""
+    if as_json:
+        console.line(json.dumps(result, indent=2, sort_keys=True))
+        return True
+    for module in result["modules"]:
+        console.line(_line(module, "fetched" if "prebuilt" in result else "built"))
+    return False
 
 
 def _line(module: ModuleRecord, done: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from qola.cli.tables import Table, to_text
 from qola.errors import visible
+from qola.progress import Passing
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Console:
         print(visible(text, keep="\n\t"), file=self.err)
 
     def progress(self, text: str) -> None:
-        """Say what is being done."""
-        if not self.quiet:
+        """Say what is being done, in a log of lines."""
+        if not self.quiet and not isinstance(text, Passing):
             self.note(f"qola: {text}")
 
     def table(self, table: Table) -> None:

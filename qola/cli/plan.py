@@ -377,4 +377,4 @@ def to_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
         lines.append("(borrowed): not measured; the cost is that of the most similar one")
     if any(row.role == estimate.SOURCES and not row.measured for row in found.rows):
         lines.append("PyTorch's headers: sources of torch modules take several times as long")
-    return [*lines, f"an estimate, from costs measured on: {found.source}"]
+    return [*lines, f"an estimate, from costs measured on {found.cpu}"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.setup import Chosen, choose_all
-from qola.cli.build import RESULT_AS_JSON, print_result
+from qola.cli.build import RESULT_AS_JSON, print_modules
 from qola.cli.context import Surroundings
 from qola.cli.options import (
     BUILD,
@@ -22,7 +23,7 @@ from qola.cli.options import (
 )
 from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.errors import ExitCode
-from qola.prebuilt import fetch, publish, signature
+from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import parse_source
 from qola.prebuilt.record import archive_name
@@ -112,7 +113,10 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         (around.directory / args.output_dir).absolute(),
         around.console.progress,
     )
-    print_result(result, around.console, as_json=args.json)
+    if not print_modules(result, around.console, as_json=args.json):
+        source: str = cast("Mapping[str, Any]", result)["prebuilt"]["source"]
+        unasked = ", no source was asked" if source.startswith(store.CACHE) else ""
+        around.console.line(f"Fetched from {source}{unasked}.")
     return ExitCode.DONE
 
 

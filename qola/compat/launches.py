@@ -11,7 +11,7 @@ from typing import Any
 from qola.build.bazel import BuildOptions, build, child_environment
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import BuildRequest, choose_all, set_up, workspace_locked
+from qola.build.setup import BuildRequest, choose_all, set_up
 from qola.cache import cache_directory, own_directory
 from qola.codegen.types import KernelInstance
 from qola.compat.check import Check
@@ -66,8 +66,7 @@ def _launch(
     request = BuildRequest(file, library.resolved.request.tree.root, skip_checkout=True)
     setup = set_up(choose_all(request, environ, progress), environ)
     test = f"{module}_launch_test"
-    with workspace_locked(setup.directory, progress):
-        setup.write()
+    with setup.workspace(progress):
         progress(f"{library.of}: compiling")
         label = f"@qola_{setup.made.name}//:{test}"
         events = build(setup.bazel, setup.directory, [label], BuildOptions(), environ, progress)

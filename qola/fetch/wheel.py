@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from qola.errors import AiterError, Finding, ToolchainError
 from qola.files import sha256_of
+from qola.progress import Pace
 from qola.rule_main import run_main
 from qola.ruleset import ruleset_root
 
@@ -64,7 +66,7 @@ def pip_download(
     way to change it; verify() does.
 
     Args:
-        progress: told every few seconds how much is there.
+        progress: told every few seconds how much is there, with lines that may be `Passing`.
 
     Raises:
         AiterError: pip failed, with pip's words.
@@ -82,12 +84,16 @@ def pip_download(
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
+            pace, there = Pace(), 0
             while True:
                 try:
                     _, said = process.communicate(timeout=_TELL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    progress(f"fetching {requirement}: {_size(directory) / 1e6:.0f} MB so far")
+                    before, there = there, _size(directory) // 1_000_000
+                    if there > before:
+                        text = f"fetching {requirement}: {there} MB so far"
+                        progress(pace.line(text, None, time.monotonic()))
                 except BaseException:
                     process.kill()
                     raise

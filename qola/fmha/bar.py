@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TextIO
 
+from qola.progress import Passing
+
 
 @dataclass(frozen=True)
 class Step:
@@ -39,4 +41,9 @@ def told(tell: Tell | None, err: TextIO | None = None) -> Iterator[Tell]:
         with importlib.import_module("qola.fmha.bar_rich").bar(stream) as update:
             yield update
     else:
-        yield lambda step: print(f"qola: {step.done} of {step.total}: {step.text}", file=stream)
+        yield lambda step: _log(step, stream)
+
+
+def _log(step: Step, stream: TextIO) -> None:
+    if not isinstance(step.text, Passing):
+        print(f"qola: {step.done} of {step.total}: {step.text}", file=stream)

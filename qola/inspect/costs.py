@@ -62,12 +62,15 @@ class Costs:
     Attributes:
         kernels: (direction, role) to (head dimension, cost), ascending.
         dispatches: direction to (number of kernels it calls, cost), ascending.
+        source: processor, compiler, arch and program of the measurement.
+        cpu: the processor alone.
         triton: function to (HDIM, cost), ascending; empty where none was measured.
     """
 
     kernels: Mapping[tuple[str, str], Sequence[tuple[int, Cost]]]
     dispatches: Mapping[str, Sequence[tuple[int, Cost]]]
     source: str
+    cpu: str
     triton: Mapping[str, Sequence[tuple[int, Cost]]] = field(default_factory=dict)
 
 
@@ -87,6 +90,7 @@ def load_costs(path: Path = DEFAULT_COSTS) -> Costs:
             _grouped(data["sources"], lambda e: (e["direction"], e["kernels"])),
             f"{data['cpu']}, {data['compiler']}, {data['arch']}; {data['command']}"
             + (f"; {data['triton']}" if triton else ""),
+            str(data["cpu"]),
             _grouped(triton, lambda e: (e["kernel"], e["hdim"])) if triton else {},
         )
     except (OSError, UnfitFileError, ValueError, KeyError, TypeError, RecursionError) as error:

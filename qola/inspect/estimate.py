@@ -61,12 +61,15 @@ class Estimate:
     Attributes:
         cores: cores that compile at the same time.
         longest_seconds: the longest single compile, which no number of cores makes shorter.
+        source: how the costs were measured.
+        cpu: the processor that they were measured on.
     """
 
     rows: tuple[Row, ...]
     cores: int
     longest_seconds: float
     source: str
+    cpu: str
 
     @property
     def cpu_seconds(self) -> float:
@@ -183,7 +186,7 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
         groups.setdefault((one.module, one.direction, one.role), []).append(one)
     longest = max((c.cost.cpu_seconds for group in groups.values() for c in group), default=0.0)
     rows = tuple(_row(group) for group in groups.values())
-    return Estimate(rows, cores, longest, costs.source)
+    return Estimate(rows, cores, longest, costs.source, costs.cpu)
 
 
 def _source_cost(

@@ -163,7 +163,9 @@ def _check_drop_srcs(
                 yield Finding(
                     manifest.place("modules", module.index, "drop_srcs"),
                     f"{shown(src)}, which {module.name} does not have",
-                    f"file names among {either(sorted(names))}" if names else "nothing to drop",
-                    meant and f"did you mean {shown(meant)}?",
+                    f"file names among {either(sorted(names))}"
+                    if names
+                    else f"no drop_srcs: this AITER lists no sources of {module.name}",
+                    f"did you mean {shown(meant)}?" if meant else f"remove {shown(src)}",
                     "warning",
                 )

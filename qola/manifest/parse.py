@@ -34,6 +34,8 @@ from qola.manifest.words import BATCH, BIAS_KINDS, FMHA_MODES, MAX_ITEMS, NATIVE
 Values = dict[str, Any]
 BOTH = (False, True)
 MAX_ERRORS = 100
+_ARCHS = frozenset({"arch", "archs", "architectures", "gpu_archs"})
+"""Words for the same, of which each table knows at most one."""
 """Where reading stops: who has made so many errors has made one many times."""
 
 FILTERED = {
@@ -151,9 +153,10 @@ class _Reader:
         return values
 
     def _unknown_key(self, table: Table, key: str, path: Path) -> None:
-        # A key of another table, then a misspelt key of this one, then of any.
-        meant = nearest(key, table.by_key)
-        if any(key in other.by_key for other in TABLES):
+        # This table's word for it, a key of another table, a misspelt key of this one, then of any.
+        same = [name for name in table.by_key if {name, key} <= _ARCHS]
+        meant = same[0] if same else nearest(key, table.by_key)
+        if not same and any(key in other.by_key for other in TABLES):
             meant = key
         elif not meant:
             meant = nearest(key, {name for other in TABLES for name in other.by_key})

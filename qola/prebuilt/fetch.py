@@ -11,7 +11,7 @@ from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
-from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.build.setup import Chosen, Progress, set_up
 from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
 from qola.prebuilt import identity, signature, store, te_layout
@@ -109,8 +109,7 @@ def _ask_bazel(
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
     command = [*setup.bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
-    with workspace_locked(setup.directory, progress):
-        setup.write()
+    with setup.workspace(progress):
         progress("looking for the ROCm of this machine")
         run = ask(command, environ, setup.directory)
     file = Path(run.stdout.partition(":")[0])

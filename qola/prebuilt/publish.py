@@ -12,7 +12,7 @@ import minisign
 from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
-from qola.build.setup import Chosen, Progress, set_up, workspace_locked
+from qola.build.setup import Chosen, Progress, set_up
 from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
 from qola.files import disk_error, sha256_of
 from qola.prebuilt import signature
@@ -59,7 +59,7 @@ def build_archive(
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
     more = (f"--output_groups=+{PLAN}", *options.more)
     options = replace(options, more=more)
-    with workspace_locked(setup.directory, progress):
+    with setup.workspace(progress):
         built = build_all(setup, forms, options, environ, progress)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")

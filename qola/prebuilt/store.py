@@ -19,6 +19,8 @@ Note = Callable[[str], None]
 
 _MAX_SMALL = 1 << 16
 _ARRIVED = ".arrived"
+CACHE = "the cache of downloads"
+"""What `Found.source` begins with where no source was asked."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _cached(
             return None
         found = read[0].archive
         check_digest(archive, found.sha256, source.place(archive.name))
-        return Found(archive, found.unpacked_size, f"the cache of downloads ({cache})")
+        return Found(archive, found.unpacked_size, f"{CACHE} ({cache})")
     except PrebuiltError as error:
         # A server's file is an error; this machine's copy of it is only a copy.
         note(f"the copy in the cache is not used: {error.findings[0].found}")

@@ -15,9 +15,13 @@ import pytest
 from qola.build.bazel import BuildOptions, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import first_errors
+from qola.build.workspace import Workspace
+from qola.checkout.prepare import WheelSource
+from qola.checkout.source import AiterSource
 from qola.errors import ToolchainError
-from tests.e2e.nested_bazel import Bazel, environment
+from tests.e2e.nested_bazel import QOLA, Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
+from tests.python.folders import write
 
 BUILD = """\
 genrule(name = "good", outs = ["a/good.so", "b.txt"], cmd = "touch $(OUTS)")
@@ -120,6 +124,32 @@ except KeyboardInterrupt:
     # Nobody holds the lock any more: this one does not wait.
     command = [bazel_program(), "--noblock_for_lock", "info", "release"]
     subprocess.run(command, cwd=bazel.workspace, check=True, capture_output=True)
+
+
+def test_manifests_have_one_server(bazel: Bazel) -> None:
+    """Prevents: a server of a gigabyte for each manifest that was built in the last three hours."""
+    base = bazel.output_base.with_name("shared")
+    pids = []
+    for name in ("first", "second"):
+        place = bazel.workspace.with_name(name)
+        files = workspace(place.parent / "disk").files("", place, base)
+        write(place, {".bazelrc": files[".bazelrc"], "MODULE.bazel": ""})
+        command = [bazel_program(), "info", "server_pid", "output_base"]
+        run = subprocess.run(command, cwd=place, check=True, text=True, stdout=subprocess.PIPE)
+        said = dict(line.split(": ") for line in run.stdout.splitlines())
+        assert said["output_base"] == str(base)
+        pids.append(int(said["server_pid"]))
+    options = (base / "server/cmdline").read_text(encoding="utf-8").split("\0")
+    assert "--max_idle_secs=60" in options
+    first = Path(f"/proc/{pids[0]}/cmdline")
+    assert not first.exists() or not first.read_bytes(), "the first one's server goes on"
+    subprocess.run([bazel_program(), "shutdown"], cwd=place, check=True)
+
+
+def workspace(disk_cache: Path) -> Workspace:
+    """A workspace of qola build, whose options hold for every manifest."""
+    source = AiterSource(WheelSource("0.1.7", "a" * 64))
+    return Workspace("it", "", (), QOLA, source, (), None, False, disk_cache)
 
 
 SLOW_WRITER = r"""

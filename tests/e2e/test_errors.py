@@ -63,7 +63,8 @@ def test_manifest_errors_come_together(workspace: Bazel) -> None:
     text = failure(workspace)
     assert "it.toml:6 [build].architectures" in text
     assert "gfx950" in text
-    assert "reciept" in text
+    assert text.count('unknown key "reciept"') == 1, "told twice"
+    assert "\\n" not in text, "escaped characters"
     assert "receipt" in text
 
 

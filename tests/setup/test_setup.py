@@ -219,6 +219,7 @@ def test_doctor(machine: Machine) -> None:
     assert result.returncode == 0, result.stdout
     assert "answer      the private tree" in result.stdout
     assert "hipcc    HIP version: 7.2" in result.stdout
+    assert "(1 tree)\n" in result.stdout
 
 
 def test_uninstall_stops_servers_and_removes_everything(machine: Machine) -> None:

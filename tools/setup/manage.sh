@@ -25,8 +25,10 @@ doctor() {
     doctor_no_tree || problem="see above"
   fi
   local -a trees=("$TREES"/*/)
+  local number="${#trees[@]} trees"
+  ((${#trees[@]} != 1)) || number="1 tree"
   ((${#trees[@]} == 0)) ||
-    printf 'disk        %s under %s (%s trees)\n' "$(du -sh -- "$TREES" | cut -f1)" "$TREES" "${#trees[@]}"
+    printf 'disk        %s under %s (%s)\n' "$(du -sh -- "$TREES" | cut -f1)" "$TREES" "$number"
   if [[ $WAY == tree ]]; then
     if [[ -n $problem ]]; then
       printf 'answer      Bazel cannot run. To fix: %s\n' "$problem"

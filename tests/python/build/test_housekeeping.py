@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from qola.build.housekeeping import OUTPUTS, parts, prune
+from qola.build.housekeeping import parts, prune
 from tests.python.folders import write
 
 _OLD = time.time() - 40 * 86400
@@ -24,10 +24,8 @@ def age(directory: Path) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A cache with a workspace that was built in, and its output base, beside files of others."""
-    cache, base = tmp_path / "cache", tmp_path / "bazel/abc"
-    workspace = cache / "workspaces/mine-1"
-    info = {"id": {"workspace": {}}, "workspaceInfo": {"localExecRoot": f"{base}/execroot/_main"}}
+    """A cache with a workspace that was built in, and an output base, beside files of others."""
+    cache = tmp_path / "cache"
     write(
         tmp_path,
         {
@@ -41,12 +39,13 @@ def cache(tmp_path: Path) -> Path:
             "cache/roots/x/bin/bazel": "b",
             "cache/aiter/mine": "m",
             "cache/workspaces/mine-1/lock": "",
-            "cache/workspaces/mine-1/events.json": json.dumps(info) + "\n",
-            "bazel/abc/DO_NOT_BUILD_HERE": str(workspace),
-            "bazel/abc/execroot/_main/out/file": "f" * 50_000,
+            "cache/workspaces/mine-1/events.json": "",
+            "cache/outputs/abc-1/lock": "",
+            "cache/outputs/abc-1/users": "",
+            "cache/outputs/abc-1/base/execroot/_main/out/file": "f" * 50_000,
         },
     )
-    (base / "execroot/_main/out").chmod(0o555)
+    (cache / "outputs/abc-1/base/execroot/_main/out").chmod(0o555)
     return cache
 
 
@@ -57,9 +56,9 @@ def files(cache: Path) -> set[str]:
 def test_sizes(cache: Path) -> None:
     """Prevents: a cache of gigabytes that nobody can find, most of it in Bazel's outputs."""
     sizes = {part.name: part.size for part in parts(cache)}
-    assert {*sizes} == {"aiter", "disk", "generated", "roots", "trees", "workspaces", OUTPUTS}
-    assert 50_000 < sizes[OUTPUTS] < 90_000
-    assert next(iter(sizes)) == OUTPUTS
+    assert {*sizes} == {"aiter", "disk", "generated", "roots", "trees", "workspaces", "outputs"}
+    assert 50_000 < sizes["outputs"] < 90_000
+    assert next(iter(sizes)) == "outputs"
     assert parts(cache / "absent") == []
 
 
@@ -78,33 +77,40 @@ def test_what_was_used_stays(cache: Path) -> None:
     assert prune(cache, 30, said.append) > 9000
     gone = {"disk/cas/ab/old", "generated/old", "trees/old/aiter/file"}
     assert before - files(cache) == gone
-    told = ["removed 1 files of disk/", "removed 1 files of generated/", "removed trees/old"]
+    told = ["removed 1 file of disk/", "removed 1 file of generated/", "removed trees/old"]
     assert said == told
 
 
-def test_a_workspace_goes_with_its_outputs(cache: Path, tmp_path: Path) -> None:
-    """Prevents: gigabytes of outputs that belong to a workspace that is gone."""
+def test_workspaces_and_outputs_go(cache: Path) -> None:
+    """Prevents: gigabytes of outputs that nobody has used for a month."""
     age(cache / "workspaces/mine-1")
-    prune(cache, 30, print)
-    assert not (tmp_path / "bazel/abc").exists()
+    age(cache / "outputs/abc-1")
+    said: list[str] = []
+    assert prune(cache, 30, said.append) > 50_000
+    assert said == ["removed workspaces/mine-1", "removed outputs/abc-1"]
+    assert list((cache / "outputs").iterdir()) == []
     assert list((cache / "workspaces").iterdir()) == []
 
 
-def test_what_is_in_use_stays(cache: Path, tmp_path: Path) -> None:
-    """Prevents: the workspace or the outputs of a build that runs removed below it."""
+def test_what_is_in_use_stays(cache: Path) -> None:
+    """Prevents: the workspace of a build that runs removed below it."""
     age(cache / "workspaces/mine-1")
-    write(tmp_path / "bazel/abc/server", {"server.pid.txt": str(os.getpid())})
     with (cache / "workspaces/mine-1/lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert prune(cache, 30, print) == 0
     assert (cache / "workspaces/mine-1/events.json").is_file()
-    assert (tmp_path / "bazel/abc/execroot").is_dir()
 
 
-def test_another_workspaces_outputs_stay(cache: Path, tmp_path: Path) -> None:
-    """Prevents: an output base that a user has named for something else, removed."""
-    (tmp_path / "bazel/abc/DO_NOT_BUILD_HERE").write_text("/home/somebody/project")
-    age(cache / "workspaces/mine-1")
-    prune(cache, 30, print)
-    assert (tmp_path / "bazel/abc/execroot").is_dir()
-    assert OUTPUTS not in {part.name for part in parts(cache)}
+@pytest.mark.parametrize("who", ["lock", "users", "a server"])
+def test_outputs_in_use_stay(cache: Path, who: str) -> None:
+    """Prevents: outputs removed below Bazel, or below a program that `qola verify` runs."""
+    base = cache / "outputs/abc-1"
+    if who == "a server":
+        write(base / "base/server", {"server.pid.txt": str(os.getpid())})
+    age(base)
+    with ExitStack() as stack:
+        if who != "a server":
+            file = stack.enter_context((base / who).open())
+            fcntl.flock(file, fcntl.LOCK_SH if who == "users" else fcntl.LOCK_EX)
+        assert prune(cache, 30, print) == 0
+    assert (base / "base/execroot/_main/out/file").is_file()

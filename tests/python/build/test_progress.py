@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qola.build.events import EventReader, FinishedAction
-from qola.build.progress import Counts, Status, count, planned_kernels
+from qola.build.progress import Counts, Status, TimeLeft, count, planned_kernels
 from tests.python import plans
 
 EIGHT = {f"k{n}": 1 for n in range(8)}
@@ -40,6 +40,23 @@ def test_what_bazel_has_already_is_done() -> None:
     """Prevents: "1 of 8" to the end where seven are in Bazel's own output tree."""
     found = count([kernel("k0", 0), kernel("k1", 25)], EIGHT, 1, 2, 25)
     assert found == Counts(8, 6, 1, 50.0)
+
+
+def test_the_first_compiles_are_the_quickest() -> None:
+    """Prevents: "about 2 min left" by one kernel of a hundred, which grows to an hour."""
+    hundred = {f"k{n}": 1 for n in range(100)}
+    done = [kernel("lib", 0, "CppLink"), *(kernel(f"k{n}", 3 * (n + 1)) for n in range(12))]
+    assert count(done[:10], hundred, 1, None, 30).seconds_left is None
+    assert count(done, hundred, 1, None, 40).seconds_left is not None
+    # Nor by the first of sixteen that run at a time.
+    assert count(done, hundred, 16, None, 40).seconds_left is None
+
+
+def test_the_time_left_does_not_grow() -> None:
+    """Prevents: a remaining time that is longer each time somebody looks."""
+    left = TimeLeft()
+    told = [left.told(seconds) for seconds in (None, 600, 620, 900, 590, 300, 310, 200, None)]
+    assert told == [None, 600, 600, None, 590, 300, 300, 200, None]
 
 
 @pytest.mark.parametrize(
@@ -88,4 +105,6 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     )
     assert status.text(22) == "1 of 2 kernels, 0 from cache, about 1 min left"
     feed(reader, 23, id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
+    assert status.share == 0.5
     assert status.text(23) == "2 of 2 kernels, 1 from cache"
+    assert status.share == 1

@@ -38,7 +38,8 @@ def golden(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
 def test_files(name: str) -> None:
     """Prevents: a workspace that changes unnoticed, and with it what a build does."""
-    files = PLAIN.files("7.7.1\n", Path("/home/user/.cache/qola/workspaces/it"))
+    cache = Path("/home/user/.cache/qola")
+    files = PLAIN.files("7.7.1\n", cache / "workspaces/it", cache / "outputs/abc-1/base")
     golden(f"{name.lstrip('.')}.txt", files[name])
     assert files[".bazelversion"] == "7.7.1\n"
     assert files["te_manifest.toml"] == PLAIN.manifest
@@ -67,8 +68,9 @@ def test_bundle(kind: str) -> None:
 def test_files_of_kernels_in_triton() -> None:
     """Prevents: a manifest that cannot be planned because its Python files are left behind."""
     made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
-    files = made.files("7.7.1\n", Path("/workspace"))
-    assert files.items() - PLAIN.files("7.7.1\n", Path("/workspace")).items() == {
+    places = (Path("/workspace"), Path("/outputs"))
+    files = made.files("7.7.1\n", *places)
+    assert files.items() - PLAIN.files("7.7.1\n", *places).items() == {
         ("kernels/mine.py", "import triton\n")
     }
 
@@ -113,8 +115,10 @@ def test_pack() -> None:
 def test_blank_in_the_cache_s_path() -> None:
     """Prevents: a path with a blank that Bazel takes for two options."""
     made = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
-    lines = made.files("", Path("/cache/it"))[".bazelrc"].splitlines()
+    files = made.files("", Path("/cache/it"), Path("/home/a user/base"))
+    lines = files[".bazelrc"].splitlines()
     assert "common '--disk_cache=/home/a user/disk'" in lines
+    assert "startup '--output_base=/home/a user/base'" in lines
 
 
 def test_commit() -> None:
@@ -126,15 +130,16 @@ def test_commit() -> None:
 
 def test_sources_below_tmp_show_in_the_sandbox() -> None:
     """Prevents: files that are not there for an action, whose sandbox has its own /tmp."""
-    cache = Path("/cache/it")
-    assert "/tmp" not in PLAIN.files("", cache)[".bazelrc"]
+    cache, base = Path("/cache/it"), Path("/cache/base")
+    assert "/tmp" not in PLAIN.files("", cache, base)[".bazelrc"]
     local = AiterSource(LocalSource(Path("/tmp/aiter")))
-    for made, directory in (
-        (PLAIN, Path("/tmp/it")),
-        (replace(PLAIN, ruleset=Path("/tmp/qola")), cache),
-        (replace(PLAIN, aiter=local), cache),
+    for made, *places in (
+        (PLAIN, Path("/tmp/it"), base),
+        (PLAIN, cache, Path("/tmp/base")),
+        (replace(PLAIN, ruleset=Path("/tmp/qola")), cache, base),
+        (replace(PLAIN, aiter=local), cache, base),
     ):
-        assert "--sandbox_add_mount_pair=/tmp" in made.files("", directory)[".bazelrc"]
+        assert "--sandbox_add_mount_pair=/tmp" in made.files("", *places)[".bazelrc"]
 
 
 @pytest.mark.parametrize(

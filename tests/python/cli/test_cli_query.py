@@ -15,6 +15,7 @@ from qola.errors import Finding
 from qola.inspect.explain import rule_of, summary, verdicts
 from qola.inspect.query import Item, QueryError, count, make_item, nearest_names, select
 from qola.manifest.load import loads
+from qola.progress import Passing
 
 
 def item(
@@ -258,6 +259,7 @@ def test_progress_is_a_line_in_a_pipe_and_nothing_when_quiet() -> None:
         out, err = io.StringIO(), io.StringIO()
         with Console(out, err, quiet).working() as progress:
             progress("step")
+            progress(Passing("step for a terminal"))
         assert (out.getvalue(), err.getvalue()) == ("", expected)
 
 
@@ -266,7 +268,7 @@ def test_progress_on_a_terminal_vanishes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm")
     out, err = io.StringIO(), Terminal()
     with Console(out, err).working() as progress:
-        progress("[step]")
+        progress(Passing("[step]"))
     assert out.getvalue() == ""
     assert "[step]" in err.getvalue()
     assert err.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in err.getvalue()

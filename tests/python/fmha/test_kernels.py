@@ -13,6 +13,7 @@ from qola.fmha.bar import Step, told
 from qola.fmha.bar_rich import bar
 from qola.fmha.kernels import archs_of, build_kernels, grouped
 from qola.kernel.config import KernelConfig
+from qola.progress import Passing
 
 FORWARD = KernelConfig.parse(
     "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
@@ -58,6 +59,7 @@ def test_progress_is_told() -> None:
     lines = io.StringIO()
     with told(None, lines) as tell:
         tell(Step(1, 3, "12 of 48 kernels"))
+        tell(Step(1, 3, Passing("13 of 48 kernels")))
     assert lines.getvalue() == "qola: 1 of 3: 12 of 48 kernels\n"
     steps: list[Step] = []
     with told(steps.append, lines) as tell:

@@ -179,7 +179,8 @@ def test_a_source_that_is_not_there_cannot_be_dropped() -> None:
     assert "a.cu or mha_fwd_split.cu" in finding.expected
     assert 'did you mean "mha_fwd_split.cu"?' in finding.fix
     (finding,) = check(f'{FWD}drop_srcs = ["a.cu"]\n', srcs_of=lambda _: ())
-    assert (finding.expected, finding.severity) == ("nothing to drop", "warning")
+    assert finding.expected == "no drop_srcs: this AITER lists no sources of libmha_fwd"
+    assert (finding.fix, finding.severity) == ('remove "a.cu"', "warning")
 
 
 def test_shipped_manifests_fit_the_tree(repo_root: Path, aiter_tree: Path) -> None:

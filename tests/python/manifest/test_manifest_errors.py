@@ -103,6 +103,8 @@ UNDER_BUILD = "architectures belongs under [build]"
         (BUILD, "architectures = []", "an empty list", "a list", "leave arch"),
         (BUILD, 'architectures = "gfx950"', "a string", "a list", '= ["gfx950"]'),
         (BUILD, 'architectures = ["native", "gfx950"]', "beside others", '"native" alone', ""),
+        (BUILD, 'archs = ["gfx950"]', 'unknown key "archs"', "mode", "did you mean architectures?"),
+        (BUILD, 'arch = "gfx950"', 'unknown key "arch"', "mode", "did you mean architectures?"),
         (BUILD, 'mode = "cpp"', '"cpp"', "pybind or cpp_itfs", '"cpp_itfs"?'),
         (BUILD, "mode = true", "true, a boolean", "a string", ""),
         (THIRD, 'name = ""', "an empty string", "letters, digits", ""),

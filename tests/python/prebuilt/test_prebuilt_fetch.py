@@ -37,6 +37,7 @@ TE_NAME = "rocm-7_aiter-" + "c" * 40
     ("command", "summary"),
     [
         ("fetch", "left_libmha_fwd: fetched, "),
+        ("fetch", "/published.\n"),
         ("build", "Build complete: 1/1 succeeded, 0 failed."),
     ],
 )
@@ -79,6 +80,18 @@ def test_from_a_server_and_then_from_the_cache(user: User) -> None:
     assert len(server.requests) > asked
     # Signed now, it needs nobody.
     user.fetch(server.url, SIGNED, "--offline")
+
+
+def test_a_source_that_is_gone(user: User) -> None:
+    """Prevents: success that reads as if the source had answered, or as if something were built."""
+    server = user.serve()
+    user.fetch(server.url)
+    server.content.clear()
+    out, _ = user.run("fetch", server.url)
+    cache = user.directory / "cache/qola/prebuilt" / user.key.digest
+    last = f"Fetched from the cache of downloads ({cache}), no source was asked.\n"
+    assert out.endswith(last)
+    assert "Build complete" not in out
 
 
 def test_offline_without_a_download(user: User) -> None:
