@@ -35,6 +35,7 @@ MODULES = {
     "prebuilt": ("fetch", "publish", "keygen"),
     "init": ("init",),
     "doctor": ("doctor",),
+    "hipcc": ("hipcc",),
     "housekeeping": ("cache",),
     "completion": (),
 }
