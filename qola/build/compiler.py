@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -24,75 +25,66 @@ COMPILERS = "compilers"
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
 _TARGET = "//:hipcc"
-_FILES = {
-    ".bazelrc": "common --lockfile_mode=off\n",
-    "BUILD.bazel": starlark.rule("filegroup", name="hipcc", srcs=["@qola_rocm_sdk//:sdk_hipcc"])
-    + "\n",
-}
 
 
 def hipcc(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
     """Return the path of the pinned compiler's hipcc, fetched on the first call.
 
-    The compiler is copied out of Bazel's directory, by hard links where the file system has them:
-    a CMake build directory keeps the path, whatever happens to Bazel's outputs.
+    The compiler does not stay in a Bazel output base: CMake's build directories keep its path.
 
     Raises:
         ToolchainError: there is no Bazel, or it cannot fetch the compiler.
         QolaError: another user may have written the cache.
     """
     ruleset = ruleset_root()
-    cache = cache_directory(environ)
     pins = "".join((ruleset / name).read_text(encoding="utf-8") for name in _PINS)
-    directory = cache / COMPILERS / sha256_of_text(pins)[:16]
+    directory = cache_directory(environ) / COMPILERS / sha256_of_text(pins)[:16]
 
     def make() -> None:
         progress("fetching the pinned ROCm compiler")
-        fetched = _fetch(cache, ruleset, environ, progress)
-        with tempfile.TemporaryDirectory(prefix=".compiler-", dir=directory.parent) as temporary:
-            made = Path(temporary, "sdk")
-            shutil.copytree(fetched.parents[1], made, symlinks=True, copy_function=_link)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory.parent) as temporary:
+            fetched = _fetch(Path(temporary), ruleset, environ, progress)
+            sdk = Path(temporary, "sdk")
+            # Not moved: a Bazel that the user names may keep its outputs elsewhere, for others too.
+            shutil.copytree(fetched, sdk, copy_function=_link)
             # Private whatever the umask: `kept_directory` checks it.
-            made.chmod(0o700)
-            made.rename(directory)
+            sdk.chmod(0o700)
+            sdk.rename(directory)
 
     return kept_directory(directory, directory / _HIPCC, "fetch", progress, make) / _HIPCC
 
 
 def _fetch(
-    cache: Path, ruleset: Path, environ: Mapping[str, str], progress: Callable[[str], None]
+    directory: Path, ruleset: Path, environ: Mapping[str, str], progress: Callable[[str], None]
 ) -> Path:
-    """Have Bazel fetch the compiler; return the path of hipcc in Bazel's directory."""
+    """Have Bazel fetch the compiler into an output base below a directory; return its root."""
     bazel = find_bazel(environ, ruleset)
-    use = [
-        'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
-        'use_repo(qola, "qola_rocm_sdk")',
-    ]
+    output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
     module = [
         'module(name = "qola_compiler")',
         f'bazel_dep(name = "qola", version = "{__version__}")',
         starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
-        "\n".join(use),
     ]
     files = {
-        **_FILES,
+        ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n",
         ".bazelversion": (ruleset / ".bazelversion").read_text(encoding="utf-8"),
+        # A target of this workspace, so that Bazel's events have it under this name.
+        "BUILD.bazel": starlark.rule("filegroup", name="hipcc", srcs=["@qola//:hipcc"]) + "\n",
         "MODULE.bazel": "\n\n".join(module) + "\n",
     }
-    directory = workspace.directory_of(cache, Path("compiler"), ruleset)
-    workspace.write(directory, files)
+    place = directory / "workspace"
+    workspace.write(place, files)
     try:
-        events = build(bazel, directory, [_TARGET], BuildOptions(), environ, progress)
+        events = build(bazel, place, [_TARGET], BuildOptions(), environ, progress)
     finally:
-        # Nothing else is built in this workspace.
-        ask([*bazel, "shutdown"], environ, directory)
+        ask([*bazel, "shutdown"], environ, place)
     result = events.targets.get(_TARGET)
     if result is None or not result.success:
-        found = "\n".join(events.errors()) or (result.reason if result else "") or events.told
+        found = "\n".join(events.errors()) or (result.reason if result else "")
         finding = Finding("@qola_rocm_sdk", found, "the pinned ROCm", "qola doctor")
         raise ToolchainError(finding, "the pinned compiler cannot be fetched")
     (file,) = result.outputs[DEFAULT_OUTPUTS]
-    return file.resolve()
+    return file.resolve().parents[1]
 
 
 def _link(source: str, target: str) -> None:

@@ -18,7 +18,7 @@ def rocm_sdk(name, optional_flags):
     Args:
       name: name of the cc_toolchain. NAME_compiler, NAME_linker and NAME_tools
         are the groups, NAME_hip_headers is a library of HIP's headers for C++
-        that is not HIP, NAME_hipcc is the compiler for builds outside Bazel.
+        that is not HIP.
       optional_flags: the flags of OPTIONAL_FLAGS that this compiler accepts, flat.
     """
     libraries = native.glob(["sdk/lib/*"])
@@ -54,7 +54,6 @@ def rocm_sdk(name, optional_flags):
         name = name + "_tools",
         srcs = native.glob(["sdk/bin/llvm-*", "sdk/lib-tools/*", "sdk/libexec/llvm-*"]) + libraries,
     )
-    native.filegroup(name = name + "_hipcc", srcs = ["sdk/bin/hipcc"])
     cc_library(
         name = name + "_hip_headers",
         hdrs = native.glob(["sdk/rocm/include/**"]),

@@ -129,7 +129,9 @@ def test_the_compiler_is_fetched_once(
     assert qola("hipcc", "-q") == 0
     path = Path(capsys.readouterr().out.removesuffix("\n"))
     assert asked() == ["//:hipcc"]
+    # Of Bazel's outputs nothing stays, and nothing is needed.
     shutil.rmtree("sdk")
+    assert {path.parents[1].name, "lock"} == {p.name for p in path.parents[2].iterdir()}
     assert path.is_absolute()
     assert path.read_text() == "#!/bin/sh\n"
     assert (path.parents[1] / "libexec/clang").read_text() == "clang"
