@@ -1,11 +1,20 @@
 #include "qola_mha_fwd.h"
 
 #include "attention.h"
+#include "memory.h"
 
-float forward(int hdim)
+float forward(const char* dtype, int hdim)
 {
-    constexpr int seqlen = 128;
+    constexpr int seqlen    = 128;
+    const std::size_t bytes = std::size_t{2} * seqlen * hdim; // fp16 or bf16
+    const Memory q(bytes), k(bytes), v(bytes), o(bytes), lse(sizeof(float) * seqlen);
+
     aiter::mha_fwd_args args{};
+    args.q_ptr        = q.get();
+    args.k_ptr        = k.get();
+    args.v_ptr        = v.get();
+    args.o_ptr        = o.get();
+    args.lse_ptr      = lse.get();
     args.batch        = 1;
     args.nhead_q      = 1;
     args.nhead_k      = 1;
@@ -19,7 +28,7 @@ float forward(int hdim)
     args.window_size_right                     = -1;
     return QOLA_NS(mha_fwd)(args,
                             ck_tile::stream_config{},
-                            "fp16",
+                            dtype,
                             /*is_group_mode=*/false,
                             mask_enum::no_mask,
                             bias_enum::no_bias,

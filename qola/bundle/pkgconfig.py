@@ -19,7 +19,7 @@ archs={archs}
 Name: {name}
 Description: {description}
 Version: {qola}
-Cflags: -I${{includedir}}
+Cflags: -isystem ${{includedir}}
 Libs: {libs}
 """
 

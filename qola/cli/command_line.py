@@ -36,6 +36,7 @@ MODULES = {
     "prebuilt": ("fetch", "publish", "keygen"),
     "init": ("init",),
     "doctor": ("doctor",),
+    "hipcc": ("hipcc",),
     "housekeeping": ("cache",),
     "completion": (),
 }

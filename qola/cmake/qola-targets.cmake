@@ -52,9 +52,12 @@ function(_qola_declare library static include component reason)
       IMPORTED_SONAME "${name}"
       INTERFACE_LINK_LIBRARIES "${runtime}")
   endif()
+  # As system includes: a project's -Werror does not concern Composable Kernel's headers. CMake treats
+  # those of imported targets so unless the project turns that off.
   set_target_properties(qola::${component} PROPERTIES
     IMPORTED_LOCATION "${library}"
-    INTERFACE_INCLUDE_DIRECTORIES "${include}")
+    INTERFACE_INCLUDE_DIRECTORIES "${include}"
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${include}")
 endfunction()
 
 # _qola_check_archs(<reason> <place> <wanted> <had>)

@@ -7,7 +7,7 @@ Run by rocm_sdk_repository.bzl:
 PACKAGES, which is emptied in part, has `compiler/` (clang, its libraries, HIP) and `sysroot/` (C
 and C++ of an older system). OUT gets
 
-    bin/        a wrapper per program
+    bin/        a wrapper per program, and hipcc for builds outside Bazel
     libexec/    the programs
     lib/        their loader, and the libraries of compiler and linker
     lib-tools/  further libraries, of the llvm-* programs alone
@@ -180,6 +180,15 @@ export MALLOC_CONF PWD
 """
 PRELOAD = """--preload "$d/lib/libjemalloc.so.2" """
 
+# The compiler with the flags that lead to the SDK's parts, for CMake, make and shells (docs/guide/
+# cmake.md). Bazel's actions get theirs from toolchain_config.bzl. Plain C++ ignores half of them.
+HIPCC = """#!/bin/sh
+d=${0%/*}/..
+exec "$d/bin/clang++" -no-canonical-prefixes "--sysroot=$d/sysroot" "-resource-dir=$d/resource" \\
+  --start-no-unused-arguments "--rocm-path=$d/rocm" "-L$d/rocm/lib" -fuse-ld=lld \\
+  -D__HIP_PLATFORM_AMD__=1 -idirafter "$d/rocm/include" --end-no-unused-arguments "$@"
+"""
+
 
 class LayoutError(Exception):
     """A file that the pinned packages ought to have is not there."""
@@ -266,9 +275,10 @@ def lay_out_compiler(packages: Path, out: Path) -> None:
     for program in PROGRAMS:
         move(llvm / "bin" / program, out / "libexec" / program)
     (out / "bin").mkdir()
-    for name in (*PROGRAMS, *ALIASES):
+    wrappers = {name: wrapper(ALIASES.get(name, name)) for name in (*PROGRAMS, *ALIASES)}
+    for name, text in {**wrappers, "hipcc": HIPCC}.items():
         script = out / "bin" / name
-        script.write_text(wrapper(ALIASES.get(name, name)), encoding="utf-8")
+        script.write_text(text, encoding="utf-8")
         script.chmod(0o755)
     for library in libraries:
         move(packages / LIBRARY_DIR / library, out / "lib" / library)

@@ -38,8 +38,8 @@ LLVM = Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent
 HIPCC = shutil.which("hipcc") or "/opt/rocm/bin/hipcc"
 MAIN = """
 #include <cstdio>
-float forward(int hdim);
-int main() { std::printf("%g\\n", static_cast<double>(forward(4096))); }
+float ask(const char* dtype, int hdim, bool only_check_v3);
+int main() { std::printf("%g\\n", static_cast<double>(ask("fp16", 4096, false))); }
 """
 AS_HOST = ["-x", "hip", "--offload-host-only", "-std=c++20", "-w"]
 
@@ -95,15 +95,14 @@ def test_a_consumer_needs_the_bundle_and_hip_alone(tmp_path: Path) -> None:
     shutil.copytree(BUNDLE, moved)
     work = tmp_path / "work"
     work.mkdir()
-    for name in ("attention.h", "forward.cpp"):
-        shutil.copyfile(ROOT / "examples/cmake" / name, work / name)
+    shutil.copyfile(ROOT / "examples/bazel/ask.cpp", work / "ask.cpp")
     (work / "main.cpp").write_text(MAIN)
     include = f"-I{moved / 'include'}"
-    for name in ("forward", "main"):
-        hipcc(*AS_HOST, include, "-c", f"{name}.cpp", "-o", f"{name}.o", cwd=work)
+    for name in ("ask", "main"):
+        hipcc(*AS_HOST, "-DASK=ask", include, "-c", f"{name}.cpp", "-o", f"{name}.o", cwd=work)
     library = str(moved / "lib/forward_libmha_fwd.so")
     rpath = f"-Wl,-rpath,{moved / 'lib'}"
-    hipcc("forward.o", "main.o", library, rpath, "-o", "consumer", cwd=work)
+    hipcc("ask.o", "main.o", library, rpath, "-o", "consumer", cwd=work)
     run = subprocess.run([work / "consumer"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert float(run.stdout) < 0

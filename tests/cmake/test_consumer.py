@@ -12,7 +12,6 @@ import pytest
 
 from qola.launch.fake_hip import FakeHip, read_log
 from tests.cmake.project import PKGCONF, Project, bundle, fails, succeeds
-from tests.runtime.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[1] / "examples/cmake"
@@ -21,23 +20,21 @@ EXAMPLE = HERE.parents[1] / "examples/cmake"
 BUNDLE = bundle("QOLA_TEST_BUNDLE")
 LAZY = bundle("QOLA_TEST_LAZY")
 FORWARD = bundle("QOLA_TEST_FORWARD")
-# The pinned clang is not an installed one: it has to be told where its parts are.
-CLANG, *PLACES = compiler_of(Path(os.environ["QOLA_TEST_CLANG"]).resolve().parents[1])
+# As docs/guide/cmake.md has it: the path that `qola hipcc` prints, and no further flag.
+HIPCC = Path(os.environ["QOLA_TEST_HIPCC"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 
-TOOLCHAIN = (
-    f"-DCMAKE_CXX_COMPILER={CLANG}",
-    f"-DCMAKE_CXX_FLAGS={' '.join(PLACES)}",
-    "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld",
-)
-HDIM_32_AND_NONE = "0 0\n-1 -1\n"
+TOOLCHAIN = (f"-DCMAKE_CXX_COMPILER={HIPCC}",)
+#: A head dimension that the bundles have; and what the example prints for it.
+HDIM_32 = ("fp16", "32")
+LAUNCHED = "forward 0\nbackward 0\n"
 
 
 def run(program: Path, tmp_path: Path, *library_dirs: Path) -> tuple[str, list[str]]:
-    """Run a program; return what it prints, and what it launches: fwd or bwd."""
+    """Run the example; return what it prints, and what it launches: fwd or bwd."""
     log = tmp_path / "log"
     hip = FakeHip(FAKE, "gfx950", library_dirs)
-    done = hip.run([program], log, QOLA_CACHE=str(tmp_path / "cache"))
+    done = hip.run([program, *HDIM_32], log, QOLA_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     kernels = [launch.kernel for launch in read_log(log)]
     return done.stdout, ["bwd" if "Bwd" in kernel else "fwd" for kernel in kernels]
@@ -50,17 +47,37 @@ def test_a_program_finds_links_and_runs(tmp_path: Path) -> None:
     project = Project(
         EXAMPLE,
         tmp_path / "build",
-        (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={moved}", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix"),
+        (
+            *TOOLCHAIN,
+            f"-DCMAKE_PREFIX_PATH={moved}",
+            f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix",
+            # Warnings of Composable Kernel's headers do not concern their users, whatever CMake
+            # takes imported targets' headers for.
+            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror",
+            "-DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON",
+        ),
     )
     succeeds(project.configure())
     project.make()
     printed, launched = run(project.build / "consumer", tmp_path)
-    assert printed == HDIM_32_AND_NONE
+    assert printed == LAUNCHED
     assert launched[0] == "fwd"
     assert "bwd" in launched
     project.make("--install")
     shutil.rmtree(moved)
-    assert run(tmp_path / "prefix/consumer", tmp_path)[0] == HDIM_32_AND_NONE
+    assert run(tmp_path / "prefix/consumer", tmp_path)[0] == LAUNCHED
+
+
+def test_a_bundle_without_backward(tmp_path: Path) -> None:
+    """Prevents: an example that the README's manifest, forward alone, cannot build."""
+    options = (*TOOLCHAIN, f"-DCMAKE_PREFIX_PATH={FORWARD}")
+    project = Project(EXAMPLE, tmp_path / "build", options)
+    succeeds(project.configure())
+    project.make()
+    assert run(project.build / "consumer", tmp_path) == ("forward 0\n", ["fwd"])
+    # A type and head dimension that the library lacks: the README's, by default.
+    hip = FakeHip(FAKE, "gfx950")
+    assert hip.run([project.build / "consumer"], tmp_path / "none").stdout == "forward -1\n"
 
 
 def pkgconf(directory: Path, *args: str) -> str:
@@ -79,20 +96,19 @@ def test_pkg_config_says_the_same(tmp_path: Path) -> None:
         kind: shlex.split(pkgconf(moved, kind, "qola-mha-fwd", "qola-mha-bwd"))
         for kind in ("--cflags", "--libs")
     }
-    clang = [CLANG, *PLACES]
-    hip = ["-xhip", "--offload-host-only", "-std=c++17", *flags["--cflags"], "-c"]
+    # Warnings of Composable Kernel's headers do not concern their users.
+    hip = ["-xhip", "--offload-host-only", "-std=c++17", "-Wall", "-Wextra", "-Werror"]
     objects = []
     for name in ("main", "forward", "backward"):
         source = EXAMPLE / f"{name}.cpp"
         objects.append(str(tmp_path / f"{name}.o"))
-        as_hip = ["-c"] if name == "main" else hip
-        subprocess.run([*clang, *as_hip, source, "-o", objects[-1]], check=True)
-    link = ["-fuse-ld=lld", *objects]
+        as_hip = ["-DCONSUMER_BACKWARD"] if name == "main" else [*hip, *flags["--cflags"]]
+        subprocess.run([HIPCC, *as_hip, "-c", source, "-o", objects[-1]], check=True)
     archive = shlex.split(pkgconf(moved, "--libs", "qola-static"))
     for name, libs in {"shared": flags["--libs"], "static": archive}.items():
-        subprocess.run([*clang, *link, *libs, "-o", tmp_path / name], check=True)
-    assert run(tmp_path / "shared", tmp_path, moved / "lib")[0] == HDIM_32_AND_NONE
-    assert run(tmp_path / "static", tmp_path)[0] == HDIM_32_AND_NONE
+        subprocess.run([HIPCC, *objects, *libs, "-o", tmp_path / name], check=True)
+    assert run(tmp_path / "shared", tmp_path, moved / "lib")[0] == LAUNCHED
+    assert run(tmp_path / "static", tmp_path)[0] == LAUNCHED
 
 
 def test_pkg_config_files_are_valid_and_true() -> None:
@@ -125,7 +141,7 @@ def test_what_is_installed_runs_elsewhere(tmp_path: Path, directory: Path) -> No
     shutil.move(prefix, tmp_path / "moved")
     shutil.rmtree(project.build)
     printed, launched = run(tmp_path / "moved/lib/consumer", tmp_path)
-    assert printed == HDIM_32_AND_NONE
+    assert printed == LAUNCHED
     assert "bwd" in launched
     there = {path.name for path in (tmp_path / "moved").iterdir()}
     assert there == {"configs", "lib", "licenses"} | (
@@ -307,7 +323,7 @@ def test_a_program_with_the_archive_inside(tmp_path: Path) -> None:
     project.make()
     moved = shutil.copy(project.build / "consumer", tmp_path)
     printed, launched = run(Path(moved), tmp_path)
-    assert printed == HDIM_32_AND_NONE
+    assert printed == LAUNCHED
     assert "bwd" in launched
     assert b"libmha_fwd.so" not in Path(moved).read_bytes()
 

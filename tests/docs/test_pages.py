@@ -94,6 +94,16 @@ def test_the_readmes_manifest_is_valid() -> None:
     assert loads(example, file="README.md").warnings == ()
 
 
+def test_what_the_readmes_commands_write_is_ignored() -> None:
+    """Prevents: a venv/ or build/ in a clone that Bazel takes for packages, git for changes."""
+    written = {"build", "out", *re.findall(r"-m venv (\S+)", text_of("README.md"))}
+    assert len(written) > 2
+    lines = text_of(".bazelignore").splitlines()
+    ignored = {line for line in lines if not line.startswith("#")}
+    assert written - ignored == set()
+    assert {f"/{name}/" for name in ignored} - set(text_of(".gitignore").splitlines()) == set()
+
+
 def test_the_program_starts() -> None:
     """Prevents: `./bazelw run //:qola`, which most pages begin with, that does not find itself."""
     program = os.environ.get("QOLA_TEST_PROGRAM")

@@ -1,8 +1,8 @@
 """Speaks for Bazel: builds what it is asked for, and writes down what that was.
 
-Beside it lie the bundles lazy/ and full/, pack.qpack, the programs verify and dispatch, and
-plan.json. A target with a file of its name in fails/ fails with what this says, a pack of the
-kernel "broken" with fails/broken; a pack of the kernel "nobody" is never tried.
+Beside it lie the bundles lazy/ and full/, the compiler sdk/, pack.qpack, the programs verify and
+dispatch, and plan.json. A target with a file of its name in fails/ fails with what this says, a
+pack of the kernel "broken" with fails/broken; a pack of the kernel "nobody" is never tried.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def result(target: str) -> str:
         return "lazy" if "_lazy" in Path("bundle/BUILD.bazel").read_text() else "full"
     if target == "//pack:pack":
         return "pack.qpack"
+    if target == "//:hipcc":
+        return "sdk/bin/hipcc"
     if target in ("//verify:verify", "//dispatch:dispatch"):
         return target.rpartition(":")[2]
     library = "deepgemm.so" if "deepgemm" in target else "te_libmha_fwd.so"
@@ -62,6 +64,8 @@ def build(target: str) -> bool:
 
 
 if __name__ == "__main__":
+    if "shutdown" in sys.argv:
+        sys.exit()
     (stream,) = (a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file="))
     targets = sys.argv[sys.argv.index("--") + 1 :]
     with (HERE / "asked").open("a") as asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,35 @@ def test_a_manifest_is_parsed_once(qola: Qola, monkeypatch: pytest.MonkeyPatch) 
     assert parsed == [MANIFEST]
     (written,) = Path("cache").rglob("te.toml")
     assert written.read_text() == MANIFEST
+
+
+def test_the_compiler_is_fetched_once(
+    qola: Qola, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a CMake build directory whose compiler goes with Bazel's outputs; a slow path."""
+    write(Path(), {"sdk/bin/hipcc": "#!/bin/sh\n", "sdk/libexec/clang": "clang"})
+    assert qola("hipcc", "-q") == 0
+    path = Path(capsys.readouterr().out.removesuffix("\n"))
+    assert asked() == ["//:hipcc"]
+    # Of Bazel's outputs nothing stays, and nothing is needed.
+    shutil.rmtree("sdk")
+    assert {path.parents[1].name, "lock"} == {p.name for p in path.parents[2].iterdir()}
+    assert path.is_absolute()
+    assert path.read_text() == "#!/bin/sh\n"
+    assert (path.parents[1] / "libexec/clang").read_text() == "clang"
+    # From then on without a Bazel.
+    monkeypatch.setenv("QOLA_BAZEL", "/bin/false")
+    assert qola("hipcc") == 0
+    assert capsys.readouterr().out == f"{path}\n"
+
+
+def test_a_compiler_that_cannot_be_fetched(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: half a compiler that every later call takes for a whole one."""
+    write(Path(), {"fails/hipcc": "", "sdk/bin/hipcc": "#!/bin/sh\n"})
+    assert qola("hipcc", "-q") == 5
+    assert "the pinned compiler cannot be fetched" in capsys.readouterr().err
+    Path("fails/hipcc").unlink()
+    assert qola("hipcc", "-q") == 0
 
 
 def test_lazy_and_full_in_one_directory(qola: Qola) -> None:

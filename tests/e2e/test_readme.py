@@ -1,4 +1,4 @@
-"""The README's commands without Bazel, in a clean environment, as they stand there."""
+"""The README's commands without Bazel, in a fresh clone, as they stand there; then Bazel in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from qola.version import __version__
+from tests.e2e.nested_bazel import Bazel, environment, shared_place, shared_program, user_disk_cache
 
 _VENV = "{} --without-pip --clear && python3 -m pip --python venv/bin/python"
 ROOT = Path(__file__).resolve().parents[2]
+KERNEL = """
+#include <hip/hip_runtime.h>
+__global__ void one(float* p) { p[threadIdx.x] = 1; }
+int main() { one<<<1, 64>>>(nullptr); return hipDeviceSynchronize(); }
+"""
 
 
 def commands() -> list[str]:
@@ -24,11 +30,23 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, without what was built in it."""
+    clone = tmp_path_factory.mktemp("readme") / "qola"
+    everywhere = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
+    in_root = {"build", "dist", "out", "venv", ".venv"}
+
+    def ignored(place: str, names: list[str]) -> set[str]:
+        return {*everywhere(place, names), *(in_root if Path(place) == ROOT else ())}
+
+    shutil.copytree(ROOT, clone, ignore=ignored, symlinks=True)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def ran(clone: Path) -> dict[str, str]:
     """What each command printed, in a copy of the checkout and without a Bazel."""
-    directory = tmp_path_factory.mktemp("readme")
-    ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info", "tests")
-    shutil.copytree(ROOT, directory / "qola", ignore=ignored, symlinks=True)
+    directory = clone.parent
     own = ("PYTHON", "QOLA", "RUNFILES", "TEST", "BAZEL", "BUILD_W", "VIRTUAL_ENV", "XDG_CACHE")
     environ = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     environ["QOLA_CACHE_HOME"] = str(directory / "cache")
@@ -39,7 +57,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     def shell(words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-c", words],
-            cwd=directory / "qola",
+            cwd=clone,
             env=environ,
             capture_output=True,
             text=True,
@@ -72,3 +90,29 @@ def test_the_installed_program_is_this_one(ran: dict[str, str]) -> None:
     assert [text for command, text in ran.items() if command.endswith("--version")] == [
         f"qola {__version__}\n"
     ]
+
+
+def test_bazel_still_reads_the_clone(ran: dict[str, str], clone: Path) -> None:
+    """Prevents: venv/ and build/, which these commands make, taken for packages of the clone."""
+    assert ran
+    assert {"build", "venv"} <= {path.name for path in clone.iterdir()}
+    bazel = Bazel(clone, shared_place() / "output_base", user_disk_cache())
+    labels = bazel.run("query", "//...").stdout.split()
+    assert "//:qola" in labels
+    assert [label for label in labels if label.startswith(("//build", "//venv"))] == []
+
+
+def test_hipcc_compiles_without_rocm(ran: dict[str, str], clone: Path) -> None:
+    """Prevents: a `qola hipcc`, with which docs/guide/cmake.md begins, that needs a ROCm."""
+    assert ran
+    env = environment("PYTHON") | {
+        "QOLA_BAZEL": str(shared_program()),
+        "QOLA_CACHE_HOME": str(clone.parent / "cache"),
+    }
+    command = [str(clone / "venv/bin/qola"), "hipcc", "-q"]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    (clone.parent / "kernel.cpp").write_text(KERNEL)
+    hipcc = [run.stdout.strip(), "-x", "hip", "--offload-arch=gfx950", "kernel.cpp", "-lamdhip64"]
+    subprocess.run(hipcc, cwd=clone.parent, env={"PATH": "/usr/bin:/bin"}, check=True)
+    assert (clone.parent / "a.out").is_file()

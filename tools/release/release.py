@@ -23,8 +23,15 @@ from typing import Any
 
 #: What a consumer needs, what it reads, and what MODULE.bazel names for this repository's own use.
 FILES = (
-    *(".bazelrc", ".bazelversion", "BUILD.bazel", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
-    *("MODULE.bazel", "README.md", "bazelw", "pyproject.toml", "setup.py"),
+    *(
+        ".bazelignore",
+        ".bazelrc",
+        ".bazelversion",
+        "BUILD.bazel",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+    ),
+    *("LICENSE", "MODULE.bazel", "README.md", "bazelw", "pyproject.toml", "setup.py"),
 )
 DIRECTORIES = (
     *(

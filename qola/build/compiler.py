@@ -1,0 +1,95 @@
+"""Fetches the pinned ROCm compiler for builds outside Bazel: `qola hipcc`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qola import starlark
+from qola.build import workspace
+from qola.build.bazel import BuildOptions, ask, build, find_bazel
+from qola.build.events import DEFAULT_OUTPUTS
+from qola.cache import cache_directory, kept_directory
+from qola.errors import Finding, ToolchainError
+from qola.files import sha256_of_text
+from qola.ruleset import ruleset_root
+from qola.version import __version__
+
+COMPILERS = "compilers"
+"""Directory below the cache with compilers, each as lay_out_sdk.py arranges it."""
+
+_HIPCC = Path("bin/hipcc")
+_PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
+_TARGET = "//:hipcc"
+
+
+def hipcc(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
+    """Return the path of the pinned compiler's hipcc, fetched on the first call.
+
+    The compiler does not stay in a Bazel output base: CMake's build directories keep its path.
+
+    Raises:
+        ToolchainError: there is no Bazel, or it cannot fetch the compiler.
+        QolaError: another user may have written the cache.
+    """
+    ruleset = ruleset_root()
+    pins = "".join((ruleset / name).read_text(encoding="utf-8") for name in _PINS)
+    directory = cache_directory(environ) / COMPILERS / sha256_of_text(pins)[:16]
+
+    def make() -> None:
+        progress("fetching the pinned ROCm compiler")
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory.parent) as temporary:
+            fetched = _fetch(Path(temporary), ruleset, environ, progress)
+            sdk = Path(temporary, "sdk")
+            # Not moved: a Bazel that the user names may keep its outputs elsewhere, for others too.
+            shutil.copytree(fetched, sdk, copy_function=_link)
+            # Private whatever the umask: `kept_directory` checks it.
+            sdk.chmod(0o700)
+            sdk.rename(directory)
+
+    return kept_directory(directory, directory / _HIPCC, "fetch", progress, make) / _HIPCC
+
+
+def _fetch(
+    directory: Path, ruleset: Path, environ: Mapping[str, str], progress: Callable[[str], None]
+) -> Path:
+    """Have Bazel fetch the compiler into an output base below a directory; return its root."""
+    bazel = find_bazel(environ, ruleset)
+    output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
+    module = [
+        'module(name = "qola_compiler")',
+        f'bazel_dep(name = "qola", version = "{__version__}")',
+        starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
+    ]
+    files = {
+        ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n",
+        ".bazelversion": (ruleset / ".bazelversion").read_text(encoding="utf-8"),
+        # A target of this workspace, so that Bazel's events have it under this name.
+        "BUILD.bazel": starlark.rule("filegroup", name="hipcc", srcs=["@qola//:hipcc"]) + "\n",
+        "MODULE.bazel": "\n\n".join(module) + "\n",
+    }
+    place = directory / "workspace"
+    workspace.write(place, files)
+    try:
+        events = build(bazel, place, [_TARGET], BuildOptions(), environ, progress)
+    finally:
+        ask([*bazel, "shutdown"], environ, place)
+    result = events.targets.get(_TARGET)
+    if result is None or not result.success:
+        found = "\n".join(events.errors()) or (result.reason if result else "")
+        finding = Finding("@qola_rocm_sdk", found, "the pinned ROCm", "qola doctor")
+        raise ToolchainError(finding, "the pinned compiler cannot be fetched")
+    (file,) = result.outputs[DEFAULT_OUTPUTS]
+    return file.resolve().parents[1]
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file a second name; copy it to another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,24 @@
+"""``qola hipcc``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from qola.build.compiler import hipcc
+from qola.cli.context import Surroundings
+from qola.cli.options import add_command
+from qola.errors import ExitCode
+
+
+def add_commands(commands: Any) -> None:
+    """Add hipcc to the parser's subcommands."""
+    text = "print the path of the pinned ROCm's hipcc, which is fetched once, for CMake and make"
+    add_command(commands, "hipcc", text, _hipcc, (ExitCode.TOOLCHAIN,))
+
+
+def _hipcc(args: argparse.Namespace, around: Surroundings) -> None:
+    """``qola hipcc``."""
+    with around.console.working() as progress:
+        path = hipcc(around.environ, progress)
+    around.console.line(str(path))
