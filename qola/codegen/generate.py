@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from qola.codegen.types import (
 )
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
+from qola.processes import thread_pool
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
@@ -313,7 +313,7 @@ def _run_directions(
         data = answered(known, script, request, run)
         return unpack(data)
 
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with thread_pool(4) as pool:
         return dict(zip(directions, pool.map(answer, directions), strict=True))
 
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -560,19 +561,53 @@ def test_a_reader_that_has_enough_is_no_error(
 def test_an_interrupted_command_leaves_nothing(
     here: Path, aiter_tree: Path, number: int, code: int, message: bytes
 ) -> None:
-    """Prevents: temporary directories and generators that outlive Ctrl-C or a closed terminal."""
+    """Prevents: qola waiting a minute for its generators, or leaving them or their files behind.
+
+    The signal is for qola alone, as `kill`, a service manager or a container's runtime send it.
+    """
     process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
     deadline = time.monotonic() + 30
     while not list(temporary.glob("*/request.json")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.killpg(process.pid, number)
+    process.send_signal(number)
+    started = time.monotonic()
     _, error = process.communicate(timeout=60)
+    assert time.monotonic() - started < 10
     assert process.returncode == code
     assert message in error
     assert b"Traceback" not in error
     assert list(temporary.iterdir()) == []
+    assert running(temporary) == []
+    assert not list((here.parent / "cache").rglob("*.*")), "something half-written"
+
+
+def test_a_killed_command_takes_its_generators_along(here: Path, aiter_tree: Path) -> None:
+    """Prevents: generators that go on for minutes for a qola that is gone."""
+    process = start(here, aiter_tree, "plan", MINE)
+    temporary = here.parent / "temporary"
+    deadline = time.monotonic() + 30
+    while not running(temporary):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while running(temporary):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def running(temporary: Path) -> list[str]:
+    """Return the commands of processes that work in a directory."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = command.read_bytes()
+            if os.fsencode(temporary) in words:
+                found.append(words.replace(b"\0", b" ").decode())
+    return found
 
 
 def test_a_terminal_gets_tables_and_a_spinner(
