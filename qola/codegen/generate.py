@@ -327,6 +327,14 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> Answ
         told |= {name: str(root / name) for name in ("answer", "seen")}
         (root / "request.json").write_text(json.dumps(told), encoding="utf-8")
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
+        if not (root / "seen").is_file():
+            raise CodegenError(
+                Finding(
+                    place,
+                    "exit code 0 before it had generated anything: os._exit, or a signal",
+                    "a generator that returns, or ends by sys.exit",
+                )
+            )
         data = (root / "answer").read_bytes()
         seen = json.loads((root / "seen").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))

@@ -1,18 +1,31 @@
-"""Lets a generator's process group end with qola."""
+"""Prepares the process of a generator: it ends with qola, and cannot fill memory or disk."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import stat
 
+#: Bytes of memory, and of a file; the generators of the 0.1.7 wheels take 0.7 GB and 60 MB.
+_MEMORY, _FILE = 8 << 30, 1 << 30
 
-def end_with_parent() -> None:
-    """Have this process group end where the parent ends before it, by SIGKILL too.
 
-    For a program that `run_group` starts: the system signals the group once nobody can write to
-    its standard input any more. It reads nothing there from now on.
+def prepare_generator() -> None:
+    """Bind this process group, which `run_group` has started, to the parent and to limits."""
+    for kind, most in ((resource.RLIMIT_DATA, _MEMORY), (resource.RLIMIT_FSIZE, _FILE)):
+        _, hard = resource.getrlimit(kind)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, hard))
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """Have this process group end when the parent does, by SIGKILL too.
+
+    The system signals the group once nobody can write to its standard input any more. Programs
+    read nothing there from now on.
     """
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         return

@@ -31,7 +31,7 @@ from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
-from qola.codegen.parent import end_with_parent
+from qola.codegen.parent import prepare_generator
 from qola.codegen.reads import Reads
 
 
@@ -124,5 +124,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    prepare_generator()
     main(sys.argv[1:])

@@ -38,7 +38,7 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.packed import pack
-from qola.codegen.parent import end_with_parent
+from qola.codegen.parent import prepare_generator
 from qola.codegen.reads import Reads
 from qola.errors import Finding
 from qola.files import disk_error
@@ -326,5 +326,5 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    prepare_generator()
     sys.exit(main(sys.argv[1]))

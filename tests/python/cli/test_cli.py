@@ -583,22 +583,6 @@ def test_an_interrupted_command_leaves_nothing(
     assert not list((here.parent / "cache").rglob("*.*")), "something half-written"
 
 
-def test_a_killed_command_takes_its_generators_along(here: Path, aiter_tree: Path) -> None:
-    """Prevents: generators that go on for minutes for a qola that is gone."""
-    process = start(here, aiter_tree, "plan", MINE)
-    temporary = here.parent / "temporary"
-    deadline = time.monotonic() + 30
-    while not running(temporary):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 10
-    while running(temporary):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def running(temporary: Path) -> list[str]:
     """Return the commands of processes that work in a directory."""
     found = []
