@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pwd
@@ -82,6 +83,7 @@ def own_directory(directory: Path) -> None:
     Raises:
         QolaError: as `refuse_foreign`.
     """
+    _refuse_loop(directory)
     for missing in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     refuse_foreign(directory)
@@ -95,6 +97,7 @@ def refuse_foreign(directory: Path) -> None:
     Raises:
         QolaError: another user may have written it, or may replace it.
     """
+    _refuse_loop(directory)
     if why := foreign(directory):
         raise QolaError(why, "the cache may be another user's")
 
@@ -107,6 +110,8 @@ def foreign(directory: Path) -> Finding | None:
     if any(ord(character) < 32 or ord(character) == 127 for character in str(directory)):
         named = "a name with control characters"
         return Finding(str(directory), named, "a plain name", "QOLA_CACHE_HOME names another place")
+    if loop := _loop(directory):
+        return loop
     why = distrust(directory)
     if why is None:
         return None
@@ -116,6 +121,29 @@ def foreign(directory: Path) -> Finding | None:
     return Finding(str(path), found, expected, fix)
 
 
+def _refuse_loop(directory: Path) -> None:
+    if loop := _loop(directory):
+        raise QolaError(loop, "the cache cannot be used")
+
+
+def _loop(directory: Path) -> Finding | None:
+    """Return which part of a path is a link that leads to itself."""
+    path = next(filter(_leads_to_itself, (*reversed(directory.parents), directory)), None)
+    if path is None:
+        return None
+    found, expected = "a symbolic link that leads to itself", "a directory, or nothing"
+    fix = f"rm {path}; or QOLA_CACHE_HOME names another place"
+    return Finding(str(path), found, expected, fix)
+
+
+def _leads_to_itself(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
 def distrust(path: Path) -> tuple[Path, str] | None:
     """Return what lets others decide what lies at a path, and why; None where nothing does.
 
@@ -123,7 +151,8 @@ def distrust(path: Path) -> tuple[Path, str] | None:
     """
     trusted = {0, os.geteuid()}
     everybody = os.stat("/").st_uid  # in a user namespace root may be shown as nobody
-    real = path.resolve()
+    # Path.resolve() raises for links that lead to themselves.
+    real = Path(os.path.realpath(path))
     for each in dict.fromkeys((*reversed(path.parents), path, *reversed(real.parents), real)):
         if not os.path.lexists(each):
             continue

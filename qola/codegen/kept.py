@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -25,13 +26,15 @@ _DIGEST = 32
 def get(directory: Path, key: str) -> bytes | None:
     """Return what is kept by a key of hexadecimal digits, None where there is nothing whole."""
     path = directory / key
-    with suppress(OSError, UnfitFileError):
+    with suppress(OSError, UnfitFileError, zlib.error):
         if distrust(directory) is None:
             data = bounded_bytes(path, LIMIT)
             if data[:_DIGEST] == _digest(key, data[_DIGEST:]):
                 # When it was last used: `put` and `qola cache --prune` go by that.
                 os.utime(path)
-                return zlib.decompress(data[_DIGEST:])
+                unpacker = zlib.decompressobj()
+                content = unpacker.decompress(data[_DIGEST:], LIMIT)
+                return content if unpacker.eof else None
     return None
 
 
@@ -40,6 +43,9 @@ def put(directory: Path, key: str, content: bytes) -> None:
     packed = zlib.compress(content, 1)
     with suppress(OSError, QolaError):
         own_directory(directory)
+        # A file takes the place of anything else.
+        if (directory / key).is_dir() and not (directory / key).is_symlink():
+            shutil.rmtree(directory / key)
         with whole(directory / key) as file:
             file.write(_digest(key, packed) + packed)
         about = [(path.lstat(), path) for path in directory.iterdir()]
