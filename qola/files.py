@@ -39,7 +39,9 @@ _ELSEWHERE = (
 
 def sha256_of_text(text: str) -> str:
     """Return the digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    # A file's name may have bytes that are not in the locale's encoding, such as all but ASCII in
+    # the C locale: the digest is that of the bytes.
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def sha256_of_json(value: object) -> str:
@@ -198,7 +200,8 @@ def write_if_changed(path: Path, content: str | bytes) -> str:
     Raises:
         OSError: it cannot be written; the file that was there is as it was.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    # "surrogateescape": names of files may have bytes that are not UTF-8.
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     if not path.is_file() or path.read_bytes() != data:
         with whole(path) as file:
             file.write(data)

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -521,9 +521,14 @@ def test_the_default_tree_is_beside_its_runfile(
 
 
 def start(
-    here: Path, aiter_tree: Path, *words: str, cache: Path | None = None, **options: Any
+    here: Path,
+    aiter_tree: Path,
+    *words: str,
+    cache: Path | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start a command as a process of its own, in a group of its own."""
+    """Start a command as a process of its own, in a group of its own, with further variables."""
     # Whoever starts tests in the background of a shell has them ignore it, and what they start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     root = Path(cli.__file__).parents[2]
@@ -533,6 +538,7 @@ def start(
         "QOLA_CACHE_HOME": str(cache or here.parent / "cache"),
         "TERM": "xterm",
         "COLUMNS": "80",
+        **more,
     }
     command = [sys.executable, "-m", "qola.cli", *words, "--aiter-root", str(aiter_tree)]
     return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
@@ -551,6 +557,28 @@ def test_a_reader_that_has_enough_is_no_error(
     _, error = process.communicate(timeout=60)
     assert process.returncode == 141, error
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
+
+
+def test_names_that_the_locale_does_not_have(here: Path, aiter_tree: Path) -> None:
+    """Prevents: a traceback for a path with an umlaut in a container, whose locale is often C."""
+    folder = here / "ä"
+    write(folder, {MINE: MANIFEST})
+    (folder / "tree").symlink_to(aiter_tree)
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    tree, pipes = folder / "tree", {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    said = []
+    for _ in range(2):  # planned, and taken from the cache
+        process = start(folder, tree, "plan", MINE, cache=folder / "cache", more=plain, **pipes)
+        out, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error
+        said.append(out)
+    assert b"14 kernel instances" in said[0]
+    assert said[0] == said[1]
+    assert list((folder / "cache").iterdir())
+    bazel = {**plain, "QOLA_BAZEL": "/bin/false"}
+    words = ("build", "--manifest", MINE, "--output-dir", "out")
+    process = start(folder, tree, *words, cache=folder / "cache", more=bazel, **pipes)
+    assert b"Bazel cannot build here" in process.communicate(timeout=60)[1]
 
 
 @pytest.mark.quick(1)
