@@ -26,10 +26,13 @@ _SCRATCH = f"{ASIDE}unfinished-"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FIXES = {
     **dict.fromkeys(_FULL, "df -h and df -i of that directory tell what is used up; free some"),
+    errno.EROFS: "make it writable for this user",
     **dict.fromkeys(
-        (errno.EROFS, errno.EACCES, errno.EPERM),
-        "make it writable for this user",
+        (errno.EACCES, errno.EPERM),
+        "ls -ld of it, and of what is above it, tells whose it is; make it readable, or writable "
+        "where it is written, for this user",
     ),
+    errno.ELOOP: "rm of the symbolic link that leads to itself",
 }
 _ELSEWHERE = (
     "another directory: --output-dir for results, QOLA_CACHE_HOME for what qola keeps, TMPDIR for "

@@ -88,6 +88,9 @@ def fetch_commit(
         fix = "check remote and commit; git uses this machine's own configuration"
         if "transport 'file' not allowed" in found:
             fix = "a submodule is a local path: git config --global protocol.file.allow always"
+        # Another user's repository: git names the one to trust, or not.
+        if trusted := re.search("git config --global --add safe.directory .*", found):
+            fix = trusted[0]
         finding = Finding(place, found, f"commit {commit} of {remote}", fix)
         return AiterError(finding, "git could not fetch a commit")
 

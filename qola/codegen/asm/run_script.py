@@ -33,6 +33,7 @@ from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.parent import prepare_generator
 from qola.codegen.reads import Reads
+from qola.files import disk_error
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -119,6 +120,8 @@ def main(argv: list[str]) -> None:
     reads = Reads([str(seen.parent), os.path.dirname(os.path.abspath(script))])
     try:
         runpy.run_path(script, run_name="__main__")
+    except PermissionError as error:
+        sys.exit(str(disk_error(error)))
     finally:
         seen.write_text(json.dumps(reads.end()), encoding="utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -13,6 +14,7 @@ from qola.checkout.commits import resolve_commit
 from qola.errors import AiterError
 from qola.fetch.git import fetch_commit
 from tests.python.folders import git
+from tests.setup.cache_rule import give_away
 
 
 @pytest.fixture
@@ -109,3 +111,20 @@ def test_a_remote_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("QOLA_GIT_TIMEOUT", "long")
     with pytest.raises(AiterError, match="seconds, from 1"):
         resolve_commit(remote, "main")
+
+
+def test_a_repository_of_another_user(
+    remote: tuple[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prevents: "dubious ownership" with advice to check the commit."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    url, commit = remote
+    for path in (Path(url), Path(url, ".git")):
+        give_away(path)
+    with pytest.raises(AiterError, match="dubious ownership") as caught:
+        fetch_commit(url, commit, tmp_path_factory.mktemp("x"), "here")
+    command = f"git config --global --add safe.directory {url}"
+    assert caught.value.findings[0].fix.startswith(command)

@@ -92,7 +92,8 @@ def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt), thread_pool(2) as outer:
         list(outer.map(work, range(2)))
-    assert not [name for n in range(6) for name in running(tmp_path / f"{n // 3}{n % 3}")]
+    folders = [tmp_path / f"{outer}{inner}" for outer in range(2) for inner in range(3)]
+    wait_for(lambda: not [name for folder in folders for name in running(folder)])
     assert len(list(tmp_path.glob("*/started"))) == 4, "one was started after the signal"
 
 
@@ -102,7 +103,7 @@ def test_a_generator_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for text in (ENDLESS, "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)"):
         with pytest.raises(CodegenError, match="no end after 1 s"):
             run_script(tmp_path, text)
-        assert not running(tmp_path)
+        wait_for(lambda: not running(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +127,12 @@ def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
     generator.write_text(generator.read_text() + "\nimport os\nos._exit(0)\n")
     with pytest.raises(CodegenError, match="before it had generated anything"):
         run(tree, tmp_path / "out")
+
+
+def test_a_tree_of_another_user(tmp_path: Path) -> None:
+    """Prevents: a traceback for a file of the tree that only the user who made it may read."""
+    text = "raise PermissionError(13, 'Permission denied', '/tree/configs.csv')"
+    with pytest.raises(CodegenError, match="tells whose it is") as caught:
+        run_script(tmp_path, text)
+    assert "/tree/configs.csv" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
