@@ -26,10 +26,13 @@ _SCRATCH = f"{ASIDE}unfinished-"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FIXES = {
     **dict.fromkeys(_FULL, "df -h and df -i of that directory tell what is used up; free some"),
+    errno.EROFS: "make it writable for this user",
     **dict.fromkeys(
-        (errno.EROFS, errno.EACCES, errno.EPERM),
-        "make it writable for this user",
+        (errno.EACCES, errno.EPERM),
+        "ls -ld of it, and of what is above it, tells whose it is; make it readable, or writable "
+        "where it is written, for this user",
     ),
+    errno.ELOOP: "rm of the symbolic link that leads to itself",
 }
 _ELSEWHERE = (
     "another directory: --output-dir for results, QOLA_CACHE_HOME for what qola keeps, TMPDIR for "
@@ -39,7 +42,9 @@ _ELSEWHERE = (
 
 def sha256_of_text(text: str) -> str:
     """Return the digest of a text in UTF-8: 64 hexadecimal digits of sha256."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    # A file's name may have bytes that are not in the locale's encoding, such as all but ASCII in
+    # the C locale: the digest is that of the bytes.
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def sha256_of_json(value: object) -> str:
@@ -198,7 +203,8 @@ def write_if_changed(path: Path, content: str | bytes) -> str:
     Raises:
         OSError: it cannot be written; the file that was there is as it was.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    # "surrogateescape": names of files may have bytes that are not UTF-8.
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     if not path.is_file() or path.read_bytes() != data:
         with whole(path) as file:
             file.write(data)

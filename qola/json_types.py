@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -14,8 +15,40 @@ from qola.errors import unseen
 Reader = Callable[[Any], Any]
 
 
+_MAX_DEPTH = 32
+
+
 class WrongValueError(ValueError):
     """A value that is none of its type; its text begins with where it is: ``.kernels.name``."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text that somebody else may have written.
+
+    Raises:
+        WrongValueError: it is not JSON, or is nested so deeply that Python's recursion would end
+            with a traceback, here or later.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise WrongValueError(_DEEP) from None
+    except ValueError as error:
+        raise WrongValueError(str(error)) from None
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            part
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for part in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return value
+    raise WrongValueError(_DEEP)
+
+
+_DEEP = f"values nested more than {_MAX_DEPTH} deep"
 
 
 @cache

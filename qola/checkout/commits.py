@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
-from qola.fetch.git import run_git
+from qola.fetch.git import check_remote, run_git
 
 _FULL = re.compile(r"[0-9a-f]{40}")
 _SHORT = re.compile(r"[0-9a-f]{7,39}")
@@ -23,11 +23,13 @@ def resolve_commit(
     for first digits (7 or more) the remote's history is fetched, without files, and thrown away.
 
     Raises:
-        AiterError: the remote has no such commit, or several; or git fails, with its words.
+        AiterError: the remote has no such commit, or several, or is not one to fetch from; or git
+            fails, with its words.
     """
     if _FULL.fullmatch(name):
         return name
     place = f"the AITER commit {name}"
+    check_remote(remote, place)
 
     def refused(found: str) -> AiterError:
         fix = "name it in full; git uses this machine's own configuration"
@@ -35,7 +37,7 @@ def resolve_commit(
         return AiterError(finding, "git could not find the AITER commit")
 
     wanted = (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}")
-    listed = run_git(["ls-remote", remote, *wanted], Path("/"), refused)
+    listed = run_git(["ls-remote", "--", remote, *wanted], Path("/"), refused)
     found = {ref: commit for commit, _, ref in (s.partition("\t") for s in listed.splitlines())}
     for ref in wanted:
         if ref in found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from qola.codegen.types import (
 )
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
+from qola.processes import thread_pool
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
@@ -309,7 +309,7 @@ def _run_directions(
         run = partial(_run_direction, script, request, place)
         return unpack(cached.find_bytes(question, run))
 
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with thread_pool(4) as pool:
         return dict(zip(directions, pool.map(answer, directions), strict=True))
 
 
@@ -323,6 +323,14 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> byte
         told |= {name: str(root / name) for name in ("answer", "seen")}
         (root / "request.json").write_text(json.dumps(told), encoding="utf-8")
         run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
+        if not (root / "seen").is_file():
+            raise CodegenError(
+                Finding(
+                    place,
+                    "exit code 0 before it had generated anything: os._exit, or a signal",
+                    "a generator that returns, or ends by sys.exit",
+                )
+            )
         data = (root / "answer").read_bytes()
         seen = json.loads((root / "seen").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from qola.errors import CodegenError, Finding
+from qola.processes import TooLongError, TooMuchError, run_group
 
 #: Seconds; the slowest generator of the 0.1.7 wheels takes 20.
 TIMEOUT = 900
+#: Bytes of messages; those of the 0.1.7 wheels write a few lines.
+_MAX_OUTPUT = 16 << 20
 _TAIL_LINES = 25
 
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
@@ -35,8 +37,8 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
     imported (-S, -s), and the hash seed is fixed, so that the output depends on the input alone.
 
     Raises:
-        CodegenError: the process ends with another code than 0, or does not end; the finding has
-            `place` and the end of what the process wrote.
+        CodegenError: the process ends with another code than 0, does not end, or writes messages
+            without end; the finding has `place` and the last of its messages.
     """
     python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
     command = [*python, module, *arguments]
@@ -46,30 +48,28 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
         "PYTHONSAFEPATH": "1",
     }
     try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        done = run_group(command, cwd=cwd, env=env, timeout=TIMEOUT, limit=_MAX_OUTPUT, merged=True)
+    except TooLongError:
         raise CodegenError(
             Finding(
                 place=place, found=f"no end after {TIMEOUT} s", expected="a generator that ends"
             )
         ) from None
-    if done.returncode != 0:
-        tail = "\n".join(done.stdout.splitlines()[-_TAIL_LINES:])
+    except TooMuchError:
         raise CodegenError(
             Finding(
                 place=place,
-                found=f"exit code {done.returncode}; the generator wrote:\n{tail}",
+                found=f"more than {_MAX_OUTPUT >> 20} MiB of messages on standard output",
+                expected="a generator that writes its sources into files, and few messages",
+            )
+        ) from None
+    if done.code != 0:
+        lines = done.out.decode("utf-8", "replace").splitlines()
+        tail = "\n".join(lines[-_TAIL_LINES:])
+        raise CodegenError(
+            Finding(
+                place=place,
+                found=f"exit code {done.code}; the generator wrote:\n{tail}",
                 expected="exit code 0",
             )
         )

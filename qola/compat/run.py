@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from qola.files import lossy_text
 from qola.folder import Folder
 from qola.manifest.words import TESTED_ARCHS
 from qola.plan.generated import GeneratedModule
+from qola.processes import thread_pool
 
 #: Those that wait for AITER's own files stand behind what makes them.
 _WORKERS = 4
@@ -164,7 +165,7 @@ def _check_libraries(
     checks: list[Check] = []
     with (
         tempfile.TemporaryDirectory(prefix="qola-") as folder,
-        ThreadPoolExecutor(_WORKERS) as pool,
+        thread_pool(_WORKERS) as pool,
     ):
         running: list[tuple[Library, Future[Checked]]] = []
         for name in [n for n in reversed(ATTENTION) if n in tree.module_names()]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qola.errors import ExitCode, Finding, QolaError
+from qola.files import UnfitFileError, bounded_bytes
 from qola.fmha.agreement import Compared, compared
 from qola.fmha.problem import ArraysError, Problem
 from qola.fmha.problem_lines import read
@@ -16,6 +17,7 @@ from qola.fmha.sweep import sweep
 from qola.launch.problems import MAIN_ROLE
 from qola.verify.tell import archs_of, builds
 
+_MAX_BYTES = 64 << 20
 SWEEP = "sweep"
 """The word for problems around what the kernels serve."""
 
@@ -65,7 +67,7 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     Raises:
         QolaError: the file has no problems, or none for a library; a library ended the process.
     """
-    given = None if args.problems == SWEEP else _read(Path(args.problems))
+    given = None if args.problems == SWEEP else read_problems(Path(args.problems))
     found: list[Compared] = []
     served: dict[str, set[str]] = {}
     for built in builds(args):
@@ -90,9 +92,14 @@ def _all(args: argparse.Namespace) -> list[Compared]:
     return found
 
 
-def _read(path: Path) -> list[Problem]:
+def read_problems(path: Path) -> list[Problem]:
+    """Return the problems of a file.
+
+    Raises:
+        ArraysError: it cannot be read, or has lines that are not problems.
+    """
     try:
-        return read(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        words = error.strerror or str(error)
+        return read(bounded_bytes(path, _MAX_BYTES).decode("utf-8"), str(path))
+    except (OSError, UnfitFileError, UnicodeDecodeError) as error:
+        words = (isinstance(error, OSError) and error.strerror) or str(error)
         raise ArraysError(Finding(str(path), words, "a file of problems")) from None

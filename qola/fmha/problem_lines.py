@@ -12,6 +12,7 @@ from typing import Any
 from qola.aiter.attention import ENTRIES
 from qola.errors import Finding
 from qola.fmha.problem import ArraysError, Problem
+from qola.json_types import WrongValueError, parse_json
 from qola.verify.problem import BIASES, MASKS, ROPES
 from qola.verify.tensors import DTYPES
 
@@ -41,7 +42,9 @@ def _whole(least: int, most: int = _MOST) -> Check:
 
 def _number(holds: Callable[[float], bool], words: str) -> Check:
     def right(value: Any) -> bool:
-        return type(value) in (int, float) and math.isfinite(value) and holds(value)
+        # An integer may be too large for a float.
+        whole = type(value) is int and abs(value) <= _SEED
+        return (whole or (type(value) is float and math.isfinite(value))) and holds(value)
 
     return right, words
 
@@ -105,8 +108,8 @@ def read(text: str, name: str) -> list[Problem]:
             continue
         place = f"{name}:{number}"
         try:
-            values = json.loads(line)
-        except ValueError as error:
+            values = parse_json(line)
+        except WrongValueError as error:
             wrong.append(Finding(place, str(error), "a line of JSON"))
             continue
         if type(values) is not dict:

@@ -10,6 +10,7 @@ from typing import Any
 
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.errors import ExitCode, Finding, QolaError
+from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.config import KernelConfig
 from qola.verify.dispatch import Dispatch
 from qola.verify.problem import Problem
@@ -37,6 +38,16 @@ class Entry:
     name: str
     archs: tuple[str, ...]
     config: KernelConfig = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _EntryText:
+    """An entry in JSON: its config is an object that KernelConfig reads."""
+
+    library: str
+    name: str
+    archs: tuple[str, ...]
+    config: Mapping[str, Any]
 
 
 class Registry:
@@ -228,18 +239,14 @@ class Registry:
             ConfigError: a config in it is none.
         """
         try:
-            return Registry(
-                Entry(
-                    one["library"],
-                    one["name"],
-                    tuple(one["archs"]),
-                    KernelConfig.from_values(one["config"]),
-                )
-                for one in json.loads(text)
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            found = f"{type(error).__name__}: {error}"
+            lines = reader(tuple[_EntryText, ...])(parse_json(text))
+        except WrongValueError as error:
+            found = str(error).removeprefix(": ")
             raise RegistryError(Finding("JSON", found, "what to_json writes")) from None
+        return Registry(
+            Entry(line.library, line.name, line.archs, KernelConfig.from_values(line.config))
+            for line in lines
+        )
 
 
 def _only(found: Sequence[Entry], name: str) -> Entry:

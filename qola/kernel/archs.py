@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from qola.kernel.config import KernelConfig
+from qola.errors import Finding
+from qola.json_types import WrongValueError, parse_json, reader
+from qola.kernel.config import ConfigError, KernelConfig
 from qola.kernel.tile import Tile, Triple
 
 FILE = Path(__file__).with_name("archs.json")
@@ -77,14 +79,18 @@ class Archs:
 
     @staticmethod
     def from_json(text: str) -> Archs:
-        """Return what a text of `to_json` says."""
-        data = json.loads(text)
-        offers = []
-        for one in data["offers"]:
-            tiles = tuple(filter(None, map(Tile.parse, one["tiles"])))
-            lists = {name: tuple(one[name]) for name in ("hdims", "pipelines")}
-            offers.append(Offer(**{**one, **lists, "tiles": tiles}))
-        return Archs(tuple(offers), data["lds"])
+        """Return what a text of `to_json` says.
+
+        Raises:
+            ConfigError: it is not such a text.
+        """
+        try:
+            data = reader(_Text)(parse_json(text))
+            offers = [Offer(**{**vars(one), "tiles": _tiles(one)}) for one in data.offers]
+        except WrongValueError as error:
+            found = str(error).removeprefix(": ")
+            raise ConfigError(Finding("archs", found, "what Archs.to_json writes")) from None
+        return Archs(tuple(offers), data.lds)
 
     @staticmethod
     def observed(configs: Iterable[KernelConfig], lds: Mapping[str, int]) -> Archs:
@@ -99,6 +105,33 @@ class Archs:
             ),
             lds,
         )
+
+
+@dataclass(frozen=True)
+class _OfferText:
+    """An offer in JSON: its tiles are texts."""
+
+    family: str
+    arch: str | None
+    dtype: str
+    hdims: tuple[int, ...]
+    tiles: tuple[str, ...]
+    pipelines: tuple[str, ...]
+    trload: bool
+
+
+@dataclass(frozen=True)
+class _Text:
+    offers: tuple[_OfferText, ...]
+    lds: Mapping[str, int]
+
+
+def _tiles(offer: _OfferText) -> tuple[Tile, ...]:
+    tiles = [Tile.parse(text) for text in offer.tiles]
+    if None in tiles:
+        wrong = offer.tiles[tiles.index(None)]
+        raise WrongValueError(f".offers.tiles: {wrong!r:.80}, expected a tile")
+    return tuple(filter(None, tiles))
 
 
 def _offer(family: str, arch: str, dtype: str, of: list[KernelConfig]) -> Offer:

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from qola.errors import ExitCode, Finding, QolaError
-from qola.json_types import WrongValueError, reader
+from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.tile import Tile
 from qola.kernel.words import ANY, FieldValue, value_of, word
 
@@ -206,7 +206,7 @@ class KernelConfig:
         Raises:
             ConfigError: a key is unknown or missing, or a value is of another type.
         """
-        place = str(values.get("family", "kernel"))
+        place = str(values.get("family", "kernel"))[:80]
         findings = [
             Finding(f"{place}.{name}", "an unknown key", f"one of {', '.join(sorted(_READERS))}")
             for name in sorted(values)
@@ -239,8 +239,8 @@ class KernelConfig:
             ConfigError: it is not JSON, or none of such a line.
         """
         try:
-            values = json.loads(text)
-        except ValueError as error:
+            values = parse_json(text)
+        except WrongValueError as error:
             raise ConfigError(Finding("JSON", str(error), "what to_json writes")) from None
         if type(values) is not dict:
             raise ConfigError(Finding("JSON", repr(values)[:80], "an object"))
@@ -255,7 +255,7 @@ def _read_tile(value: Any) -> Tile:
 
 
 def _read_family(value: Any) -> str:
-    if value not in FAMILIES:
+    if type(value) is not str or value not in FAMILIES:
         raise WrongValueError(f": {repr(value)[:80]}, expected one of {', '.join(FAMILIES)}")
     return str(value)
 

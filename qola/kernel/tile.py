@@ -8,7 +8,8 @@ from functools import cache
 
 Triple = tuple[int, int, int]
 
-_PART = re.compile(r"(b|r|w|o|maxq)(-?\d+(?:x\d+)*)")
+# Python refuses to make an integer of thousands of digits.
+_PART = re.compile(r"(b|r|w|o|maxq)(-?[0-9]{1,9}(?:x[0-9]{1,9})*)")
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ TRITON = Table(
             Kind.TEXT,
             "git repository that has `file` and `deps`, where they are somebody else's",
             "they are beside the manifest",
-            pattern=r"(?![-.])(/|[^/]*:).+",
-            pattern_doc="a URL, or a directory from / on",
+            pattern=r"(/|(https?|ssh|file)://|[A-Za-z0-9_][A-Za-z0-9_.@-]*:(?!:|//)).+",
+            pattern_doc="a URL of http, https, ssh or file, HOST:PATH, or a directory from / on",
             example='"https://github.com/ROCm/aotriton.git"',
         ),
         Field(

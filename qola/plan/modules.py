@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
@@ -17,6 +16,7 @@ from qola.manifest.load import loads
 from qola.manifest.words import TESTED_ARCHS
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
+from qola.processes import thread_pool
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 #: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
@@ -47,7 +47,7 @@ class ModuleReport:
 
 def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
     """Return a report of each module, in the order of the configuration."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
         return tuple(pool.map(lambda name: _report(tree, name), tree.module_names()))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import configs, licenses
@@ -21,6 +20,7 @@ from qola.plan.python_module import plan_python_module
 from qola.plan.request import ResolvedRequest
 from qola.plan.triton_kernels import plan_triton
 from qola.plan.unlaunched import judged
+from qola.processes import thread_pool
 
 
 def build_plan(
@@ -40,7 +40,7 @@ def build_plan(
     request = resolved.request
     tree = request.tree
     progress(f"{request.name}: generating kernel instances for {', '.join(resolved.archs)}")
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with thread_pool(2) as pool:
         # Each module's generators run in processes of their own.
         further = pool.map(
             lambda module: generate_further(resolved, module, output), resolved.further

@@ -1,4 +1,4 @@
-"""Files of an HTTP server, by urllib3: tried again, bounded, and a token told to few."""
+"""Files of an HTTP server, by urllib3: tried again, in bounded time, and a token told to few."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError
 from urllib3.util import parse_url
 
 from qola.errors import Finding, PrebuiltError
+from qola.prebuilt import deadline
 from qola.prebuilt.sources import Source, UnreachableError, opened, too_large
 from qola.version import __version__
 
@@ -29,10 +30,9 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _RETRY = urllib3.Retry(4, backoff_factor=1, backoff_max=60, retry_after_max=60)
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)
 _PART = 1 << 18
-_SLOWEST = 1000
-"""Bytes a second, on average, below which a server is given up after _PATIENCE seconds."""
+_PATIENCE = 90.0
+"""Seconds for all of a request but its content; more than the timeout of a silent server."""
 
-_PATIENCE = 60.0
 _SECRET = ("Authorization",)
 _INTERVAL = 5.0
 """Seconds between lines about one file."""
@@ -63,6 +63,9 @@ class Transport:
     Attributes:
         note: called with a line about what takes long or is tried again.
         token: sent as a bearer token over https or within this machine; "" for nothing.
+        timeout: seconds without a byte after which another attempt is made.
+        patience: seconds for a request with its redirects, beside those that SLOWEST allows for
+            its content; a server that needs more is given up.
     """
 
     note: Callable[[str], None]
@@ -70,6 +73,7 @@ class Transport:
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     retry: urllib3.Retry = _RETRY
     timeout: urllib3.Timeout = _TIMEOUT
+    patience: float = _PATIENCE
 
 
 class HttpSource(Source):
@@ -109,6 +113,7 @@ class HttpSource(Source):
         url, note, retry = self.place(name), self._transport.note, self._transport.retry
         while True:
             response = None
+            deadline.current.set(deadline.Deadline(self._transport.patience))
             try:
                 with self._request(method, url, file) as response:
                     if method == "GET" and response.status == 200:
@@ -172,7 +177,7 @@ class HttpSource(Source):
     ) -> None:
         file.seek(0)
         file.truncate()
-        started = told = time.monotonic()
+        told = time.monotonic()
         length = response.headers.get("Content-Length", "0")
         if not re.fullmatch("[0-9]{1,18}", length):
             raise _BadAnswerError(f"Content-Length {_shown(length)}")
@@ -185,9 +190,8 @@ class HttpSource(Source):
             if file.tell() + len(chunk) > limit:
                 raise too_large(url, limit)
             file.write(chunk)
+            deadline.current.get().move(len(chunk))
             now = time.monotonic()
-            if now - started > max(_PATIENCE, file.tell() / _SLOWEST):
-                raise UnreachableError(f"{file.tell()} bytes in {now - started:.0f} s")
             if now - told >= _INTERVAL:
                 told = now
                 self._transport.note(f"{url}: {file.tell() / 1e6:.1f} MB")
@@ -199,14 +203,14 @@ class HttpSource(Source):
         proxy = proxies.get(self._url.scheme or "")
         how: dict[str, Any] = {"timeout": self._transport.timeout}
         if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
-            return urllib3.PoolManager(**how)
+            return _timed(urllib3.PoolManager(**how))
         try:
             url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
             # Each byte as it is, whatever the encoding: make_headers writes latin-1.
             auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
             how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
             place = url._replace(auth=None).url
-            return urllib3.ProxyManager(place, **how)
+            return _timed(urllib3.ProxyManager(place, **how))
         except ValueError:
             # Not the URL itself, which may have a password.
             words = "the proxy of the environment is of no use; expected"
@@ -226,6 +230,11 @@ class HttpSource(Source):
         return headers
 
 
+def _timed(pool: urllib3.PoolManager) -> urllib3.PoolManager:
+    pool.pool_classes_by_scheme = deadline.POOLS
+    return pool
+
+
 class _BadAnswerError(Exception):
     """A server's answer cannot be made out, or breaks off; another attempt may have a better."""
 
@@ -238,6 +247,9 @@ def _answer() -> Iterator[None]:
     except (UnreachableError, MemoryError):
         raise
     except Exception as error:
+        given = deadline.current.get()
+        if given.left <= 0:
+            raise UnreachableError(f"{given}: it is too slow") from None
         cause = error.reason if isinstance(error, MaxRetryError) else error
         # Of a broken connection, the rest repeats it as Python writes it.
         text = str(cause.args[0] if cause and cause.args else cause)

@@ -18,6 +18,7 @@ from typing import Any
 
 from qola.errors import Finding, ManifestError
 from qola.files import write_if_changed
+from qola.json_types import WrongValueError, parse_json
 from qola.rule_main import run_main
 from qola.triton.arguments import form_of
 from qola.triton.kernel import Argument
@@ -107,8 +108,8 @@ def preferred(built: Sequence[Built], text: str, place: str) -> list[Built]:
         ManifestError: it is no such list, or a row fits no kernel.
     """
     try:
-        rows = json.loads(text)
-    except ValueError as error:
+        rows = parse_json(text)
+    except WrongValueError as error:
         raise ManifestError(Finding(place, str(error), _TUNING)) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ManifestError(Finding(place, text[:60], _TUNING))

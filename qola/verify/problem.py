@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import math
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, get_type_hints
 
+from qola.errors import Finding, QolaError
+from qola.json_types import WrongValueError, parse_json, reader
 from qola.reference.attention import Attention
 from qola.reference.dropout import Dropout
 from qola.reference.masks import Mask
@@ -192,14 +195,18 @@ class Problem:
 
     @staticmethod
     def from_json(text: str) -> Problem:
-        """Return the problem of a line of `to_json`; what is left out is as usual."""
-        values = json.loads(text)
-        drop = values.pop("dropout", None)
-        values |= {key: tuple(values[key]) for key in ("rows", "columns")}
-        return Problem(
-            **values | {"mask": Mask(**values.get("mask", {}))},
-            dropout=None if drop is None else Dropout(**drop),
-        )
+        """Return the problem of a line of `to_json`; what is left out is as usual.
+
+        Raises:
+            QolaError: it is not such a line.
+        """
+        try:
+            values = _read(Problem, parse_json(text))
+            return Problem(**values)
+        except WrongValueError as error:
+            found = str(error).removeprefix(": ")
+            finding = Finding("problem", found, "a line of JSON, as Problem.to_json writes it")
+            raise QolaError(finding, "a problem cannot be read") from None
 
     def __str__(self) -> str:
         """Return what sets the problem apart, in words."""
@@ -231,3 +238,35 @@ class Problem:
         words += [f"{self.units} compute units"] if self.units else []
         words += [w for w in ("lse", "dbias", "deterministic") if getattr(self, w)]
         return " ".join(words)
+
+
+def _read(kind: type[Problem | Mask | Dropout], data: Any) -> dict[str, Any]:
+    """Return the values of an object in JSON that may leave out what has a default.
+
+    Raises:
+        WrongValueError: a key is unknown or missing, or a value is of another type.
+    """
+    if type(data) is not dict:
+        raise WrongValueError(f": {repr(data)[:80]}, expected an object")
+    hints = get_type_hints(kind)
+    known = {one.name: one.default is MISSING for one in fields(kind)}
+    needed = [name for name, missing in known.items() if missing and name != "mask"]
+    for name in [*(n for n in data if n not in known), *(n for n in needed if n not in data)]:
+        raise WrongValueError(f".{name[:80]}: {'an unknown key' if name in data else 'left out'}")
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        part: type[Mask | Dropout] | None = {"mask": Mask, "dropout": Dropout}.get(name)
+        try:
+            if part is not None:
+                found[name] = (
+                    None if value is None and part is Dropout else part(**_read(part, value))
+                )
+            else:
+                # A whole number stands for a float, too.
+                hint = int | float if hints[name] is float else hints[name]
+                found[name] = reader(hint)(value)
+                if hint is not hints[name] and not abs(value) < math.inf:
+                    raise WrongValueError(f": {value}, expected a finite number")
+        except WrongValueError as error:
+            raise WrongValueError(f".{name}{error}") from None
+    return found

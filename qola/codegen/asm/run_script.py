@@ -31,6 +31,8 @@ from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.bytecode import ignore_bytecode
+from qola.codegen.parent import prepare_generator
+from qola.files import disk_error
 
 
 def chip_info(archs: Sequence[str]) -> ModuleType:
@@ -117,6 +119,8 @@ def main(argv: list[str]) -> None:
     sys.addaudithook(lambda event, args: _note_opened(opened, event, args))
     try:
         runpy.run_path(script, run_name="__main__")
+    except PermissionError as error:
+        sys.exit(str(disk_error(error)))
     finally:
         listed = list(opened)  # writing opens a file, too
         seen.write_text(json.dumps(listed), encoding="utf-8")
@@ -128,4 +132,5 @@ def _note_opened(opened: dict[str, None], event: str, args: tuple[object, ...]) 
 
 
 if __name__ == "__main__":
+    prepare_generator()
     main(sys.argv[1:])

@@ -14,6 +14,7 @@ from qola.codegen.types import GeneratedSource
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
 
+_MAX_BYTES = 1 << 30
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
 
 
@@ -73,6 +74,11 @@ def run_deep_script(
         seen.unlink(missing_ok=True)
         files = sorted(path for path in root.rglob("*") if path.is_file())
         unexpected = [p for p in files if folder not in p.parents or p.suffix not in _SUFFIXES]
+        size = sum(path.stat().st_size for path in files)
+        if size > _MAX_BYTES:
+            raise CodegenError(
+                Finding(place, f"{size} bytes of files", f"at most {_MAX_BYTES >> 20} MiB")
+            )
         if unexpected or not files:
             raise _unexpected(place, [p.relative_to(root).as_posix() for p in unexpected])
         contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

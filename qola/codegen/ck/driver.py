@@ -37,6 +37,7 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.packed import pack
+from qola.codegen.parent import prepare_generator
 from qola.errors import Finding
 from qola.files import disk_error
 
@@ -320,4 +321,5 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
+    prepare_generator()
     sys.exit(main(sys.argv[1]))

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -528,9 +529,14 @@ def test_the_default_tree_is_beside_its_runfile(
 
 
 def start(
-    here: Path, aiter_tree: Path, *words: str, cache: Path | None = None, **options: Any
+    here: Path,
+    aiter_tree: Path,
+    *words: str,
+    cache: Path | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start a command as a process of its own, in a group of its own."""
+    """Start a command as a process of its own, in a group of its own, with further variables."""
     # Whoever starts tests in the background of a shell has them ignore it, and what they start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     root = Path(cli.__file__).parents[2]
@@ -540,6 +546,7 @@ def start(
         "QOLA_CACHE_HOME": str(cache or here.parent / "cache"),
         "TERM": "xterm",
         "COLUMNS": "80",
+        **more,
     }
     command = [sys.executable, "-m", "qola.cli", *words, "--aiter-root", str(aiter_tree)]
     return subprocess.Popen(command, cwd=here, env=environ, start_new_session=True, **options)
@@ -560,6 +567,28 @@ def test_a_reader_that_has_enough_is_no_error(
     assert error == b"qola: mine: generating kernel instances for gfx950\n"
 
 
+def test_names_that_the_locale_does_not_have(here: Path, aiter_tree: Path) -> None:
+    """Prevents: a traceback for a path with an umlaut in a container, whose locale is often C."""
+    folder = here / "ä"
+    write(folder, {MINE: MANIFEST})
+    (folder / "tree").symlink_to(aiter_tree)
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    tree, pipes = folder / "tree", {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    said = []
+    for _ in range(2):  # planned, and taken from the cache
+        process = start(folder, tree, "plan", MINE, cache=folder / "cache", more=plain, **pipes)
+        out, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error
+        said.append(out)
+    assert b"14 kernel instances" in said[0]
+    assert said[0] == said[1]
+    assert list((folder / "cache").iterdir())
+    bazel = {**plain, "QOLA_BAZEL": "/bin/false"}
+    words = ("build", "--manifest", MINE, "--output-dir", "out")
+    process = start(folder, tree, *words, cache=folder / "cache", more=bazel, **pipes)
+    assert b"Bazel cannot build here" in process.communicate(timeout=60)[1]
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("number", "code", "message"),
@@ -568,19 +597,37 @@ def test_a_reader_that_has_enough_is_no_error(
 def test_an_interrupted_command_leaves_nothing(
     here: Path, aiter_tree: Path, number: int, code: int, message: bytes
 ) -> None:
-    """Prevents: temporary directories and generators that outlive Ctrl-C or a closed terminal."""
+    """Prevents: qola waiting a minute for its generators, or leaving them or their files behind.
+
+    The signal is for qola alone, as `kill`, a service manager or a container's runtime send it.
+    """
     process = start(here, aiter_tree, "plan", MINE, stderr=subprocess.PIPE)
     temporary = here.parent / "temporary"
     deadline = time.monotonic() + 30
     while not list(temporary.glob("*/request.json")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.killpg(process.pid, number)
+    process.send_signal(number)
+    started = time.monotonic()
     _, error = process.communicate(timeout=60)
+    assert time.monotonic() - started < 10
     assert process.returncode == code
     assert message in error
     assert b"Traceback" not in error
     assert list(temporary.iterdir()) == []
+    assert running(temporary) == []
+    assert not list((here.parent / "cache").rglob("*.*")), "something half-written"
+
+
+def running(temporary: Path) -> list[str]:
+    """Return the commands of processes that work in a directory."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = command.read_bytes()
+            if os.fsencode(temporary) in words:
+                found.append(words.replace(b"\0", b" ").decode())
+    return found
 
 
 def test_a_terminal_gets_tables_and_a_spinner(

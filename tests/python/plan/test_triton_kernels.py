@@ -259,7 +259,7 @@ def test_each_is_explained_by_its_table(tree: AiterTree, tmp_path: Path) -> None
         ),
         *(
             (of_commit(remote, "a" * 40), "m.toml:8 [[triton]].remote", f'"{remote}"')
-            for remote in ("--x", "some/directory")
+            for remote in ("--x", "some/directory", "fd::1", "ext::sh -c id", "git://host/x")
         ),
         (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without remote"),
         (OWN + f'commit = "{"a" * 40}"\n', "m.toml:10 [[triton]].commit", "commit without file"),

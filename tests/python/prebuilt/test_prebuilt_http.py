@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import random
+import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,7 @@ import pytest
 import urllib3
 
 from qola.errors import PrebuiltError
-from qola.prebuilt import http
+from qola.prebuilt import deadline, http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
 from tests.servers.http_files import Fault, Files, certificate, serving
@@ -118,11 +123,83 @@ def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a build that waits for days, for a server that never falls silent."""
     server.faults["/file"] = Fault(pause=0.3, times=9)
-    monkeypatch.setattr(http, "_PATIENCE", 0.5)
-    monkeypatch.setattr(http, "_SLOWEST", 10_000)
-    with pytest.raises(UnreachableError, match=r"000 bytes in \d s"):
-        source(server.url).read("file", LIMIT)
+    monkeypatch.setattr(deadline, "SLOWEST", 10_000)
+    with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s"):
+        source(server.url, patience=0.5).read("file", LIMIT)
     assert len(server.requests) == 1
+
+
+DRIBBLES = {
+    "a status line": (b"HTTP/1.1 200 ", b"O"),
+    "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X: x\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a chunk extension": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x"),
+    "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: x\r\n"),
+    "a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", b"x"),
+    "redirects": (b"HTTP/1.1 302 Found\r\nLocation: /file\r\nX: ", b"x"),
+}
+
+
+@contextmanager
+def dribbling(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[str]:
+    """Serve `start` at once, and then a byte of `then` each 20 ms, over and over; yield a URL."""
+
+    def answer(client: socket.socket) -> None:
+        with suppress(OSError), client:
+            client.recv(65536)
+            client.sendall(start)
+            for byte in itertools.cycle(then):
+                client.sendall(bytes([byte]))
+                time.sleep(0.02)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=answer, args=(client,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        listener = plain
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            listener = context.wrap_socket(plain, server_side=True)
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http{'s' if tls else ''}://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+
+@pytest.mark.parametrize("what", DRIBBLES)
+def test_a_server_that_dribbles(what: str) -> None:
+    """Prevents: a request that never ends, for a server whose next byte is always about to come."""
+    with dribbling(*DRIBBLES[what]) as base:
+        started = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s: it is too slow$"):
+            source(base, patience=0.6).read("file", LIMIT)
+        assert time.monotonic() - started < 5
+
+
+def test_a_server_that_dribbles_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a deadline that encrypted connections do not have."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate(tmp_path / "tls.pem")))
+    with (
+        dribbling(*DRIBBLES["headers"], tmp_path / "tls.pem") as base,
+        pytest.raises(UnreachableError, match="too slow"),
+    ):
+        source(base, patience=0.6).read("file", LIMIT)
+
+
+def test_a_proxy_that_dribbles() -> None:
+    """Prevents: a tunnel that a proxy never opens and never refuses."""
+    with (
+        dribbling(*DRIBBLES["a status line"]) as proxy,
+        pytest.raises(UnreachableError, match="too slow"),
+    ):
+        source("https://a.invalid", proxies={"https": proxy}, patience=0.6).read("x", LIMIT)
 
 
 def test_more_than_was_promised(server: Files, tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+"""Runs programs in process groups of their own, which end with this process or a block of it."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class TooLongError(Exception):
+    """A program did not end within its time limit."""
+
+
+class TooMuchError(Exception):
+    """A program wrote more than it may."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: its exit code, negative for a signal, and what it wrote."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+class _Running:
+    """Process groups of a block of code, and of the blocks within it."""
+
+    def __init__(self, outer: _Running | None) -> None:
+        self._outer, self._lock = outer, threading.Lock()
+        self._groups: set[int] = set()
+        self._over = False
+
+    def add(self, group: int) -> None:
+        with self._lock:
+            self._groups.add(group)
+            if self._over:
+                _kill(group)
+        if self._outer:
+            self._outer.add(group)
+
+    def remove(self, group: int) -> None:
+        with self._lock:
+            self._groups.discard(group)
+        if self._outer:
+            self._outer.remove(group)
+
+    def end(self) -> None:
+        with self._lock:
+            self._over = True
+            for group in self._groups:
+                _kill(group)
+
+
+_running: ContextVar[_Running | None] = ContextVar("_running", default=None)
+
+
+@contextmanager
+def thread_pool(workers: int | None) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads; where an exception leaves the block, so do the programs they run.
+
+    A signal's exception is raised in the main thread, which waits for the others.
+    """
+    running = _Running(_running.get())
+    with ThreadPoolExecutor(workers, initializer=_running.set, initargs=(running,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.end()
+            raise
+
+
+def run_group(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    limit: int,
+    merged: bool = False,
+) -> Ended:
+    """Run a program in a session of its own, without a terminal; end all of it with this call.
+
+    Its standard input is a pipe that nothing is written to, and that closes
+    when this process ends, by SIGKILL too.
+
+    Args:
+        timeout: seconds for the whole.
+        limit: the most bytes that it may write to standard output and error.
+        merged: what it writes to standard error belongs to its standard output.
+
+    Raises:
+        TooLongError: it has not ended in time.
+        TooMuchError: it wrote more.
+        OSError: it cannot be started.
+    """
+    end = time.monotonic() + timeout
+    running = _running.get() or _Running(None)
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        running.add(process.pid)
+        try:
+            out, err = _read(process, end, limit)
+            _wait(process.pid, end)
+        finally:
+            _kill(process.pid)
+            running.remove(process.pid)
+    return Ended(process.returncode, out, err)
+
+
+def _read(process: subprocess.Popen[bytes], end: float, limit: int) -> tuple[bytes, bytes]:
+    """Return what a program writes until it closes its output."""
+    found: dict[int, bytearray] = {}
+    with selectors.DefaultSelector() as selector:
+        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe]
+        for pipe in pipes:
+            found[pipe.fileno()] = bytearray()
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(end - time.monotonic(), 0))
+            if not ready:
+                raise TooLongError
+            for key, _ in ready:
+                if chunk := os.read(key.fd, 1 << 16):
+                    found[key.fd] += chunk
+                else:
+                    selector.unregister(key.fileobj)
+            if sum(map(len, found.values())) > limit:
+                raise TooMuchError
+            if end < time.monotonic():
+                raise TooLongError
+    out, err = (*map(bytes, found.values()), b"")[:2]
+    return out, err
+
+
+def _wait(pid: int, end: float) -> None:
+    """Wait for a program that has closed its output; its number stays its own."""
+    with suppress(ChildProcessError):  # where SIGCHLD is ignored
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if end < time.monotonic():
+                raise TooLongError
+            time.sleep(0.005)
+
+
+def _kill(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
