@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import Any
 
 from qola.aiter.tree import read_tree
+from qola.cache import cache_directory
 from qola.checkout.default_tree import find_tree
 from qola.cli.context import Surroundings
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.cli.tables import align
+from qola.codegen.answers import DIRECTORY
 from qola.errors import ExitCode
-from qola.plan.modules import module_reports
+from qola.plan.kept_plans import kept_json
+from qola.plan.modules import find_reports
 
 
 def add_commands(commands: Any) -> None:
@@ -28,17 +32,21 @@ def _modules(args: argparse.Namespace, around: Surroundings) -> int:
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
     with around.console.working() as progress:
         tree = read_tree(find_tree(asked, around.environ, progress))
-        reports = module_reports(tree)
+        cached = partial(kept_json, cache_directory(around.environ) / DIRECTORY, tree)
+        reports = find_reports(tree, cached, progress)
     console = around.console
     if args.json:
         console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))
         return ExitCode.DONE
-    rows = [
-        ("built" if r.built else "-", r.name, r.kind, "; ".join(filter(None, (*r.needs, r.why))))
-        for r in reports
-    ]
+    rows = [("built" if r.built else "-", r.name, r.kind, "; ".join(r.needs)) for r in reports]
     for line in align(rows, 4):
         console.line(line)
+    causes: dict[str, list[str]] = {}
+    for report in reports:
+        if not report.built:
+            causes.setdefault(report.cause, []).append(report.name)
+    for cause, names in causes.items():
+        console.line(f"\nnot built: {', '.join(names)}\n  {cause}")
     built = sum(report.built for report in reports)
-    console.line(f"{len(reports)} modules, {built} built")
+    console.line(f"\n{len(reports)} modules, {built} built")
     return ExitCode.DONE

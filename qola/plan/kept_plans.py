@@ -11,12 +11,15 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
+from qola.aiter.tree import AiterTree
 from qola.codegen import kept
 from qola.codegen.answers import own_inputs
 from qola.codegen.types import Explanation, to_fields
 from qola.errors import QolaError
+from qola.fetch.pins import pinned_id
 from qola.files import sha256_of_json
 from qola.manifest import archs
 from qola.manifest.load import ModuleSpec
@@ -54,6 +57,31 @@ def kept_explanations(request: Request, make: Callable[[], Explained]) -> Explai
         return tuple((specs[index], tuple(map(_explanation, of))) for index, of in found)
 
     return _kept(request, "explain", make, _explained_text, read)
+
+
+def kept_json(directory: Path, tree: AiterTree, question: object, make: Callable[[], Any]) -> Any:
+    """Return the answer to a question about a tree that qola fetched, made unless it is known.
+
+    Of other trees nothing is kept.
+
+    Args:
+        directory: has the answers.
+        question: what decides the answer beside the tree.
+    """
+    root = os.path.abspath(tree.root)
+    before = _stamps(root) if pinned_id(tree.root) else None
+    content = _contents(before) if before else ""
+    if not content:
+        return make()
+    places = [str(tree.root), os.path.realpath(root)]
+    key = sha256_of_json([question, places, content, own_inputs()])
+    data = kept.get(directory, key)
+    if data is not None:
+        return json.loads(data)
+    made = make()
+    if not tree.elsewhere and _stamps(root) == before:
+        kept.put(directory, key, json.dumps(made).encode("ascii"))
+    return made
 
 
 def _explained_text(explained: Explained) -> str:
