@@ -20,6 +20,9 @@ TREE_TOKEN = "@AITER@"
 #: Stands for one architecture (gfx942) where AITER depends on the one it builds for.
 ARCH_TOKEN = "@ARCH@"
 
+CK_MACRO = "ENABLE_CK"
+"""Macro of AITER's: 0 builds a module without Composable Kernel."""
+
 # Keys AITER's build knows, by the kind of value each holds. Source: get_args_of_build in core.py.
 _LIST_KEYS = (
     "srcs",
@@ -130,7 +133,7 @@ class ModuleConfig:
 
 def builds_without_ck(flags: Iterable[str]) -> bool:
     """Whether compiler flags leave Composable Kernel out."""
-    values = [flag.partition("=")[2] for flag in flags if flag.startswith("-DENABLE_CK=")]
+    values = [flag.partition("=")[2] for flag in flags if flag.startswith(f"-D{CK_MACRO}=")]
     return values[-1:] == ["0"]
 
 

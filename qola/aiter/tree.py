@@ -26,6 +26,7 @@ from qola.aiter.core_flags import core_defines
 from qola.aiter.expressions import Names, TorchFacts, parse
 from qola.aiter.module_config import (
     ARCH_TOKEN,
+    CK_MACRO,
     CONFIG_FILE,
     CONFIG_KEYS,
     TREE_TOKEN,
@@ -158,10 +159,21 @@ class AiterTree:
         own = config.flags_cc + config.flags_hip
         added = tuple(
             f"-D{macro}={value}"
-            for macro, value in core_defines(self._core)
+            for macro, value in self._core_macros().items()
             if not any(macro in flag for flag in own)
         )
         return replace(config, flags_cc=added + config.flags_cc)
+
+    def _core_macros(self) -> dict[str, str]:
+        """Return the macros that core.py defines for every module.
+
+        AITER builds a tree without Composable Kernel with ENABLE_CK=0: its setup.py refuses any
+        other value. With 1, csrc/include/aiter_hip_common.h includes CK's headers.
+        """
+        macros = dict(core_defines(self._core))
+        if CK_MACRO in macros and not self.has_ck:
+            macros[CK_MACRO] = "0"
+        return macros
 
     def entry_text(self, name: str, key: str) -> str:
         """Return a value of a module's entry as it stands, lists with a line for each item."""

@@ -39,6 +39,10 @@ LOG = "bazel.log"
 _OF_BAZEL_RUN = ("BUILD_WORKING_DIRECTORY", "BUILD_WORKSPACE_DIRECTORY", "PYTHONSAFEPATH")
 
 
+MODULE_PYTHON = "QOLA_TORCH"
+"""Variable that names the Python which imports what is built."""
+
+
 @dataclass(frozen=True)
 class BuildOptions:
     """How Bazel builds.
@@ -110,12 +114,19 @@ def _no_bazel(place: str, found: str) -> ToolchainError:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for Bazel: without what a Bazel around this process said of it."""
-    return {
+    """Return the environment for Bazel: without what a Bazel around this process said of it.
+
+    Modules that Python imports are built for the Python that QOLA_TORCH names, else for this one.
+    That of a qola which Bazel started is Bazel's choice, not the user's.
+    """
+    found = {
         key: value
         for key, value in environ.items()
         if key not in _OF_BAZEL_RUN and not key.startswith(("RUNFILES_", "TEST_"))
     }
+    if not found.get(MODULE_PYTHON) and "BUILD_WORKING_DIRECTORY" not in environ:
+        found[MODULE_PYTHON] = sys.executable
+    return found
 
 
 def ask(

@@ -24,6 +24,8 @@ _PRINTED = re.compile(r"^qola: (?!\w+Error: )(.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _COUNTED = re.compile(r"^\[([\d,]+) / ([\d,]+)\]", re.MULTILINE)
 _PROGRESS = re.compile(r"^ *((?:Loading|Analyzing|Fetching|\[[\d,]+ / [\d,]+\]).*\S)", re.MULTILINE)
+_CLASS = re.compile(r"^(?:[\w.$]+Exception: )+")
+"""What Bazel writes before the reason why a repository was not fetched."""
 _LAST = 20
 """Pieces of Bazel's output that hold its last line of progress."""
 _JOBS = re.compile(r"--jobs=(\d+)")
@@ -72,6 +74,7 @@ class TargetResult:
         seconds: from the start of the build to the arrival of the event.
         failures: keys in EventReader.failed of the actions that failed below it.
         reason: why it was not even tried, in Bazel's words; "" if it was.
+        causes: labels of the targets whose errors stopped its analysis.
     """
 
     success: bool
@@ -79,6 +82,7 @@ class TargetResult:
     outputs: Mapping[str, tuple[Path, ...]]
     failures: tuple[str, ...] = ()
     reason: str = ""
+    causes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -103,6 +107,7 @@ class EventReader:
     told: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
     _sets: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _aborts: dict[str, str] = field(default_factory=dict)
 
     def feed(self, line: str, seconds: float) -> None:
         """Take one line of the stream, so many seconds after the build began."""
@@ -113,7 +118,7 @@ class EventReader:
         elif "action" in event:
             self._action(identity["actionCompleted"], event["action"], seconds)
         elif "aborted" in event:
-            self._aborted(identity, event["aborted"], seconds)
+            self._aborted(event, seconds)
         elif "targetCompleted" in identity and "completed" in event:
             self._completed(event, seconds)
         elif "progress" in event:
@@ -133,6 +138,15 @@ class EventReader:
         The stream has them nowhere but in what Bazel prints.
         """
         return fails(self._said())
+
+    def analysis_errors(self, result: TargetResult) -> tuple[str, ...]:
+        """Return why a target was not analysed, each root cause once; () if it was."""
+        if not result.causes:
+            return ()
+        told = [_CLASS.sub("", self._aborts.get(label, "")) for label in result.causes]
+        # Of a rule's traceback, the text of fail alone. Some causes have no description.
+        found = [text for one in told for text in fails(one) or (one.strip(),) if text]
+        return tuple(dict.fromkeys(found)) or self.errors() or self.bazel_errors()[:1]
 
     def messages(self) -> tuple[str, ...]:
         """Return the lines that repository rules print, each once: how many warnings a plan has."""
@@ -182,13 +196,17 @@ class EventReader:
             ),
         )
 
-    def _aborted(
-        self, identity: Mapping[str, Any], aborted: Mapping[str, Any], seconds: float
-    ) -> None:
-        text = aborted.get("description", "") or aborted.get("reason", "")
+    def _aborted(self, event: Mapping[str, Any], seconds: float) -> None:
+        identity, aborted = event["id"], event["aborted"]
+        text = aborted.get("description", "")
+        if cause := _cause(identity):
+            self._aborts.setdefault(cause, text)
         target = identity.get("targetCompleted") or identity.get("targetConfigured")
         if target:
-            self.targets[_short(target["label"])] = TargetResult(False, seconds, {}, (), text)
+            causes = tuple(filter(None, map(_cause, event.get("children", ()))))
+            reason = text or aborted.get("reason", "")
+            result = TargetResult(False, seconds, {}, (), reason, causes)
+            self.targets[_short(target["label"])] = result
 
     def _completed(self, event: Mapping[str, Any], seconds: float) -> None:
         completed: Mapping[str, Any] = event["completed"]
@@ -222,6 +240,12 @@ class EventReader:
 def fails(said: str) -> tuple[str, ...]:
     """Return what rules and BUILD files failed with, in what Bazel has printed, each once."""
     return _texts(_FAIL, ANSI.sub("", said))
+
+
+def _cause(identity: Mapping[str, Any]) -> str:
+    """Return the label of a target that stopped the analysis of others, "" for another event."""
+    target = identity.get("configuredLabel") or identity.get("unconfiguredLabel") or {}
+    return str(target.get("label", ""))
 
 
 def _texts(pattern: re.Pattern[str], said: str) -> tuple[str, ...]:

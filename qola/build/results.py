@@ -81,7 +81,7 @@ def read_findings(text: str) -> tuple[Finding, ...]:
 
 
 def describe_failure(result: TargetResult, events: EventReader) -> str:
-    """Return what failed of a module: targets by name, each with its tool's first errors.
+    """Return why a module failed: targets by name with their tool's first errors, or a root cause.
 
     Of targets that failed with the same words, the first is named and the others are counted.
     """
@@ -98,6 +98,7 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
         lines += [f"  {len(same)} more targets failed with the same words"] if same else []
     hidden = sum(len(actions) for actions in list(by_words.values())[_SHOWN_FAILURES:])
     lines += [f"... and {hidden} more targets failed"] if hidden else []
+    lines += events.analysis_errors(result)
     return "\n".join(lines) or result.reason or f"failed; {events.told} says why"
 
 

@@ -12,7 +12,8 @@ from qola.cli.context import Surroundings
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.cli.tables import align
 from qola.errors import ExitCode
-from qola.plan.modules import module_reports
+from qola.fetch.fetched import tree_answers
+from qola.plan.modules import find_reports
 
 
 def add_commands(commands: Any) -> None:
@@ -27,18 +28,22 @@ def _modules(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola modules``."""
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
     with around.console.working() as progress:
-        tree = read_tree(find_tree(asked, around.environ, progress))
-        reports = module_reports(tree)
+        tree = find_tree(asked, around.environ, progress)
+        with tree_answers(tree, around.environ) as answers:
+            reports = find_reports(read_tree(tree), answers.find_json, progress)
     console = around.console
     if args.json:
         console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))
         return ExitCode.DONE
-    rows = [
-        ("built" if r.built else "-", r.name, r.kind, "; ".join(filter(None, (*r.needs, r.why))))
-        for r in reports
-    ]
+    rows = [("built" if r.built else "-", r.name, r.kind, "; ".join(r.needs)) for r in reports]
     for line in align(rows, 4):
         console.line(line)
+    causes: dict[str, list[str]] = {}
+    for report in reports:
+        if not report.built:
+            causes.setdefault(report.cause, []).append(report.name)
+    for cause, names in causes.items():
+        console.line(f"\nnot built: {', '.join(names)}\n  {cause}")
     built = sum(report.built for report in reports)
-    console.line(f"{len(reports)} modules, {built} built")
+    console.line(f"\n{len(reports)} modules, {built} built")
     return ExitCode.DONE

@@ -238,8 +238,8 @@ class Assembly:
 
         `own` is AITER's entry of the library that has the kernel instances.
 
-        The archs are in it where the kernel instance's name does not end with the arch: gfx9 are those
-        that the manifest has of several, and no tag at all means all archs of the manifest.
+        The archs are in it where the kernel instance's name does not end with the arch: gfx9 are
+        those that the manifest has of several, and no tag at all means all archs of the manifest.
         """
         parts = [group]
         if not all(kernel.name.endswith(f"_{arch}") for arch in kernel.archs):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sources
@@ -23,6 +24,10 @@ _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 _CODE_OBJECT = re.compile(r"\bAiterAsmKernel\b")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
 _TABLE = re.compile(r"AITER_CONFIG\w*(?:\.\w+)?")
+#: An expression of AITER's configuration, before what is wrong with it.
+_EXPRESSION = re.compile(r"^.*?: (['\"]).*\1: (?:the name `[^`]*`: )?")
+_STEPS = 5
+"""How often progress is reported."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class ModuleReport:
             that is tried, the first for which it can.
         built: a plan can be made for it.
         why: why not; "" where it can.
+        cause: the root cause of that, the same text for all modules that it concerns.
     """
 
     name: str
@@ -43,27 +49,63 @@ class ModuleReport:
     needs: tuple[str, ...]
     built: bool
     why: str
+    cause: str = ""
 
 
-def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
-    """Return a report of each module, in the order of the configuration."""
+def module_reports(
+    tree: AiterTree, progress: Callable[[str], None] = lambda _: None
+) -> tuple[ModuleReport, ...]:
+    """Return a report of each module, in the order of the configuration.
+
+    Args:
+        progress: called with a line about every fifth of the modules.
+    """
+    names = tree.module_names()
+    progress(f"planning each of {len(names)} modules")
+    reports: list[ModuleReport] = []
     with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
-        return tuple(pool.map(lambda name: _report(tree, name), tree.module_names()))
+        for report in pool.map(lambda name: _report(tree, name), names):
+            reports.append(report)
+            step, before = (_STEPS * n // len(names) for n in (len(reports), len(reports) - 1))
+            if before < step < _STEPS:
+                progress(f"{len(reports)} of {len(names)} modules planned")
+    return tuple(reports)
+
+
+def find_reports(
+    tree: AiterTree,
+    find_json: Callable[[object, Callable[[], Any]], Any],
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[ModuleReport, ...]:
+    """Return the reports of a tree's modules, made unless they are cached.
+
+    Args:
+        find_json: returns the answer to a question, a JSON value; the second argument computes it.
+        progress: as of `module_reports`.
+    """
+    found = find_json(
+        "modules", lambda: [vars(report) for report in module_reports(tree, progress)]
+    )
+    return tuple(ModuleReport(**{**data, "needs": tuple(data["needs"])}) for data in found)
 
 
 def _report(tree: AiterTree, name: str) -> ModuleReport:
+    def refused(kind: str, needs: tuple[str, ...], why: str) -> ModuleReport:
+        return ModuleReport(name, kind, needs, built=False, why=why, cause=_cause(tree, name, why))
+
     try:
         found = classify(tree, name)
     except AiterError as error:
-        needs = tuple(_needs(tree, name, None))
-        return ModuleReport(name, "unknown", needs, built=False, why=_line(error))
+        return refused("unknown", tuple(_needs(tree, name, None)), _line(error))
     needs = (*_needs(tree, name, found), *_files(tree, name, found))
-    if name in ATTENTION:
-        return ModuleReport(name, "C++ library", needs, built=True, why="")
     python = "without torch" if found.python is not None else "C functions"
     kind = python if found.torch is None else "torch module"
-    if name in TORCH_ATTENTION:
+    if name in (*ATTENTION, *TORCH_ATTENTION):
+        kind = "C++ library" if name in ATTENTION else kind
+        # Their generators take minutes, and serve every arch and variant.
+        if why := _refusal(tree, name, TESTED_ARCHS[0], generate=False):
+            return refused(kind, needs, why)
         return ModuleReport(name, kind, needs, built=True, why="")
     refusals: list[str] = []
     for arch in dict.fromkeys((*TESTED_ARCHS, *_asm_archs(tree))):
@@ -72,7 +114,7 @@ def _report(tree: AiterTree, name: str) -> ModuleReport:
             continue
         needs = (*needs, f"not for {TESTED_ARCHS[0]}, for {arch}") if refusals else needs
         return ModuleReport(name, kind, needs, built=True, why="")
-    return ModuleReport(name, kind, needs, built=False, why=refusals[0])
+    return refused(kind, needs, refusals[0])
 
 
 def _asm_archs(tree: AiterTree) -> Iterator[str]:
@@ -80,15 +122,28 @@ def _asm_archs(tree: AiterTree) -> Iterator[str]:
     yield from sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
 
 
-def _refusal(tree: AiterTree, name: str, arch: str) -> str:
-    """Return why a module beside attention cannot be planned for an arch, "" where it can."""
+def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) -> str:
+    """Return why a module cannot be planned for an arch, "" where it can.
+
+    Args:
+        generate: run its generators, too.
+    """
     text = f'[build]\narchitectures = ["{arch}"]\n[[modules]]\nname = "{name}"\n'
     try:
-        build_plan(resolve(Request(name, loads(text, file=name), tree)), Folder())
+        resolved = resolve(Request(name, loads(text, file=name), tree))
+        if generate:
+            build_plan(resolved, Folder())
     except QolaError as error:
         # The manifest is made up: a place in it tells nobody anything.
         return _line(error).removeprefix(f"{name}:4 [[modules]].name: ")
     return ""
+
+
+def _cause(tree: AiterTree, name: str, why: str) -> str:
+    """Return the root cause in words that do not name the module."""
+    if not tree.has_ck and any(part in why for part in (f"{tree.ck_dir}/", '"ck_tile/', '"ck/')):
+        return f"no Composable Kernel in {tree.ck_dir}: git submodule update --init --recursive"
+    return _EXPRESSION.sub("", why.replace(f" {name}.", " ")).replace(name, "the module")
 
 
 def _line(error: QolaError) -> str:

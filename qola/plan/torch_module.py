@@ -26,6 +26,7 @@ from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set
 from qola.plan.model import HeaderSet, KernelFlags
 from qola.plan.module_entry import nowhere
+from qola.plan.python_module import EXTENSION_NAME, entry_names
 from qola.plan.request import ResolvedRequest
 
 _GUARDED = r"^[ \t]*#[ \t]*ifndef[ \t]+{0}\s*\n[ \t]*#[ \t]*define[ \t]+{0}[ \t]+(\w+)[ \t]*$"
@@ -92,7 +93,7 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
     init = [
         Path(source.name).stem
         for source in module.kernels.sources
-        if "TORCH_EXTENSION_NAME" in texts[source.file]
+        if EXTENSION_NAME in entry_names(texts[source.file], macros.known)
     ]
     host_only = {
         Path(source.name).stem
@@ -105,8 +106,8 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
         raise PlanError(
             Finding(
                 f"{name}.srcs",
-                "no source with TORCH_EXTENSION_NAME, so that Python finds no function to call",
-                "a source with PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)",
+                f"no source with {EXTENSION_NAME}, so that Python finds no function to call",
+                f"a source with PYBIND11_MODULE({EXTENSION_NAME}, m)",
                 "keep it (drop_srcs), or name it (srcs)",
             )
         )

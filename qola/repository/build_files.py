@@ -29,7 +29,7 @@ from qola.starlark import string_dict as _string_dict
 from qola.starlark import string_list as _list
 from qola.version import __version__
 
-_PYTHON_HEADERS = ("@qola_pip_pybind11//:headers", "@qola_python//:headers")
+_PYTHON_HEADERS = ("@qola_python//:headers", "@qola_python//:pybind11")
 _ROCM_HEADERS = "@qola_rocm//:headers"
 #: Stands for the tree in labels: its root's file, whose repository is the tree's.
 _TREE_LABEL = "@{repository}//:AITER.json"

@@ -1,8 +1,7 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
-load("@bazel_skylib//lib:shell.bzl", "shell")
 load("//rules/private:finding.bzl", "finding")
-load("//rules/private/repositories:host_python.bzl", "host_python")
+load("//rules/private/repositories:module_python.bzl", "module_python", "probe_torch", "pybind11_defines")
 load("//rules/private/repositories:python_headers.bzl", "link_headers")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
@@ -33,8 +32,8 @@ torch_info(
 '''
 
 # What runs it, for actions: it may be a link in a virtual environment, which the name leads to.
-_PYTHON = """#!/bin/sh
-exec {python} -I "$@"
+_PYTHON = """#!/bin/bash
+{command} -I "$@"
 """
 
 _HIP = '''
@@ -72,15 +71,6 @@ _NONE = _HEADER + '''load("@qola//rules/torch:no_torch.bzl", "no_torch")
 LIBRARIES = ["libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_python.so"]
 FURTHER_LIBRARIES = ["libc10_hip.so", "libtorch_hip.so"]
 
-def _probe(rctx, python):
-    """What a Python's PyTorch says of itself, {} without one; or the error, a string."""
-    probe = rctx.path(Label("//rules/torch:probe.py"))
-    rctx.watch(probe)
-
-    # -I: the answer must not depend on the directory that Bazel runs in.
-    result = rctx.execute([python, "-I", probe])
-    return json.decode(result.stdout.strip()) if result.return_code == 0 else result.stderr.strip()
-
 def _write_constants(rctx, found):
     """Writes what BUILD files may ask: whether there is a PyTorch, and which."""
     constants = {key: value for key, value in found.items() if key not in ["python_include", "root"]}
@@ -88,8 +78,7 @@ def _write_constants(rctx, found):
 
 def defines(found):
     """What AITER's build defines for a PyTorch: where it has the type, and how its pybind11 was compiled."""
-    types = ["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []
-    return types + ["PYBIND11_{}=\\\"{}\\\"".format(name, value) for name, value in found["pybind11"].items()]
+    return (["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []) + pybind11_defines(found)
 
 def why_no_hip(place, found, compiler):
     """Says why modules that are to run cannot be linked with a PyTorch.
@@ -134,16 +123,15 @@ def _stand_in(rctx, place, found, expected, fix):
     rctx.file("BUILD.bazel", _NONE.format(libraries = repr(libraries), message = repr(message)), executable = False)
 
 def _torch_repository_impl(rctx):
-    named = rctx.getenv("QOLA_TORCH")
-    python = named or host_python(rctx)
-    place = "QOLA_TORCH" if named else "torch of {}".format(python)
-    found = _probe(rctx, python)
+    python = module_python(rctx)
+    place = "torch of {}".format(python.name)
+    found = probe_torch(rctx, python)
     if type(found) == "string":
         _stand_in(
             rctx,
             place,
             found = found,
-            expected = "a PyTorch that {} imports".format(python),
+            expected = "a PyTorch that {} imports".format(python.name),
             fix = "reinstall it, or set QOLA_TORCH to a Python that has one",
         )
         return
@@ -177,7 +165,7 @@ def _torch_repository_impl(rctx):
         "#pragma once\n#define QOLA_TORCH_VERSION \"{}\"\n".format(found["version"]),
         executable = False,
     )
-    rctx.file("python.sh", _PYTHON.format(python = shell.quote(str(python))))
+    rctx.file("python.sh", _PYTHON.format(command = python.command))
     further = ["lib/" + name for name in FURTHER_LIBRARIES]
     why = why_no_hip(place, found, json.decode(rctx.read(rctx.attr.rocm))["hip_version"])
     hip = _NO_HIP.format(libraries = repr(further), message = repr(why)) if why else _HIP
@@ -196,6 +184,6 @@ torch_repository = repository_rule(
     configure = True,
     doc = """Offers the PyTorch of the Python that $QOLA_TORCH names, or else of the one that repository rules run.
 
-With Python's headers. Fetched only where a torch module is built.""",
+`qola build` sets the variable to its own Python. With Python's headers. Fetched only where a torch module is built.""",
     environ = ["QOLA_PYTHON", "QOLA_TORCH"],
 )

@@ -321,7 +321,7 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_limit_that_is_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prevents: a kernel that runs for half an hour, or one that is called endless for no reason."""
+    """Prevents: a kernel that runs for half an hour, or one called endless for no reason."""
     words = [*arguments("libmha_fwd"), "--samples=1", "--kernels=*_psddv_*", "--arch=gfx950"]
     assert main([*words, "--junit=", "--max-instructions=1000"]) == 13
     said = capsys.readouterr().out

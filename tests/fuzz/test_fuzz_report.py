@@ -130,7 +130,9 @@ def log_of(rng: random.Random) -> str:
         "runner": rng.choice(("linux-sandbox", "disk cache hit")),
         "targetLabel": "@@qola_compile~//:kernels",
         "platform": {"properties": [{"name": "a", "value": "b"}]},
-        "actualOutputs": [{"path": "bin/fwd_d192.pic.o", "digest": {"hash": "00", "sizeBytes": "7"}}],
+        "actualOutputs": [
+            {"path": "bin/fwd_d192.pic.o", "digest": {"hash": "00", "sizeBytes": "7"}}
+        ],
     }
     text = json.dumps([entry, entry])
     if rng.random() < 0.7:

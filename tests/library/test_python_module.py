@@ -24,8 +24,9 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def imported() -> dict[str, dict[str, int]]:
     """Return the enums of the module, as a plain Python with nothing else on its path has them."""
+    python = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
     run = subprocess.run(
-        [os.environ.get("QOLA_PYTHON") or "python3", "-S", "-c", PRINT_ENUMS],
+        [python, "-S", "-c", PRINT_ENUMS],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(LIBRARY.parent)},
         capture_output=True,
         text=True,

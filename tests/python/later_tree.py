@@ -173,6 +173,33 @@ def embed_code_objects(root: Path) -> None:
         header.write("#ifdef AITER_EMBEDDED_HSA_MAP\n#endif\n")
 
 
+_CORE = """\
+def build_module(flags_extra_cc):
+    enable_ck = int(os.environ.get("ENABLE_CK", "1"))
+    if not any("ENABLE_CK" in f for f in flags_extra_cc):
+        flags_cc.append(f"-DENABLE_CK={enable_ck}")
+"""
+
+
+def write_pybind_tree(root: Path) -> Path:
+    """Write a later tree without Composable Kernel, whose modules do without PyTorch."""
+    write_later_tree(root)
+    (root / "aiter/jit/core.py").write_text(_CORE, "utf-8")
+    header = root / "csrc/include/aiter_hip_common.h"
+    header.write_text('#pragma once\n#if ENABLE_CK\n#include "ck_tile/core.hpp"\n#endif\n', "utf-8")
+    for name, entry in {
+        "custom": "TORCH_EXTENSION_NAME",
+        "literal": "module_literal",
+        "other": "module_another",
+    }.items():
+        text = '#include "aiter_hip_common.h"\n#include <pybind11/pybind11.h>\n'
+        text += f"// PYBIND11_MODULE(said_in_a_comment, m)\nPYBIND11_MODULE({entry}, m) {{}}\n"
+        (root / f"csrc/py_itfs_cu/{name}.cu").write_text(text, "utf-8")
+        source = f"f'{{AITER_CSRC_DIR}}/py_itfs_cu/{name}.cu'"
+        add_modules(root, {f"module_{name}": {"srcs": [source]}})
+    return root
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import re
@@ -473,6 +474,23 @@ def test_a_lock_is_hidden_in_the_tree(function: Run, workspace: Path, tmp_path: 
     lines = function(hidden).stdout.splitlines()
     assert lines == ["--ro-bind", str(empty), f"{workspace}/MODULE.bazel.lock"]
     assert empty.read_bytes() == b""
+
+
+def test_the_machines_pythons_show_in_the_tree(function: Run, tmp_path: Path) -> None:
+    """Prevents: no module built for a virtual environment of /usr/bin/python3."""
+    tree = tmp_path / "tree"
+    (tree / "usr/bin").mkdir(parents=True)
+    found = [p for p in Path("/usr/bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", p.name)]
+    assert found, "a machine without a Python in /usr"
+    library = Path("/usr/lib", found[0].name)
+    bound = f'machine_binds "{tree}"; printf "%s\n" "${{BINDS[@]}}"'
+    lines = function(bound).stdout.splitlines()
+    for path in (found[0], library):
+        assert ("--ro-bind", str(path)) in itertools.pairwise(lines)
+    # The tree's own wins: its programs are made for each other.
+    (tree / "usr/bin" / found[0].name).write_text("#!/bin/sh\n")
+    lines = function(bound).stdout.splitlines()
+    assert not {str(found[0]), str(library)} & {*lines}
 
 
 def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Path) -> None:

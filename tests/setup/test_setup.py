@@ -175,6 +175,20 @@ def test_same_paths_and_environment_inside(machine: Machine) -> None:
     assert "HIP version: 7.2" in compiled.stdout
 
 
+def test_the_machines_python_runs_inside(machine: Machine) -> None:
+    """Prevents: no Python to build modules for, in a virtual environment of /usr/bin/python3."""
+    venv = machine.home / "venv"
+    make = [*machine.as_user, "/usr/bin/python3", "-m", "venv", "--without-pip", str(venv)]
+    subprocess.run(make, check=True, cwd=machine.home)
+    program = os.path.realpath("/usr/bin/python3")
+    # As rules/private/repositories/module_python.bzl starts it.
+    script = "import ctypes, sys, sysconfig; print(sys.prefix, *sys.version_info[:2])"
+    words = [str(venv / "bin/python"), program, "-I", "-c", script]
+    result = machine.run("--in-tree", "bash", "-c", 'exec -a "$0" "$@"', *words)
+    version = program.rpartition("python")[2].split(".")
+    assert result.stdout.split() == [str(venv), *version], result.stderr
+
+
 def test_ctrl_c_and_termination_reach_bazel(machine: Machine) -> None:
     """Prevents builds that go on after Ctrl-C or after a CI system ends bazelw."""
     build = machine.workspace / "BUILD.bazel"

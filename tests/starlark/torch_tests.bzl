@@ -3,6 +3,9 @@
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load("//rules/torch:torch_repository.bzl", "defines", "why_no_hip")
 
+# buildifier: disable=bzl-visibility
+load("//rules/private/repositories:module_python.bzl", "base_program")
+
 def _torch(**values):
     return {"fp4": False, "hip": "7.1.52802", "pybind11": {}, "version": "2.9.1+rocm7.1"} | values
 
@@ -25,6 +28,18 @@ def _defines_test(ctx):
     asserts.equals(env, ["TORCH_Float4_e2m1fn_x2", "PYBIND11_COMPILER_TYPE=\\\"_gcc\\\""], found)
     return unittest.end(env)
 
+def _base_program_test(ctx):
+    """Prevents: modules of a virtual environment for the Python of bazelw's private tree, of another version."""
+    env = unittest.begin(ctx)
+    venv = "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.2\n"
+    asserts.equals(env, struct(path = "/usr/bin/python3.11", version = (3, 11)), base_program(venv))
+    uv = "home = /opt/bin\nversion_info = 3.12.1\n"
+    asserts.equals(env, "/opt/bin/python3.12", base_program(uv).path)
+    for unknown in ["", "home = bin\nversion = 3.11.2", "home = /usr/bin", "home = /usr/bin\nversion = new.er"]:
+        asserts.equals(env, None, base_program(unknown))
+    return unittest.end(env)
+
+base_program_test = unittest.make(_base_program_test)
 hip_test = unittest.make(_hip_test)
 defines_test = unittest.make(_defines_test)
 
@@ -34,4 +49,4 @@ def torch_test_suite(name):
     Args:
       name: name of the test suite.
     """
-    unittest.suite(name, hip_test, defines_test)
+    unittest.suite(name, base_program_test, hip_test, defines_test)

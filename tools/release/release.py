@@ -170,7 +170,7 @@ def write_entries(archive: Path, registry: Path, values: Mapping[str, str], url:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A version of a module in a registry: its directory, its files, and metadata.json beside it."""
+    """A version of a module in a registry, and metadata.json of all its versions."""
 
     directory: Path
     files: Mapping[str, str]

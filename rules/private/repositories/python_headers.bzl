@@ -1,7 +1,7 @@
-"""python_headers: Python.h of the Python that repository rules run."""
+"""python_headers: headers of Python and pybind11 for modules that Python imports without PyTorch."""
 
 load("//rules/private:finding.bzl", "finding")
-load(":host_python.bzl", "host_python")
+load(":module_python.bzl", "module_python", "probe_torch", "pybind11_defines", "run_module_python")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:python_headers.bzl.
 
@@ -11,6 +11,25 @@ cc_library(
     name = "headers",
     hdrs = glob(["include/**/*.h"]) + glob(["multiarch/**/*.h"], allow_empty = True),
     includes = ["include", "multiarch"],
+    visibility = ["//visibility:public"],
+)
+'''
+
+# Types that one module registers are known to another only if both have the same pybind11.
+_TORCH_PYBIND11 = '''
+cc_library(
+    name = "pybind11",
+    hdrs = glob(["pybind11/**/*.h"]),
+    defines = {defines},
+    includes = ["."],
+    visibility = ["//visibility:public"],
+)
+'''
+
+_OWN_PYBIND11 = '''
+alias(
+    name = "pybind11",
+    actual = "@qola_pip_pybind11//:headers",
     visibility = ["//visibility:public"],
 )
 '''
@@ -33,22 +52,35 @@ def link_headers(rctx, include, name):
         rctx.symlink(multiarch, "multiarch/x86_64-linux-gnu/" + include.basename)
 
 def _python_headers_impl(rctx):
-    python = host_python(rctx)
-    result = rctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
-    include = rctx.path(result.stdout.strip())
-    if result.return_code != 0 or not include.get_child("Python.h").exists:
+    python = module_python(rctx)
+    result = run_module_python(rctx, python, ["-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+    include = rctx.path(result.stdout.strip()) if result.return_code == 0 else None
+    if not include or not include.get_child("Python.h").exists:
         fail(finding(
             "ToolchainError: no headers of Python",
-            place = "QOLA_PYTHON" if rctx.getenv("QOLA_PYTHON") else "python3 on PATH",
-            found = "no Python.h in {}".format(include),
-            expected = "the headers of {}: a manifest asks for a module that Python imports".format(python),
-            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_PYTHON to a Python that has them",
+            place = python.name,
+            found = "no Python.h in {}".format(include) if include else result.stderr.strip() or "exit code {}".format(result.return_code),
+            expected = "the headers of this Python: a manifest asks for a module that it imports",
+            fix = "install them (Debian: apt-get install python3-dev), or set QOLA_TORCH to a Python that has them",
         ))
     link_headers(rctx, include, "include")
-    rctx.file("BUILD.bazel", _BUILD, executable = False)
+    torch = probe_torch(rctx, python)
+
+    # One that cannot be imported is an error of torch modules alone.
+    root = rctx.path(torch["root"]).get_child("include", "pybind11") if type(torch) == "dict" and torch else None
+    if root and root.get_child("pybind11.h").exists:
+        rctx.watch(root.get_child("detail", "common.h"))
+        rctx.symlink(root, "pybind11")
+        build = _BUILD + _TORCH_PYBIND11.format(defines = repr(pybind11_defines(torch)))
+    else:
+        build = _BUILD + _OWN_PYBIND11
+    rctx.file("BUILD.bazel", build, executable = False)
 
 python_headers = repository_rule(
     implementation = _python_headers_impl,
-    doc = "Offers Python's headers as //:headers. Fetched only for manifests with a Python module.",
-    environ = ["QOLA_PYTHON"],
+    configure = True,
+    doc = """Offers headers as //:headers (Python's) and //:pybind11 (PyTorch's if there is one, else the pinned one).
+
+They are those of the Python that module_python.bzl finds. Fetched only for manifests with a Python module.""",
+    environ = ["QOLA_PYTHON", "QOLA_TORCH"],
 )

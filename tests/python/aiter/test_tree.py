@@ -340,6 +340,25 @@ def test_what_core_adds_to_every_module(tmp_path: Path) -> None:
     assert own.flags_cc == ("-DENABLE_CK=0",)
 
 
+def test_a_tree_without_composable_kernel_is_built_without(tmp_path: Path) -> None:
+    """Prevents: 80 of 124 modules refused since their headers ask for CK's, as AITER's do not."""
+    root = make_tree(tmp_path, fwd_entry(blob_gen_cmd="''"), core=CORE)
+    (root / GENERATE).unlink()
+    tree = read_tree(root)
+    assert tree.module("libmha_fwd").flags_cc == ("-DENABLE_CK=0",)
+    own = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=1",))])
+    assert own.flags_cc == ("-DENABLE_CK=1",)
+    # What a generator of CK makes is missed all the same.
+    assert "git submodule update" in failing(read_tree(make_without_ck(tmp_path / "other")))
+
+
+def make_without_ck(root: Path) -> Path:
+    """Write a checkout whose submodule was not fetched."""
+    make_tree(root, fwd_entry(), core=CORE)
+    (root / GENERATE).unlink()
+    return root
+
+
 def test_unknown_keys(tmp_path: Path) -> None:
     """Prevents: a key that nobody follows passed over where it asks for something."""
     root = make_tree(tmp_path, fwd_entry(later="''", more=[]))

@@ -76,6 +76,35 @@ def test_bazels_output_is_in_a_file(
     assert log.read_text() == before * 2, "a bundle's build hides that of its libraries"
 
 
+_TELLS_PYTHON = (
+    """\
+import os
+say("python " + os.environ.get("QOLA_TORCH", "none"))
+"""
+    + _BUILDS
+)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, sys.executable),
+        ({"QOLA_PYTHON": "/plans"}, sys.executable),
+        ({"QOLA_TORCH": "/v/bin/python"}, "/v/bin/python"),
+        # bazel run //:qola: what runs it is Bazel's choice, which rules make by themselves.
+        ({"BUILD_WORKING_DIRECTORY": "/w"}, "none"),
+    ],
+)
+def test_modules_are_for_the_python_that_builds(
+    environ: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    """Prevents: a module for another Python than the one that runs `qola build`."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith("QOLA_")}
+    bazel = program(tmp_path, _TELLS_PYTHON)
+    build(bazel, tmp_path, ["//:x"], BuildOptions(), {**own, **environ})
+    assert f"python {expected}\n" in (tmp_path / "bazel.log").read_text("utf-8")
+
+
 def test_verbose_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Prevents: --verbose that shows no command."""
     assert run(tmp_path, _BUILDS, verbose=True) == []

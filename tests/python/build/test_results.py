@@ -151,3 +151,52 @@ def test_what_rules_warn_of() -> None:
     line = "it.toml is planned with 1 warning, which `qola plan` shows"
     printed = f"qola: {line}\n"
     assert reader_of(f"{printed}INFO: a\n{printed}INFO: b\n").messages() == (line,)
+
+
+_NO_TORCH = """\
+qola: ToolchainError: no PyTorch to build for
+  place:    torch of /v/bin/python
+  found:    no package torch
+  fix:      install it"""
+# As Bazel 7.7 streams it.
+_CAUSES = [
+    {
+        "configuredLabel": {
+            "label": f"@@qola~~qola~qola_torch//:{name}",
+            "configuration": {"id": "c"},
+        }
+    }
+    for name in ("headers", "hip")
+]
+_DESCRIPTION = f"""\
+in no_torch rule @@qola~~qola~qola_torch//:headers:\x20
+Traceback (most recent call last):
+\tFile "/x/no_torch.bzl", line 6, column 9, in _no_torch_impl
+\t\tfail("\\n" + ctx.attr.message)
+Error in fail:\x20
+
+{_NO_TORCH}"""
+
+
+def test_the_reason_of_a_failed_analysis_is_told() -> None:
+    """Prevents: "ANALYSIS_FAILURE" and no reason, where another module was built."""
+    reader = reader_of("")
+    refused = {"reason": "ANALYSIS_FAILURE"}
+    custom_id = {"targetConfigured": {"label": "//:module_custom"}}
+    fwd_id = {"targetCompleted": {"label": "//:libmha_fwd"}}
+    events: list[dict[str, object]] = [
+        {"id": cause, "aborted": {**refused, "description": _DESCRIPTION}} for cause in _CAUSES
+    ]
+    events.append({"id": custom_id, "children": _CAUSES, "aborted": refused})
+    events.append({"id": fwd_id, "completed": {"success": True}})
+    for event in events:
+        reader.feed(json.dumps(event), 1.0)
+    labels = {"module_custom": "//:module_custom", "libmha_fwd": "//:libmha_fwd"}
+    custom = results_of(reader, labels)["module_custom"]
+    assert describe_failure(custom, reader) == _NO_TORCH
+    unfetched = reader_of("")
+    text = f"com.google.lib.Function$AccessException: \n{_NO_TORCH}"
+    unfetched.feed(json.dumps({"id": _CAUSES[0], "aborted": {"description": text}}), 1.0)
+    assert describe_failure(custom, unfetched) == _NO_TORCH
+    # Of a package that is not loaded, Bazel's output has the reason, and the stream a label.
+    assert "ManifestError" in describe_failure(custom, reader_of(_BAZEL))

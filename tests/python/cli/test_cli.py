@@ -27,6 +27,7 @@ from qola.fetch import fetched as fetched_module
 from qola.plan.model import Plan
 from qola.version import __version__
 from tests.python.folders import write
+from tests.python.later_tree import write_pybind_tree
 
 MANIFEST = """\
 [build]
@@ -364,6 +365,22 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
     for action in cli.build_parser()._actions
     if isinstance(action, argparse._SubParsersAction)
 )
+
+
+def test_modules_tell_each_cause_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: one cause on each of 102 lines, or two silent minutes at each call."""
+    root = write_pybind_tree(tmp_path / "tree")
+    (root / "AITER.json").write_text(json.dumps({"commit": "0" * 40}), "utf-8")
+    words = ["modules", "--aiter-root", str(root)]
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    assert cli.main(words, environ) == 0
+    first = capsys.readouterr()
+    assert "qola: planning each of 5 modules\n" in first.err
+    assert first.out.count("no Composable Kernel") == 1
+    assert "\nnot built: libmha_fwd, libmha_bwd\n  no Composable Kernel in " in first.out
+    assert first.out.endswith("\n\n5 modules, 2 built\n")
+    assert cli.main(words, environ) == 0
+    assert capsys.readouterr() == (first.out, "")
 
 
 WITHOUT_A_MANIFEST = {"cache", "compat", "completion", "doctor", "help", "init", "keygen"}

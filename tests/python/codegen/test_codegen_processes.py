@@ -78,11 +78,15 @@ def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
 def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
     """Prevents: a signal, raised in the main thread, that waits for generators of other threads."""
 
+    def run_endless(folder: Path) -> None:
+        folder.mkdir()
+        run_script(folder, ENDLESS)
+
     def work(number: int) -> None:
         # As a module's generators run in threads of one of the planner's.
         with thread_pool(2) as inner:
             folders = [tmp_path / f"{number}{n}" for n in range(3)]
-            list(inner.map(lambda folder: (folder.mkdir(), run_script(folder, ENDLESS)), folders))
+            list(inner.map(run_endless, folders))
 
     def interrupt() -> None:
         wait_for(lambda: len(list(tmp_path.glob("*/started"))) == 4)

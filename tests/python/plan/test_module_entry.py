@@ -86,7 +86,7 @@ CODE_OBJECT = CodeObject("hsa/gfx950/a.co", "hsa/gfx950/fmha_v3_fwd/a.co", "gfx9
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a tree of the later form, written here, without Composable Kernel's generators."""
+    """Return a tree of the later form, written here, whose modules call no generator."""
     entry = {"blob_gen_cmd": "''", "flags_extra_hip": ["'-DOWN_SWITCH=3'", "'-DNOBODY_ASKS=1'"]}
     config = {
         f"libmha_{d}": {**entry, "srcs": [f"f'{{AITER_CSRC_DIR}}/cpp_itfs/mha_{d}.cu'"]}
@@ -102,6 +102,7 @@ def root(tmp_path: Path) -> Path:
         "csrc/cpp_itfs/mha_fwd.cu": FWD,
         "csrc/cpp_itfs/mha_bwd.cu": BWD,
         "hsa/gfx950/fmha_v3_fwd/a.co": "",
+        "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py": "",
     }
     for name, text in files.items():
         path = tmp_path / "tree" / name

@@ -10,7 +10,6 @@ import pytest
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.tree import CONFIG_FILE, read_tree
 from qola.plan.modules import ModuleReport, module_reports
-from tests.python.later_tree import add_modules, embed_code_objects, write_later_tree
 
 NOT_BUILT = {
     # Their tuning tables are merged when AITER runs.
@@ -37,6 +36,7 @@ def test_each_module_is_reported(reports: dict[str, ModuleReport], aiter_tree: P
     assert {*ATTENTION, *TORCH_ATTENTION, "module_aiter_enum"} < built
     assert {*reports} - built == NOT_BUILT
     assert all(bool(report.why) != report.built for report in reports.values())
+    assert all(bool(report.cause) != report.built for report in reports.values())
     assert all("\n" not in report.why for report in reports.values())
 
 
@@ -56,31 +56,13 @@ def test_a_report_says_what_a_module_needs(reports: dict[str, ModuleReport]) -> 
         "when it runs: code objects in $AITER_ASM_DIR",
     )
     assert "merges a8w8_bpreshuffle" in reports["module_gemm_a8w8_bpreshuffle"].why
+    assert reports["module_gemm_a8w8_bpreshuffle"].cause.startswith("AITER merges a8w8_bpreshuffle")
+    assert (
+        reports["module_moe_ck2stages"].cause
+        == "`torch.version.hip` asks PyTorch, and no PyTorch is given"
+    )
     assert reports["module_aiter_enum"] == ModuleReport(
         "module_aiter_enum", "without torch", (), built=True, why=""
     )
     assert reports["module_mha_fwd"].needs[0] == "torch"
     assert reports["libmha_bwd"].kind == "C++ library"
-
-
-def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
-    """Prevents: a module that is called out of reach since another arch was tried, or not why."""
-    root = write_later_tree(tmp_path)
-    embed_code_objects(root)
-    codegen = "f'{AITER_META_DIR}/hsa/codegen.py -m %s --output_dir {{}}'"
-    commands = {
-        "module_sink": codegen % "fmha_fwd_bf16",
-        "module_none": codegen % "fmha_fwd_fp4",
-        "module_fails": "f'{AITER_CSRC_DIR}/gen.py {{}}'",
-    }
-    sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
-    add_modules(root, {n: {"srcs": sources, "blob_gen_cmd": c} for n, c in commands.items()})
-    (root / "csrc/gen.py").write_text("import this\nraise ValueError('no such GEMM')\n", "utf-8")
-    reports = {report.name: report for report in module_reports(read_tree(root))}
-    assert reports["module_sink"].built
-    assert reports["module_sink"].needs[-1] == "not for gfx942, for gfx1250"
-    assert not reports["module_none"].built
-    assert "asm_fmha_fwd_bf16_configs.hpp" in reports["module_none"].why
-    assert reports["module_fails"].why == (
-        "csrc/gen.py {}: exit code 1; the generator wrote: ValueError: no such GEMM"
-    )

@@ -21,6 +21,7 @@ from qola.plan.python_module import plan_python_module
 from qola.plan.request import Module, Request, resolve
 from qola.repository import __main__ as repository
 from qola.repository import build_files as emit
+from tests.python.later_tree import write_pybind_tree
 
 ENUM = '[[modules]]\nname = "module_aiter_enum"\n'
 HEAD = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx950"]\n'
@@ -129,3 +130,21 @@ def test_what_cannot_be_planned_is_refused(
             resolved, generate_further(resolved, odd, Folder(tmp_path)), Folder(tmp_path)
         )
     assert message in caught.value.findings[0].found
+
+
+def test_the_name_that_a_source_leaves_open_is_defined(tmp_path: Path) -> None:
+    """Prevents: a pybind module without PyTorch that does not link, since it has no PyInit_NAME."""
+    tree = read_tree(write_pybind_tree(tmp_path / "tree"))
+    text = HEAD + "".join(
+        f'[[modules]]\nname = "module_{name}"\n' for name in ("custom", "literal")
+    )
+    found = build_plan(resolve(Request("m", loads(text, file="m.toml"), tree)), Folder(tmp_path))
+    custom, literal = found.python_modules
+    assert custom.copts == ("-DENABLE_CK=0", "-DTORCH_EXTENSION_NAME=module_custom")
+    assert (custom.library, custom.symbol) == ("module_custom.so", "PyInit_module_custom")
+    assert literal.copts == ("-DENABLE_CK=0",)
+    own = text.replace(
+        "[[modules]]\n", "[[modules]]\nadd_flags_extra_cc = ['-DTORCH_EXTENSION_NAME=x']\n", 1
+    )
+    with pytest.raises(PlanError, match="PyInit_x, while Python calls PyInit_module_custom"):
+        build_plan(resolve(Request("m", loads(own, file="m.toml"), tree)), Folder(tmp_path))

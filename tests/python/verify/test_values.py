@@ -19,7 +19,8 @@ BACKWARD = Problem("bwd", "fp16", 32, 32, False, (5,), (7,), 2, 1, 0.2, lse=True
 
 def undropped(text: str, probability: float) -> float:
     """What a C++ file passes as p_undrop, a constant less the probability, as float32."""
-    (constant,) = re.findall(r"\bp_undrop(?:,| =) ([\d.]+)f? - (?:given\.dropout|p_dropout)\b", text)
+    pattern = r"\bp_undrop(?:,| =) ([\d.]+)f? - (?:given\.dropout|p_dropout)\b"
+    (constant,) = re.findall(pattern, text)
     return float(np.float32(float(constant) - float(np.float32(probability))))
 
 
