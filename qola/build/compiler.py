@@ -63,7 +63,7 @@ def _fetch(
     module = [
         'module(name = "qola_compiler")',
         f'bazel_dep(name = "qola", version = "{__version__}")',
-        starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
+        *workspace.overrides(ruleset),
     ]
     files = {
         ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n",

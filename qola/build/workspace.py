@@ -170,6 +170,14 @@ class Workspace:
         return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
 
 
+def overrides(ruleset: Path) -> list[str]:
+    """Return the calls by which a MODULE.bazel takes qola's modules from a directory."""
+    return [
+        starlark.rule("local_path_override", module_name=name, path=place.as_posix())
+        for name, place in (("qola", ruleset), ("qola_compile", ruleset / "rules/qola_compile"))
+    ]
+
+
 def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace]) -> str:
     """Return MODULE.bazel for manifests that are built with one tree of AITER."""
     # Which ROCm compiles is part of a prebuilt bundle's key.
@@ -184,12 +192,7 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace
         _HEADER,
         'module(name = "qola_build")',
         f'bazel_dep(name = "qola", version = "{__version__}")',
-        starlark.rule("local_path_override", module_name="qola", path=ruleset.as_posix()),
-        starlark.rule(
-            "local_path_override",
-            module_name="qola_compile",
-            path=(ruleset / "rules/qola_compile").as_posix(),
-        ),
+        *overrides(ruleset),
         "\n".join(use),
     ]
     return "\n\n".join(calls) + "\n"

@@ -575,7 +575,7 @@ def test_a_reader_that_has_enough_is_no_error(
     """Prevents: a traceback from `qola list ... | head -1`."""
     change(here)
     read, into = os.pipe()
-    pipes = {"stdout": into, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdout": into, "stderr": subprocess.PIPE}
     process = start(here, aiter_tree, "list", MINE, cache=shared_cache, **pipes)
     os.close(into)
     os.close(read)
@@ -654,7 +654,7 @@ def test_a_terminal_gets_tables_and_a_spinner(
     pytest.importorskip("rich")
     change(here)
     leader, follower = pty.openpty()
-    terminal = {"stdout": follower, "stderr": follower}
+    terminal: dict[str, Any] = {"stdout": follower, "stderr": follower}
     process = start(here, aiter_tree, "plan", MINE, cache=shared_cache, **terminal)
     os.close(follower)
     chunks = []
