@@ -22,6 +22,10 @@ from qola.plan.triton_kernels import TRITON_FILES, triton_files, triton_list, tr
 from qola.repository import build_files
 
 
+UNFETCHED = "unfetched"
+"""File that is there while trees of kernels in Triton are not."""
+
+
 def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """Plan a manifest and write its repository.
 
@@ -30,12 +34,16 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     """
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
+    # Before anything can fail: a directory that is corrected has to be looked at again.
     own_patches = not args.override_aiter_commit
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
     write_if_changed(output / TRITON_FILES, triton_list(manifest))
+    # What a failed fetch leaves: the repository is to be looked at again.
+    (output / UNFETCHED).touch()
     trees = triton_trees(manifest, environ, lambda _: None)
+    (output / UNFETCHED).unlink()
     named = bool(args.arch or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
     request = Request(

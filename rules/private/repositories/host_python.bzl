@@ -77,8 +77,8 @@ def _words(options):
 # Bazel's print() would put DEBUG and a place of this file before it.
 _SAY = "import sys; sys.stderr.write(sys.argv[1])"
 
-def run_qola(rctx, module, options, packages = None):
-    """Runs a module of qola's Python package; fails with its message where it fails.
+def run_qola(rctx, module, options, fatal = True, packages = None):
+    """Runs a module of qola's Python package.
 
     Args:
       rctx: the repository context.
@@ -86,7 +86,11 @@ def run_qola(rctx, module, options, packages = None):
       options: dict from an option's name to its value: a text or path, a list
         for one that may be repeated, True for one without a value, None or
         False to leave it out.
+      fatal: whether to fail, with the module's message, where it fails.
       packages: label of the requirements whose packages the module imports.
+
+    Returns:
+      The module's message where it failed, "" where it did not.
     """
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     python = host_python(rctx)
@@ -104,6 +108,10 @@ def run_qola(rctx, module, options, packages = None):
         timeout = 3600,
     )
     if result.return_code != 0:
-        fail("\n" + (result.stderr or result.stdout).strip())
+        error = (result.stderr or result.stdout).strip()
+        if fatal:
+            fail("\n" + error)
+        return error
     if result.stderr.strip():
         rctx.execute([python, "-I", "-c", _SAY, result.stderr.strip() + "\n"], quiet = False)
+    return ""

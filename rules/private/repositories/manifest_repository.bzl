@@ -30,7 +30,7 @@ def _manifest_repository_impl(rctx):
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.aiter))
     source = json.decode(rctx.read(rctx.attr.aiter))
-    run_qola(rctx, "qola.repository", {
+    error = run_qola(rctx, "qola.repository", {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,
         "arch": rctx.attr.architectures,
@@ -44,18 +44,30 @@ def _manifest_repository_impl(rctx):
         "override-aiter-commit": rctx.attr.override_aiter_commit,
         "require": rctx.attr.require or None,
         "rocm-version": rocm["rocm_version"],
-    }, packages = rctx.attr.python_packages)
+    }, fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
+
+    # A network that is gone comes back, and nothing would have the plan made anew.
+    if error and rctx.path("unfetched").exists:
+        fail("\n" + error)
 
     # A manifest that names its archs is not planned anew for another value.
-    for name in rctx.read("variables.txt").splitlines():
+    variables = rctx.path("variables.txt")
+    for name in rctx.read(variables).splitlines() if variables.exists else []:
         rctx.getenv(name)
 
     watch_triton_files(rctx, manifest)
 
     # The patches that were compared with the tree's.
-    patches_dir = rctx.read("patches_dir.txt")
+    patches_dir = rctx.path("patches_dir.txt")
+    patches_dir = rctx.read(patches_dir) if patches_dir.exists else ""
     if patches_dir:
         watch_patches(rctx, rctx.path(patches_dir) if patches_dir.startswith("/") else manifest.dirname.get_child(patches_dir))
+    if error:
+        # Bazel prints the message of a rule that fails three times, and that of a BUILD file once, after the line that
+        # fails: the message is not in that line. (A local tree may be the reason and is not watched yet, so there the
+        # rule fails.)
+        rctx.file("BUILD.bazel", "MESSAGE = {}\n\nfail(MESSAGE)\n".format(repr("\n" + error)), executable = False)
+        return
     for path in rctx.read("inputs.txt").splitlines():
         rctx.watch(tree.get_child(path))
     if source["kind"] == "local":
