@@ -1,10 +1,6 @@
 // What every public header of a qola library shares.
 #pragma once
 
-#ifndef __HIP__
-#error "qola_common.h includes HIP. Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."
-#else
-
 #include <hip/hip_runtime.h>
 
 // Generated per manifest: QOLA_NAMESPACE, macros that AITER's headers ask for, and which entry
@@ -48,5 +44,3 @@ constexpr float unavailable = -4;
 } // namespace status
 
 QOLA_NS_END
-
-#endif // __HIP__

@@ -18,7 +18,7 @@ _ASM = "use_ext_asm"
 #: The type of the parameter that says on which stream, and whether to measure.
 _STREAM = "stream_config"
 
-#: What helps who includes a public header in C++ that is not HIP; cc/api/qola_common.h has it, too.
+#: What helps who includes a public header in C++ that is not HIP: Composable Kernel's headers are.
 _GUARD = (
     "Compile this file as HIP: in Bazel put it into a qola_cc_library, in CMake set LANGUAGE HIP, "
     "elsewhere use hipcc. A host compiler takes qola_c.h, which has the same functions for C."

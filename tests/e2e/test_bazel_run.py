@@ -59,9 +59,9 @@ def test_one_failure_does_not_lose_the_others(bazel: Bazel) -> None:
     assert good.success
     assert [path.name for path in good.outputs[DEFAULT_OUTPUTS]] == ["good.so", "b.txt"]
     assert all(path.is_file() for path in good.outputs[DEFAULT_OUTPUTS])
-    assert (bad.success, bad.failures) == (False, ("//:broken",))
+    assert not bad.success
     assert 0 < good.seconds < 600
-    action = found.failed["//:broken"]
+    (action,) = (found.failed[key] for key in bad.failures)
     assert (action.name, action.mnemonic, action.exit_code) == ("broken", "Genrule", 3)
     assert action.stderr is not None
     assert first_errors(action.stderr.read_text()) == ("k.cpp:3:1: error: no such kernel",)

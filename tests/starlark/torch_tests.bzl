@@ -1,10 +1,10 @@
 """Unit tests of what a PyTorch is taken for."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
-load("//rules/torch:torch_repository.bzl", "defines", "why_no_hip")
 
 # buildifier: disable=bzl-visibility
 load("//rules/private/repositories:module_python.bzl", "base_program")
+load("//rules/torch:torch_repository.bzl", "defines", "why_no_hip")
 
 def _torch(**values):
     return {"fp4": False, "hip": "7.1.52802", "pybind11": {}, "version": "2.9.1+rocm7.1"} | values

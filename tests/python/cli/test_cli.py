@@ -24,6 +24,7 @@ from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
 from qola.errors import AiterError, ExitCode
 from qola.fetch import fetched as fetched_module
+from qola.fetch.fetched import record_digest
 from qola.plan.model import Plan
 from qola.version import __version__
 from tests.python.folders import write
@@ -370,7 +371,7 @@ COMMANDS: dict[str, argparse.ArgumentParser] = next(
 def test_modules_tell_each_cause_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prevents: one cause on each of 102 lines, or two silent minutes at each call."""
     root = write_pybind_tree(tmp_path / "tree")
-    (root / "AITER.json").write_text(json.dumps({"commit": "0" * 40}), "utf-8")
+    record_digest(root)
     words = ["modules", "--aiter-root", str(root)]
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     assert cli.main(words, environ) == 0
