@@ -21,7 +21,6 @@ from qola.plan.request import Request, manifest_patches, resolve
 from qola.plan.triton_kernels import TRITON_FILES, triton_files, triton_list, triton_trees
 from qola.repository import build_files
 
-
 UNFETCHED = "unfetched"
 """File that is there while trees of kernels in Triton are not."""
 
