@@ -16,6 +16,7 @@ from qola.cli.options import (
     BUILD,
     REQUEST,
     add_command,
+    add_manifest,
     add_options,
     positive,
 )
@@ -38,9 +39,10 @@ def add_commands(commands: Any) -> None:
         text,
         _verify,
         _CODES,
+        words="MANIFEST",
         epilog="No GPU is needed or used; docs/internals/emulation.md says what cannot be seen.",
     )
-    add_options(parser, "manifest", required=True)
+    add_manifest(parser)
     parser.add_argument(
         "--kernels",
         action="append",
@@ -71,7 +73,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--html", metavar="FILE.html", help="also write a page for people there, in one file"
     )
-    add_options(parser, *REQUEST[1:], *BUILD)
+    add_options(parser, *REQUEST, *BUILD)
 
     text = "build a manifest's libraries, and show which kernels problems are launched with"
     parser = add_command(
@@ -85,7 +87,7 @@ def add_commands(commands: Any) -> None:
         "none for any problem. Told and no error: directions whose dispatch is not understood, "
         "problems that assembly kernels serve, and those of directions that no library has.",
     )
-    add_options(parser, "manifest", required=True)
+    add_manifest(parser)
     parser.add_argument(
         "--problems",
         required=True,
@@ -109,7 +111,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         *("-o", "--output"), metavar="FILE.jsonl", help="also write there a line of JSON a problem"
     )
-    add_options(parser, *REQUEST[1:], *BUILD)
+    add_options(parser, *REQUEST, *BUILD)
 
 
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:

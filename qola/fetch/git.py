@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -47,9 +48,9 @@ def fetch_commit(
     check_commit(commit, place)
 
     def refused(found: str) -> AiterError:
-        fix = "check remote and commit; git uses this machine's own configuration"
+        fix = f"git ls-remote {shlex.quote(remote)}"
         if "transport 'file' not allowed" in found:
-            fix = "a submodule is a local path: git config --global protocol.file.allow always"
+            fix = "git config --global protocol.file.allow always"
         finding = Finding(place, found, f"commit {commit} of {remote}", fix)
         return AiterError(finding, "git could not fetch a commit")
 
