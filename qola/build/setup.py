@@ -11,12 +11,8 @@ from qola.build import workspace
 from qola.build.bazel import LOG, find_bazel
 from qola.build.outputs import OutputBase, output_base
 from qola.cache import cache_directory, locked, refuse_foreign
-from qola.checkout.request import (
-    DEFAULT_REMOTE,
-    aiter_request,
-    default_aiter_root,
-)
-from qola.checkout.source import AiterSource, choose, use_as_is
+from qola.checkout.request import DEFAULT_REMOTE, aiter_request
+from qola.checkout.source import AiterSource, choose_for
 from qola.codegen.types import LEVELS
 from qola.layout import TRITON
 from qola.manifest.archs import choose_archs, choose_modules
@@ -144,15 +140,8 @@ def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Prog
         request.aiter_remote,
         request.patches_dir,
     )
-    if request.skip_checkout:
-        aiter = use_as_is(source.root or default_aiter_root(environ))
-    else:
-        aiter = choose(source, progress)
-    # What is asked for wins over what the manifest says of AITER; patches_dir is in the source.
-    other_aiter = (
-        request.skip_checkout
-        or manifest.patches_dir is not None
-        or (source.commit_asked and manifest.aiter_commit not in (None, source.commit))
+    aiter, other_aiter = choose_for(
+        manifest, source, environ, progress, skip_checkout=request.skip_checkout
     )
     return Chosen(
         manifest,

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from qola.cache import cache_directory, kept_directory
-from qola.checkout.prepare import WheelSource, prepare_tree
+from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source_record
+from qola.checkout.source import AiterSource
 from qola.errors import AiterError, Finding
 from qola.fetch.commit_tree import TREES
-from qola.fetch.pins import RECORD
+from qola.fetch.digest import tree_digest
+from qola.fetch.pins import RECORD, patch_files, pin_patches
 from qola.fetch.wheel import read_pin
+from qola.files import sha256_of_json
 from qola.ruleset import ruleset_root
 
 RUNFILE = "aiter/AITER.json"
@@ -31,6 +34,34 @@ def find_tree(
     if explicit is not None:
         return explicit
     return runfile_tree(environ) or pinned_tree(environ, progress)
+
+
+def tree_of(
+    aiter: AiterSource, environ: Mapping[str, str], progress: Callable[[str], None]
+) -> Path:
+    """Return the tree of a source: a directory of the user, or one in the cache, fetched once.
+
+    A tree with patches is a copy in the cache. Its name has a digest of the source (the content of
+    a local one) and of the patches.
+
+    Raises:
+        AiterError: the source cannot be fetched, is not what is pinned, or a patch does not fit.
+        QolaError: others may have written what is in the cache.
+    """
+    source = aiter.source
+    patches = patch_files(aiter.patches_dir) if aiter.patches_dir else ()
+    if isinstance(source, LocalSource) and not patches:
+        return source.path
+    if isinstance(source, WheelSource) and not patches:
+        return runfile_tree(environ) or pinned_tree(environ, progress)
+    record = source_record(source, pin_patches(patches))
+    if isinstance(source, LocalSource):
+        record["tree"] = tree_digest(source.path)
+    tree = cache_directory(environ) / TREES / f"aiter-{sha256_of_json(record)[:16]}"
+    return kept_directory(
+        *(tree, tree / RECORD, "fetch of AITER", progress),
+        lambda: prepare_tree(source, tree, patches, progress),
+    )
 
 
 def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:

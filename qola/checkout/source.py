@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola import starlark
 from qola.checkout.commits import resolve_commit
 from qola.checkout.prepare import GitSource, LocalSource, Source, WheelSource, prepare_tree
-from qola.checkout.request import AiterRequest
+from qola.checkout.request import AiterRequest, default_aiter_root
 from qola.errors import AiterError, Finding
 from qola.fetch.pins import RECORD, PatchPin, patch_files, pin_patches, recorded_patches
+from qola.manifest.types import Manifest
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,30 @@ def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSourc
             "the AITER tree has other patches",
         )
     return source
+
+
+def choose_for(
+    manifest: Manifest,
+    request: AiterRequest,
+    environ: Mapping[str, str],
+    progress: Callable[[str], None],
+    *,
+    skip_checkout: bool,
+) -> tuple[AiterSource, bool]:
+    """Return the source that a manifest is built from, and whether it overrides the manifest.
+
+    Args:
+        skip_checkout: use the tree in request.root as it is.
+
+    Raises:
+        AiterError: as `choose`.
+        QolaError: another user may have written the default tree.
+    """
+    if skip_checkout:
+        return use_as_is(request.root or default_aiter_root(environ)), True
+    # What the command line names wins over the manifest; patches_dir is part of the source.
+    named = request.commit_asked and manifest.aiter_commit not in (None, request.commit)
+    return choose(request, progress), named or manifest.patches_dir is not None
 
 
 def _names(pins: tuple[PatchPin, ...]) -> str:

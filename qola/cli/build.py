@@ -23,12 +23,15 @@ from qola.cli.options import (
     PREBUILT,
     REQUEST,
     add_command,
+    add_manifest,
     add_options,
+    output_place,
     paths_of,
 )
 from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.cli.tables import size
 from qola.errors import ExitCode, Finding
+from qola.manifest.load import load
 
 _PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 _STANDARD_INPUT = "-"
@@ -40,9 +43,11 @@ def add_commands(commands: Any) -> None:
     """Add build, checkout and pack to the parser's subcommands."""
     codes = (*_PLANNING, ExitCode.NOT_BUILT)
     text = "build a manifest's libraries"
-    build = add_command(commands, "build", text, _build, (*codes, ExitCode.PREBUILT))
-    add_options(build, "manifest", "output_dir", required=True)
-    add_options(build, *REQUEST[1:], *BUILD, *FORMS, "require")
+    build = add_command(
+        commands, "build", text, _build, (*codes, ExitCode.PREBUILT), words="MANIFEST"
+    )
+    add_manifest(build)
+    add_options(build, "output_dir", *REQUEST, *BUILD, *FORMS, "require")
     build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
@@ -52,34 +57,42 @@ def add_commands(commands: Any) -> None:
     add_options(build, *PREBUILT)
     add_options(build, "json", help=RESULT_AS_JSON)
     text = "prepare a patched AITER tree, and nothing else"
-    checkout = add_command(commands, "checkout", text, _checkout, (ExitCode.AITER,))
-    add_options(
-        *(checkout, "manifest"), help="manifest whose [qola] aiter_commit and patches_dir apply"
+    epilog = "[qola].aiter_commit and patches_dir of the manifest say which, unless options do."
+    checkout = add_command(
+        *(commands, "checkout", text, _checkout, (ExitCode.AITER,)),
+        words="[MANIFEST]",
+        epilog=epilog,
     )
+    add_manifest(checkout, needed=False)
     add_options(checkout, *AITER)
     text = "compile kernels of lazy libraries, and put them into one file"
-    words = f"--manifest FILE --output FILE{SUFFIX} [NAME...|--list FILE|--all]"
+    words = "MANIFEST [NAME...|--list FILE|--all]"
     pack = add_command(commands, "pack", text, _pack, codes, words=words)
-    pack.add_argument("words", nargs="*", metavar="NAME", help="a kernel, or KERNEL:ARCH")
-    add_options(pack, "manifest", required=True)
+    pack.add_argument(
+        "words", nargs="*", metavar=words, help="the manifest, then kernels, each NAME or NAME:ARCH"
+    )
+    add_manifest(pack, more=True)
     pack.add_argument(
         *("-o", "--output"),
-        required=True,
         metavar=f"FILE{SUFFIX}",
-        help="the pack; replaced as a whole, once all is compiled",
+        help="the pack; replaced as a whole, once all is compiled "
+        f"(default: out/ and the manifest's namespace, with {SUFFIX})",
     )
     add_options(pack, "list")
     pack.add_argument("--all", action="store_true", help="all kernels of the manifest")
-    add_options(pack, *REQUEST[1:], *BUILD)
+    add_options(pack, *REQUEST, *BUILD)
 
 
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
+    place = output_place(args, _namespace(args, around))
+    if args.output_dir is None:
+        console.progress(f"{args.manifest}: to be installed in {place}")
     with console.working(plain=args.verbose) as progress:
         result = api.build_kernels(
             **paths_of(args, around),
-            output_dir=around.directory / args.output_dir,
+            output_dir=around.directory / place,
             archs=args.arch,
             verbose=args.verbose,
             build_mode=args.mode,
@@ -102,6 +115,16 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         )
     complete = not result["summary"]["failed"] and not result["bundle_error"]
     return ExitCode.DONE if complete else ExitCode.NOT_BUILT
+
+
+def _namespace(args: argparse.Namespace, around: Surroundings) -> str:
+    """Return the namespace of the manifest.
+
+    Raises:
+        ManifestError: it is not valid.
+    """
+    manifest: Path = args.manifest
+    return load(around.directory / manifest, display=manifest.as_posix()).namespace
 
 
 def print_result(result: BuildResult, console: Console, *, as_json: bool) -> None:
@@ -151,18 +174,19 @@ def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
 def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola pack``."""
     console = around.console
-    output = around.directory.absolute() / args.output
-    _check_place(output, args.output)
+    place = args.output or f"{output_place(args, _namespace(args, around))}{SUFFIX}"
+    output = around.directory.absolute() / place
+    _check_place(output, place)
     kernels = _kernels(args, around)
     chosen = choose_all(request_of_build(args, around), around.environ, console.progress)
     with console.working(plain=args.verbose) as progress:
         error = build_pack(chosen, kernels, output, build_options(args), around.environ, progress)
     if error:
-        console.line(f"FAILED: {args.output}: not written")
+        console.line(f"FAILED: {place}: not written")
         for line in error.splitlines():
             console.line(f"  {line}")
         return ExitCode.NOT_BUILT
-    console.line(f"{args.output}: {size(output.stat().st_size)}")
+    console.line(f"{place}: {size(output.stat().st_size)}")
     return ExitCode.DONE
 
 
@@ -186,7 +210,7 @@ def _kernels(args: argparse.Namespace, around: Surroundings) -> list[str]:
                 "the command line",
                 "kernels, and --all" if kernels else "no kernel",
                 "names of kernels, --list FILE with names, or --all",
-                f"qola list --manifest {args.manifest} lists them",
+                f"qola list {args.manifest}",
             ),
             "which kernels to pack is not clear",
         )

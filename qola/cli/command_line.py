@@ -19,7 +19,7 @@ from typing import NoReturn, TextIO
 
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import JSON, Parser, add_command, exit_codes
+from qola.cli.options import JSON, Parser, add_command, exit_codes, take_manifest
 from qola.errors import ExitCode, QolaError
 from qola.files import system_error
 from qola.manifest.values import nearest
@@ -31,7 +31,8 @@ MODULES = {
     "compat": ("compat",),
     "modules": ("modules",),
     "build": ("build", "checkout", "pack"),
-    "verify": ("verify", "dispatch"),
+    "verify": ("verify",),
+    "dispatch": ("dispatch",),
     "report": ("report",),
     "prebuilt": ("fetch", "publish", "keygen"),
     "init": ("init",),
@@ -152,7 +153,11 @@ def _writable(stream: TextIO | None) -> TextIO:
 def _run(words: Sequence[str], around: Surroundings) -> int:
     """Run a command, and tell the errors that its user can correct."""
     try:
-        args = _parse(words)
+        if not words:
+            # As pip and cargo do: the first thing that is typed is no mistake.
+            around.console.out.write(build_parser().format_help())
+            return ExitCode.DONE
+        args = _parse(words, around.directory)
         around = replace(around, console=replace(around.console, quiet=args.quiet))
         code: int | None = args.run(args, around)
     except QolaError as error:
@@ -178,7 +183,7 @@ def _lose_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
+def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
     # The program's own options take no values: the first word is the command.
     command = next((word for word in words if not word.startswith("-")), "")
@@ -194,6 +199,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         args.words += rest
     args.command_line = shlex.join(("qola", *words))
+    take_manifest(args, directory)
     return args
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from qola.cli.context import Surroundings
-from qola.cli.options import add_command, add_options
+from qola.cli.options import DEFAULT_MANIFEST, add_command, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import disk_error, write_if_changed
 from qola.manifest import json_schema
@@ -37,7 +38,7 @@ def add_commands(commands: Any) -> None:
         "words",
         nargs="*",
         metavar="FILE",
-        help=f"where (default: qola.toml; {STANDARD_OUTPUT}: standard output)",
+        help=f"where (default: {DEFAULT_MANIFEST}; {STANDARD_OUTPUT}: standard output)",
     )
     parser.add_argument(
         "--namespace",
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace, around: Surroundings) -> None:
                     "--schema", "a manifest without a file", "a file, to write the schema beside"
                 )
             )
-        around.console.out.write(_checked_text(args, "qola.toml", schema))
+        around.console.out.write(_checked_text(args, DEFAULT_MANIFEST, schema))
         return
     target = around.directory / word
     files = {word: _checked_text(args, word, schema)}
@@ -98,7 +99,7 @@ def _only_word(words: list[str]) -> str:
         raise InitError(
             Finding("the command line", " ".join(words), "one file", f"qola init {words[0]}")
         )
-    return words[0] if words else "qola.toml"
+    return words[0] if words else DEFAULT_MANIFEST
 
 
 def _checked_text(args: argparse.Namespace, file: str, schema: str) -> str:
@@ -125,12 +126,16 @@ def _write(texts: dict[Path, str], names: Iterable[str], overwrite: bool) -> Non
     if there and not overwrite:
         raise InitError(
             [
-                Finding(name, "a file that is there already", "a new file", "add --overwrite")
+                Finding(name, "a file that is there already", "a new file", _again(name))
                 for name in there
             ]
         )
     for path, text in texts.items():
         _write_one(path, text)
+
+
+def _again(name: str) -> str:
+    return f"qola init {shlex.quote(name)} --overwrite"
 
 
 def _write_one(path: Path, text: str) -> None:

@@ -15,6 +15,8 @@ from qola.manifest.archs import split
 from qola.manifest.words import BUILD_MODES, NATIVE, TESTED_ARCHS
 
 JSON = "--json"
+DEFAULT_MANIFEST = "qola.toml"
+"""The file that `qola init` writes unless another is named."""
 
 
 class UsageError(QolaError):
@@ -31,6 +33,13 @@ class UsageError(QolaError):
     def __str__(self) -> str:
         """Return the usage and what is wrong, without escapes of somebody else's."""
         return visible(self._text, keep="\n")
+
+
+class NoManifestError(QolaError):
+    """A command that needs a manifest was called without one."""
+
+    exit_code: ClassVar[int] = ExitCode.USAGE
+    default_title: ClassVar[str] = "no manifest is named"
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,12 +78,18 @@ def _choice(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, An
 
 
 _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "manifest": _option("-m", "--manifest", type=Path, metavar="FILE", help="the manifest"),
+    "manifest": _option(
+        *("-m", "--manifest"),
+        type=Path,
+        metavar="FILE",
+        help="the manifest, instead of the first argument",
+    ),
     "output_dir": _option(
         *("-o", "--output-dir"),
         type=Path,
         metavar="DIR",
-        help="where to install lib/, include/, manifest.json and more",
+        help="where to install lib/, include/, manifest.json and more "
+        "(default: out/ and the manifest's namespace)",
     ),
     "aiter_root": _option(
         *("-a", "--aiter-root", "--aiter"),
@@ -181,10 +196,14 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 DEFAULT_TREE = "the AITER tree (default: the pinned one, fetched once and kept in the cache)"
+PLANNED_TREE = (
+    "the AITER tree, used as it is (default: that of the commit, else the pinned one, fetched once "
+    "and kept in the cache)"
+)
 
 AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
-REQUEST = ("manifest", *AITER, "skip_checkout", "arch", "mode", "bazel_arg")
-"""Which libraries are meant: `request_of_build` reads them."""
+REQUEST = (*AITER, "skip_checkout", "arch", "mode", "bazel_arg")
+"""Which libraries of a manifest are meant: `request_of_build` reads them."""
 
 FORMS = ("lazy", "static")
 PREBUILT = ("prebuilt", "public_key", "offline")
@@ -196,6 +215,62 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     for name in names:
         flags, settings = _OPTIONS[name]
         parser.add_argument(*flags, dest=name, **settings | changes)
+
+
+def add_manifest(
+    parser: argparse.ArgumentParser, *, needed: bool = True, more: bool = False
+) -> None:
+    """Let a command take a manifest: as a word, or with -m/--manifest, ROCm/QoLA's option.
+
+    Args:
+        needed: it is an error to name none, and the first word is the manifest. If it is not
+            needed, a word that ends in .toml is the manifest.
+        more: the command takes further words. It adds the argument `words` itself.
+    """
+    add_options(parser, "manifest")
+    if not more:
+        parser.add_argument("words", nargs="*", metavar="MANIFEST", help="a TOML file")
+    parser.set_defaults(takes_manifest=True, needs_manifest=needed, takes_words=more)
+
+
+def take_manifest(args: argparse.Namespace, directory: Path) -> None:
+    """Take the manifest from the words, unless an option names it.
+
+    Raises:
+        NoManifestError: the command needs a manifest.
+        UsageError: words are left that the command does not take.
+    """
+    if not getattr(args, "takes_manifest", False):
+        return
+    if args.manifest is None:
+        fits = [word for word in args.words if args.needs_manifest or _is_manifest(word)]
+        if fits:
+            args.words.remove(fits[0])
+            args.manifest = Path(fits[0])
+    if args.manifest is None and args.needs_manifest:
+        command = args.parser.prog
+        here = (directory / DEFAULT_MANIFEST).is_file()
+        finding = Finding(
+            "the command line",
+            "no manifest",
+            f"a TOML file: {command} FILE",
+            f"{command} {DEFAULT_MANIFEST}"
+            if here
+            else f"qola init && qola plan {DEFAULT_MANIFEST}",
+        )
+        raise NoManifestError(finding)
+    if args.words and not args.takes_words:
+        args.parser.error(f"unknown word {' '.join(args.words)}")
+
+
+def _is_manifest(word: str) -> bool:
+    return word.endswith(".toml")
+
+
+def output_place(args: argparse.Namespace, namespace: str) -> Path:
+    """Return where to install, as the user names it: by default out/NAMESPACE."""
+    named: Path | None = getattr(args, "output_dir", None)
+    return named or Path("out", namespace or args.manifest.stem)
 
 
 def add_command(

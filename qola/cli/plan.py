@@ -11,15 +11,22 @@ from typing import Any
 
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
-from qola.cli.options import DEFAULT_TREE, add_command, add_options, groups_of
+from qola.cli.options import (
+    AITER,
+    PLANNED_TREE,
+    add_command,
+    add_manifest,
+    add_options,
+    paths_of,
+)
 from qola.cli.tables import Table, align, duration, size
-from qola.errors import ExitCode, Finding
+from qola.errors import ExitCode
 from qola.folder import Folder
 from qola.inspect import estimate, planned
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import Estimate
 from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
-from qola.inspect.query import KEY, QueryError, count, items_of, select
+from qola.inspect.query import KEY, count, items_of, select
 from qola.layout import TRITON, triton_file
 from qola.manifest.archs import split
 from qola.plan import planner
@@ -46,13 +53,13 @@ _CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN, E
 def add_commands(commands: Any) -> None:
     """Add plan, list and explain to the parser's subcommands."""
     text = "count what a manifest builds: libraries and kernels"
-    plan = _add_command(commands, "plan", "[MANIFEST]", text, _plan)
+    plan = _add_command(commands, "plan", "MANIFEST", text, _plan)
     plan.add_argument("--estimate", action="store_true", help="also what building it costs")
     add_options(plan, "jobs", help="cores to estimate for (default: all here)")
     plan.add_argument(
         "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
     )
-    words = "[MANIFEST] [QUERY...]"
+    words = "MANIFEST [QUERY...]"
     text = "list kernel instances, one a line"
     listing = _add_command(commands, "list", words, text, _list, _QUERY)
     listing.add_argument("--long", action="store_true", help="with their fields")
@@ -70,13 +77,15 @@ def _add_command(
 ) -> argparse.ArgumentParser:
     """Add a command with what all of them take."""
     parser = add_command(commands, name, text, run, _CODES, words=words, epilog=epilog)
-    parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
-    add_options(parser, "manifest", help="the manifest, instead of the first argument")
+    takes_queries = name != "plan"
+    if takes_queries:
+        parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
+    add_manifest(parser, more=takes_queries)
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )
-    add_options(parser, "aiter_root", help=DEFAULT_TREE)
-    add_options(parser, "arch", "mode", "group", "require", "json")
+    add_options(parser, "aiter_root", help=PLANNED_TREE)
+    add_options(parser, *AITER[1:], "skip_checkout", "arch", "mode", "require", "json")
     parser.add_argument(
         "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
     )
@@ -89,38 +98,33 @@ def _add_command(
 
 
 def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
-    """Return what to plan; the manifest is taken from the words unless an option names it.
+    """Return what to plan.
 
     Raises:
-        QolaError: no manifest is named, it is not valid, or there is no AITER tree.
+        QolaError: the manifest is not valid, or there is no AITER tree.
     """
-    manifest: Path | None = args.manifest
-    if manifest is None and args.words:
-        manifest = Path(args.words.pop(0))
-    if manifest is None:
-        raise QueryError(
-            Finding(
-                "the command line",
-                "no manifest",
-                "a manifest's file, as first argument or with --manifest",
-                "qola plan manifests/quickstart.toml",
-            ),
-            "nothing to plan",
-        )
-    aiter = None if args.aiter_root is None else around.directory / args.aiter_root
+    manifest: Path = args.manifest
+    paths = paths_of(args, around)
+    options = planned.AiterOptions(
+        root=paths["aiter_root"],
+        commit=paths["aiter_commit"],
+        remote=paths["aiter_remote"],
+        patches_dir=paths["patches_dir"],
+        skip_checkout=args.skip_checkout,
+        override=args.override_aiter_commit,
+    )
     with around.console.working() as progress:
         return planned.request_of(
-            around.directory / manifest,
+            paths["manifest_path"],
             manifest.as_posix(),
-            aiter,
-            groups_of(args, around),
+            options,
+            paths["groups"],
             around.environ,
             progress,
             name=args.name or manifest.stem,
             archs=split(args.arch),
             mode=args.mode,
             rocm_version=args.rocm_version,
-            overridden=args.override_aiter_commit,
             level=args.require,
         )
 
@@ -149,7 +153,6 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
     measured = load_costs(costs) if args.estimate else None
     request = request_of(args, around)
-    _no_more_words(args)
     plan = make_plan(request, console)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
@@ -174,19 +177,6 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     for warning in plan.warnings:
         console.line()
         console.line(warning.render())
-
-
-def _no_more_words(args: argparse.Namespace) -> None:
-    if args.words:
-        raise QueryError(
-            Finding(
-                "the command line",
-                " ".join(args.words),
-                "one manifest",
-                "qola list and qola explain take queries",
-            ),
-            "too many arguments",
-        )
 
 
 def _print_plan(plan: Plan, console: Console) -> None:

@@ -19,7 +19,9 @@ from qola.cli.options import (
     PREBUILT,
     REQUEST,
     add_command,
+    add_manifest,
     add_options,
+    output_place,
 )
 from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.errors import ExitCode
@@ -39,15 +41,16 @@ _CODES = (
 def add_commands(commands: Any) -> None:
     """Add fetch, publish and keygen to the parser's subcommands."""
     text = "install a prebuilt bundle of a manifest, and build nothing"
-    found = add_command(commands, "fetch", text, _fetch, (*_CODES, ExitCode.PREBUILT))
-    add_options(found, "manifest", required=True)
-    add_options(found, "output_dir", *REQUEST[1:], *FORMS, *PREBUILT)
+    own: tuple[ExitCode, ...] = (*_CODES, ExitCode.PREBUILT)
+    found = add_command(commands, "fetch", text, _fetch, own, words="MANIFEST")
+    add_manifest(found)
+    add_options(found, "output_dir", *REQUEST, *FORMS, *PREBUILT)
     add_options(found, "json", help=RESULT_AS_JSON)
     _add_key_options(found)
     text = "build a manifest's bundle and put it where others fetch it"
-    codes = (*_CODES, ExitCode.CODEGEN, ExitCode.BUNDLE, ExitCode.PREBUILT)
-    put = add_command(commands, "publish", text, _publish, codes)
-    add_options(put, "manifest", required=True)
+    own = (*_CODES, ExitCode.CODEGEN, ExitCode.BUNDLE, ExitCode.PREBUILT)
+    put = add_command(commands, "publish", text, _publish, own, words="MANIFEST --to DIR_OR_URL")
+    add_manifest(put)
     put.add_argument("--to", metavar="DIR_OR_URL", help="a directory, or a URL that takes PUT")
     put.add_argument(
         "--secret-key",
@@ -56,7 +59,7 @@ def add_commands(commands: Any) -> None:
         help="sign with this key of minisign; $QOLA_PREBUILT_PASSWORD is its password",
     )
     add_options(put, "overwrite", help="replace another bundle with the same key")
-    add_options(put, *REQUEST[1:], *BUILD, *FORMS)
+    add_options(put, *REQUEST, *BUILD, *FORMS)
     add_options(put, "json", help="print what was published, or the error, as JSON")
     _add_key_options(put)
     text = "make a pair of keys, PREFIX.key and PREFIX.pub, to sign bundles with"
@@ -102,15 +105,13 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
     chosen, key, forms = _chosen(args, around)
     if _printed(args, around, key):
         return ExitCode.DONE
-    if args.output_dir is None:
-        args.parser.error("the following arguments are required: -o/--output-dir")
     result = fetch.fetch(
         chosen,
         key,
         forms,
         prebuilt_options(args, around),
         around.environ,
-        (around.directory / args.output_dir).absolute(),
+        (around.directory / output_place(args, chosen.manifest.namespace)).absolute(),
         around.console.progress,
     )
     if not print_modules(result, around.console, as_json=args.json):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.cli.context import Surroundings
-from qola.cli.options import DEFAULT_TREE, add_command, add_options
+from qola.cli.options import AITER, PLANNED_TREE, add_command, add_manifest, add_options
 from qola.cli.plan import explained, make_plan, request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, visible
@@ -33,11 +33,7 @@ def add_commands(commands: Any) -> None:
         metavar="FILE.html",
         help="the page; FILE.json has the same for programs",
     )
-    add_options(
-        parser,
-        "manifest",
-        help="that they were built from, which tells kernels apart and what it leaves out",
-    )
+    add_manifest(parser, needed=False, more=True)
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan.json of the build, instead of the manifest"
     )
@@ -50,8 +46,8 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--compare", type=Path, metavar="FILE.json", help="JSON of an earlier report"
     )
-    add_options(parser, "aiter_root", help=DEFAULT_TREE)
-    add_options(parser, "arch", "mode", "group")
+    add_options(parser, "aiter_root", help=PLANNED_TREE)
+    add_options(parser, *AITER[1:], "skip_checkout", "arch", "mode")
     # What `request_of` reads beside these.
     parser.set_defaults(
         name=None, require=LEVELS[0], rocm_version=None, override_aiter_commit=False
@@ -92,7 +88,6 @@ def _planned(
         return read_plan(around.directory / args.plan), None
     if not args.manifest:
         return None, None
-    # The words are libraries: the manifest is an option here.
     request = request_of(args, around)
     plan = make_plan(request, around.console)
     rules = summary(explained(request, around.console))

@@ -1,4 +1,4 @@
-"""``qola verify`` and ``dispatch``: run a manifest's libraries without a GPU."""
+"""``qola verify``: runs a manifest's libraries without a GPU."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from qola.cli.options import (
     BUILD,
     REQUEST,
     add_command,
+    add_manifest,
     add_options,
     positive,
 )
@@ -23,24 +24,25 @@ from qola.cli.requests import build_options, request_of_build
 from qola.errors import ExitCode
 from qola.ruleset import ruleset_root
 
-_CODES = (
+CODES = (
     *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
     *(ExitCode.NOT_BUILT, ExitCode.WRONG),
 )
 
 
 def add_commands(commands: Any) -> None:
-    """Add verify and dispatch to the parser's subcommands."""
+    """Add verify to the parser's subcommands."""
     text = "build a manifest's libraries, emulate their kernels, and compare with float64"
     parser = add_command(
         commands,
         "verify",
         text,
         _verify,
-        _CODES,
+        CODES,
+        words="MANIFEST",
         epilog="No GPU is needed or used; docs/internals/emulation.md says what cannot be seen.",
     )
-    add_options(parser, "manifest", required=True)
+    add_manifest(parser)
     parser.add_argument(
         "--kernels",
         action="append",
@@ -78,45 +80,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--html", metavar="FILE.html", help="also write a page for people there, in one file"
     )
-    add_options(parser, *REQUEST[1:], *BUILD)
-
-    text = "build a manifest's libraries, and show which kernels problems are launched with"
-    parser = add_command(
-        commands,
-        "dispatch",
-        text,
-        _dispatch,
-        _CODES,
-        epilog="The libraries' host code runs up to the launch. It is an error where it launches "
-        "other kernels than their dispatch is read to launch, as `qola.fmha.Registry` does, or "
-        "none for any problem. Told and no error: directions whose dispatch is not understood, "
-        "problems that assembly kernels serve, and those of directions that no library has.",
-    )
-    add_options(parser, "manifest", required=True)
-    parser.add_argument(
-        "--problems",
-        required=True,
-        metavar="FILE",
-        help="a problem a line, as JSON; sweep: around what the kernels serve, and beside it",
-    )
-    parser.add_argument(
-        "--count",
-        type=positive,
-        default=1000,
-        metavar="N",
-        help="problems of a sweep for each library and arch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of a sweep: the same problems for the same seed (default: %(default)s)",
-    )
-    parser.add_argument(
-        *("-o", "--output"), metavar="FILE.jsonl", help="also write there a line of JSON a problem"
-    )
-    add_options(parser, *REQUEST[1:], *BUILD)
+    add_options(parser, *REQUEST, *BUILD)
 
 
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
@@ -126,24 +90,18 @@ def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     places = {"json": args.output, "junit": args.junit, "html": args.html}
-    return _run("verify", words + _placed(around, places), args, around)
+    return run_program("verify", words + placed(around, places), args, around)
 
 
-def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
-    """``qola dispatch``."""
-    words = [f"--count={args.count}", f"--seed={args.seed}"]
-    words += ["--problems=sweep"] if args.problems == "sweep" else []
-    places = {"problems": args.problems} if not words[2:] else {}
-    return _run("dispatch", words + _placed(around, {**places, "json": args.output}), args, around)
-
-
-def _placed(around: Surroundings, places: Mapping[str, str | None]) -> list[str]:
+def placed(around: Surroundings, places: Mapping[str, str | None]) -> list[str]:
     """Return options with files, wherever the program runs."""
     directory = around.directory.absolute()
     return [f"--{name}={directory / place}" for name, place in places.items() if place]
 
 
-def _run(name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings) -> int:
+def run_program(
+    name: str, words: Sequence[str], args: argparse.Namespace, around: Surroundings
+) -> int:
     """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
     chosen = choose_all(request_of_build(args, around), environ, console.progress)

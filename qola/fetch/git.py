@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -85,9 +86,9 @@ def fetch_commit(
     end = time.monotonic() + _timeout()
 
     def refused(found: str) -> AiterError:
-        fix = "check remote and commit; git uses this machine's own configuration"
+        fix = f"git ls-remote {shlex.quote(remote)}"
         if "transport 'file' not allowed" in found:
-            fix = "a submodule is a local path: git config --global protocol.file.allow always"
+            fix = "git config --global protocol.file.allow always"
         # Another user's repository: git names the one to trust, or not.
         if trusted := re.search("git config --global --add safe.directory .*", found):
             fix = trusted[0]

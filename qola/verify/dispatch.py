@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from qola.codegen.ck.branches import Block, read_branches
-from qola.codegen.ck.conditions import compiled
+from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
 from qola.codegen.ck.reachable import leaves_of
 from qola.verify.problem import Problem
@@ -55,6 +55,22 @@ def _holds(condition: str, names: dict[str, Any]) -> bool:
         return bool(eval(compiled(condition), names))
     except NameError as error:
         raise NotUnderstoodError(f"{error} in `{condition.strip()[:200]}`") from None
+
+
+def _failing(condition: str, names: dict[str, Any]) -> Iterator[str]:
+    """Yield the parts of a condition that do not hold."""
+    for formula in conjuncts(condition):
+        text = _text(formula)
+        if not _holds(text, names):
+            yield text
+
+
+def _text(formula: Formula) -> str:
+    if isinstance(formula, Part):
+        return formula.text if formula.holds else f"!({formula.text})"
+    if isinstance(formula, bool):
+        return str(formula).lower()
+    return (" && " if formula.every else " || ").join(f"({_text(one)})" for one in formula.of)
 
 
 def _is_row(block: Block) -> bool:
@@ -128,6 +144,35 @@ class Dispatch:
                     yield from (block.text + found for found in self._all(inner, names))
         if _is_row(block):
             yield block.text
+
+    def refusals(self, problem: Problem, device: str) -> list[tuple[_Row, tuple[str, ...]]]:
+        """Return the kernel instances of each row, with the conditions that keep a problem from it.
+
+        A condition is as `conjuncts` has it; one of a branch that is not entered because another
+        in front of it takes the problem begins with "not ". The rows with the fewest come first.
+
+        Raises:
+            NotUnderstoodError: a condition asks for what a problem does not say.
+        """
+        rows = self._refused(self._tree, _names(problem, device), ())
+        found = [(self._kernels(text), failed) for text, failed in rows]
+        return sorted((row for row in found if row[0]), key=lambda row: len(row[1]))
+
+    def _refused(
+        self, block: Block, names: dict[str, Any], failed: tuple[str, ...]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for branches in block.chains:
+            taking = ""
+            for condition, inner in branches:
+                if _holds(condition, names):
+                    own: tuple[str, ...] = (f"not ({taking})",) if taking else ()
+                    taking = taking or " ".join(condition.split())
+                else:
+                    own = tuple(_failing(condition, names))
+                for text, all_failed in self._refused(inner, names, (*failed, *own)):
+                    yield block.text + text, all_failed
+        if _is_row(block):
+            yield block.text, failed
 
     def hidden_by(self, kernel: str) -> _Row:
         """Return kernels that are launched in place of one that never is, () where it is."""

@@ -292,8 +292,7 @@ def test_groups(run: Run, here: Path) -> None:
     ("words", "code", "messages"),
     [
         ("plan nowhere.toml", 2, ["error: nowhere.toml", "No such file or directory"]),
-        ("plan", 2, ["no manifest", "qola plan manifests/quickstart.toml"]),
-        (f"plan {MINE} more", 2, ["too many arguments", "found     more"]),
+        ("plan", 2, ["no manifest", "fix       qola init && qola plan qola.toml"]),
         (f"list {MINE} dtyp=bf16 x", 2, ["did you mean dtype=bf16?", "instance of that name"]),
         (
             f"plan {MINE} --arch gfx90",
@@ -331,15 +330,16 @@ def test_without_a_tree_the_error_says_how_to_name_one(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
+        (["-q"], "the following arguments are required: COMMAND"),
         (["make"], "unknown command make; qola help lists the commands"),
         (["plna", "m.toml"], "unknown command plna; did you mean plan?"),
         (["-q", "buidl"], "unknown command buidl; did you mean build?"),
         (["help", "explian"], "unknown command explian; did you mean explain?"),
-        (["build"], "the following arguments are required: -m/--manifest, -o/--output-dir"),
         (["plan", "--jobs", "0"], "invalid number above 0 value: '0'"),
         (["plan", "--jobs", "x"], "invalid number above 0 value: 'x'"),
         (["plan", "m.toml", "--hdim", "64"], "unknown option --hdim"),
+        (["build", "m.toml", "n.toml"], "unknown word n.toml"),
+        (["build", "-m", "m.toml", "n.toml"], "unknown word n.toml"),
         (["keygen", "k", "extra", "words"], "unknown word extra words"),
         (["plan", "--mode", "x"], "invalid choice"),
     ],
@@ -359,6 +359,45 @@ def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixtu
     assert finding["found"]
     assert finding["expected"].startswith("qola ")
     assert finding["fix"].endswith(" --help")
+
+
+def test_qola_alone_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a first word that is answered with an error (docs/reference/exit-codes.md)."""
+    assert cli.main([], {}) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert {*re.findall(r"^    ([a-z]+)\b", said.out, re.MULTILINE)} == {*COMMANDS}
+
+
+def test_every_command_takes_the_manifest_as_a_word(tmp_path: Path) -> None:
+    """Prevents: `qola build mine.toml`, or ROCm/QoLA's --manifest, as wrong usage."""
+    takers = {*COMMANDS} - WITHOUT_A_MANIFEST
+    assert {"plan", "build", "checkout", "pack", "verify", "dispatch", "report"} <= takers
+    for command in takers:
+        needed = ["-o", "page.html"] if command == "report" else []
+        for words in (["a.toml", "-q"], ["-q", "a.toml"], ["--manifest", "a.toml"]):
+            args = cli._parse([command, *words, *needed], tmp_path)
+            assert (args.manifest, args.words) == (Path("a.toml"), [])
+    args = cli._parse(["list", "a.toml", "-q", "mode=group"], tmp_path)
+    assert (args.manifest, args.words) == (Path("a.toml"), ["mode=group"])
+    args = cli._parse(["report", "out/te", "a.toml", "-o", "page.html"], tmp_path)
+    assert (args.manifest, args.words) == (Path("a.toml"), ["out/te"])
+
+
+def test_without_a_manifest_the_fix_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a fix that names a file which only this repository has."""
+    needing = {*COMMANDS} - WITHOUT_A_MANIFEST - {"checkout", "report"}
+    for command in needing:
+        assert cli.main([command], {}, directory=tmp_path) == 2
+        said = capsys.readouterr()
+        assert "fix       qola init && qola plan qola.toml\n" in said.err
+    assert cli.main(["init"], {}, directory=tmp_path) == 0
+    capsys.readouterr()
+    assert cli.main(["plan", "--json"], {}, directory=tmp_path) == 2
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert said["findings"][0]["fix"] == "qola plan qola.toml"
 
 
 COMMANDS: dict[str, argparse.ArgumentParser] = next(

@@ -1,0 +1,200 @@
+"""``qola dispatch``: which kernel a problem is launched with."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.cli.context import Surroundings
+from qola.cli.options import (
+    BUILD,
+    REQUEST,
+    add_command,
+    add_manifest,
+    add_options,
+    positive,
+)
+from qola.cli.plan import request_of
+from qola.cli.verify import CODES, placed, run_program
+from qola.codegen.types import LEVELS
+from qola.errors import ExitCode, Finding, ToolchainError
+from qola.folder import Folder
+from qola.inspect.query import QueryError
+from qola.plan import planner
+from qola.plan.request import resolve
+
+_SWEEP = "sweep"
+_HELP = """\
+With words, the dispatch of the planned libraries is read, and nothing is built:
+  qola dispatch mine.toml dtype=bf16 seqlen_q=4096 hdim=128 mask=causal
+It prints each kernel with its kind (CK instance, assembly or Triton) and its arguments, or the
+nearest kernels and what each of them needs; exit code 2 if no kernel serves the problem.
+
+  dtype                bf16, fp16, fp32, fp8bf16, ... (needed)
+  hdim                 head dimension: 128, or that of Q and K and that of V: 192x128 (needed)
+  seqlen_q, seqlen_k   length of Q (needed), and of K and V (default: that of Q); in group mode
+                       lengths with , between
+  batch                sequences of these lengths (default: 1)
+  mode                 batch, or group: sequences one behind the other (default: group for lists)
+  nhead_q, nhead_k     heads of Q (default: 1), and of K and V (default: those of Q)
+  direction            fwd, fwd_splitkv, batch_prefill, pagedkv_prefill, fwd_appendkv or bwd
+                       (default: each of fwd and bwd that the manifest has a library for)
+  mask                 no, causal, top_left or bottom_right (default: no); causal is bottom_right
+                       with window_size_right=0
+  window_size_left, window_size_right
+                       keys before and after the diagonal's that a query sees (default: -1, all)
+  bias                 no, bias or alibi (default: no)
+  dropout              probability (default: 0)
+  logits_soft_cap      number (default: 0)
+  lse                  yes or no (default: either)
+  dbias, deterministic
+                       yes or no (default: no); of bwd
+  page_block_size      rows of K and V in a page (default: not in pages)
+  num_splits           of fwd_splitkv (default: 1)
+  assembly             yes if AITER's assembly (v3) kernels may serve it (default: no)
+
+With --launch or --problems the libraries are built, and their host code runs up to the launch,
+without a GPU. Only that tells grids, and assembly kernels, which AITER's host code chooses. It is
+an error if a library launches other kernels than its dispatch is read to launch, or none for any
+problem; directions whose dispatch is not understood are reported, and are no error.
+
+A file of problems has an object of JSON a line. These keys are needed:
+  {"direction": "fwd", "dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "group": false,
+   "rows": [4096], "columns": [4096], "nhead_q": 8, "nhead_k": 8, "scale": 0.088}
+rows and columns have the lengths of Q, and of K and V, for each sequence. These may be added:
+  "mask": {"kind": "no", "left": -1, "right": -1}   kind: no, top_left or bottom_right
+  "dropout": {"probability": 0.1, "seed": 0, "offset": 0}
+  "bias", "bias_heads", "batched_slopes", "lse", "soft_cap", "dbias", "deterministic", "min_rows",
+  "splits", "page", "new", "rope", "rotary", "assembly", "conversion", "dq_in_float", "units",
+  "order", "more_stride", "magnitude", "data_seed"   as in `qola.fmha.Problem`
+"""
+
+
+def add_commands(commands: Any) -> None:
+    """Add dispatch to the parser's subcommands."""
+    text = "say which kernel a problem is launched with, or why there is none"
+    words = "MANIFEST [FIELD=VALUE...]"
+    parser = add_command(
+        *(commands, "dispatch", text, _dispatch, CODES), words=words, epilog=_HELP.rstrip()
+    )
+    parser.add_argument("words", nargs="*", metavar=words, help="the manifest, then a problem")
+    add_manifest(parser, more=True)
+    parser.add_argument(
+        "--launch",
+        action="store_true",
+        help="also build the libraries, and show what they launch for the problem",
+    )
+    parser.add_argument(
+        "--problems",
+        metavar="FILE",
+        help="problems of a file, instead of words; sweep: around what the kernels serve, and "
+        "beside it",
+    )
+    parser.add_argument(
+        "--count",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="problems of a sweep for each library and arch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a sweep: the same problems for the same seed (default: %(default)s)",
+    )
+    parser.add_argument(
+        *("-o", "--output"),
+        metavar="FILE.jsonl",
+        help="also write there a line of JSON a problem that is launched",
+    )
+    add_options(parser, *REQUEST, *BUILD)
+    # What `request_of` reads beside these.
+    parser.set_defaults(
+        name=None, require=LEVELS[0], rocm_version=None, override_aiter_commit=False
+    )
+
+
+def _dispatch(args: argparse.Namespace, around: Surroundings) -> int:
+    """``qola dispatch``."""
+    if args.problems:
+        if args.words:
+            args.parser.error(f"a problem, {' '.join(args.words)}, and --problems")
+        return _launch(args.problems, args, around)
+    if not args.words:
+        finding = Finding(
+            "the command line",
+            "no problem",
+            "a problem as FIELD=VALUE words, or --problems FILE",
+            f"qola dispatch {args.manifest} dtype=bf16 seqlen_q=4096 hdim=128 mask=causal",
+        )
+        raise QueryError(finding, "nothing to dispatch")
+    problems, served = _answer(args, around)
+    if not args.launch:
+        return ExitCode.DONE if served else ExitCode.USAGE
+    with tempfile.TemporaryDirectory(prefix="qola-") as directory:
+        file = Path(directory, "problem.jsonl")
+        file.write_text("".join(f"{one.to_json()}\n" for one in problems), encoding="utf-8")
+        around.console.line()
+        return _launch(str(file), args, around)
+
+
+def _launch(problems: str, args: argparse.Namespace, around: Surroundings) -> int:
+    """Build the libraries, and let them launch problems; return the program's exit code."""
+    words = [f"--count={args.count}", f"--seed={args.seed}"]
+    words += ["--problems=sweep"] if problems == _SWEEP else []
+    places = {"problems": problems} if not words[2:] else {}
+    options = words + placed(around, {**places, "json": args.output})
+    return run_program("dispatch", options, args, around)
+
+
+def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], bool]:
+    """Print which kernels serve a problem; return the problems, and whether any is served."""
+    words, answers = _import("problem_words"), _import("dispatch_answers")
+    # Before planning, which takes seconds: a misspelt word.
+    words.parse_problem_words(args.words, "fwd")
+    console = around.console
+    request = request_of(args, around)
+    found: list[Any] = []
+    with tempfile.TemporaryDirectory(prefix="qola-") as name:
+        directory = Path(name)
+        with console.working() as progress:
+            plan = planner.build_plan(resolve(request), Folder(directory), progress=progress)
+        (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+        for problem in _problems(words, args.words, answers.directions_of(plan)):
+            any_lse = not words.has_field(args.words, "lse")
+            found += answers.answer(plan, directory, problem, any_lse=any_lse)
+    for one in found:
+        for line in one.lines():
+            console.line(line)
+    served = any(one.kernels for one in found)
+    return list(dict.fromkeys(one.problem for one in found)), served
+
+
+def _problems(words: Any, given: Sequence[str], directions: Sequence[str]) -> Iterator[Any]:
+    """Yield the problem for each direction that it may be of."""
+    named = words.has_field(given, "direction")
+    for direction in directions[:1] if named else directions or ["fwd"]:
+        yield words.parse_problem_words(given, direction)
+
+
+def _import(module: str) -> Any:
+    """Return a module of qola.fmha, which NumPy goes with.
+
+    Raises:
+        ToolchainError: there is no NumPy.
+    """
+    # Imported here alone: no other command needs it.
+    try:
+        importlib.import_module("numpy")
+    except ModuleNotFoundError:
+        fix = f"{sys.executable} -m pip install numpy"
+        finding = Finding("qola dispatch", "no NumPy", "NumPy 1.26 or later", fix)
+        raise ToolchainError(finding, "a package is missing") from None
+    return importlib.import_module(f"qola.fmha.{module}")
