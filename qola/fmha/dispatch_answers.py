@@ -91,7 +91,7 @@ class DispatchAnswer:
         if not self.kernels:
             yield f"  no kernel: {self.reason}"
         for refusal in self.refusals:
-            others = f" (and {refusal.others} others)" if refusal.others else ""
+            others = f" (and {refusal.others} more)" if refusal.others else ""
             yield f"    {refusal.name}{others}"
             yield f"      needs   {', '.join(refusal.needs)}"
         for note in self.notes:

@@ -107,7 +107,7 @@ def _spawn(entry: Mapping[str, Any]) -> Spawn:
     written = tuple(map(_file, entry.get("actualOutputs", ())))
     # A directory's files are written one by one, below what was declared.
     missing = tuple(
-        LoggedFile(path, "", 0)
+        LoggedFile(_word(path), "", 0)
         for path in entry.get("listedOutputs", ())
         if not any(f.path == path or f.path.startswith(path + "/") for f in written)
     )
@@ -164,7 +164,7 @@ def timestamp(text: str) -> str:
 def _file(entry: Mapping[str, Any]) -> LoggedFile:
     digest = entry.get("digest") or {}
     name = digest.get("hash", "") or entry.get("symlinkTargetPath", "")
-    return LoggedFile(entry["path"], name, int(digest.get("sizeBytes", 0)))
+    return LoggedFile(_word(entry["path"]), name, int(digest.get("sizeBytes", 0)))
 
 
 def _objects(log: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ local_path_override(
     module_name = "qola",
     path = "{0}",
 )
+
 local_path_override(
     module_name = "qola_compile",
     path = "{0}/rules/qola_compile",

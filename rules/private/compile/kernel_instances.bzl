@@ -9,8 +9,10 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
     """Declares one cc_library per kernel instance, and the batches that libraries link.
 
     This macro expands to NAME.sources and NAME.compiled, the kernel_sources and
-    the compiled_kernels; to a hip_object, NAME/KERNEL.object, and a cc_library
-    around it, NAME/KERNEL, for each of `kernels`; and to a hip_object,
+    the compiled_kernels of what libraries link: batches, and kernel instances in
+    none; to NAME.alone.sources and NAME.alone.compiled, the same of kernel
+    instances in batches, each alone; to a hip_object, NAME/KERNEL.object, and a
+    cc_library around it, NAME/KERNEL, for each of `kernels`; and to a hip_object,
     NAME/BATCH.object, for each of `batches`.
 
     Args:
@@ -32,22 +34,34 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
     entry_of = {kernel: entry for entry, names in entries.items() for kernel in names}
     sources = {kernel: "{}/kernels/{}.cpp".format(directory, kernel) for kernel in kernels}
     batch_sources = {batch: "{}/kernels/batches/{}.cpp".format(directory, batch) for batch in batches}
-    kernel_sources(
-        name = name + ".sources",
-        srcs = sources.values() + batch_sources.values(),
-        archs = kernels,
-        batches = batches,
-        copts = copts + DEBUG_FLAGS,
-        headers = headers,
-        visibility = visibility,
-    )
-    compiled_kernels(
-        name = name + ".compiled",
-        sources = name + ".sources",
-        **KERNEL_TARGET
-    )
+    batched = {kernel: None for members in batches.values() for kernel in members}
+
+    # Apart, so that a library's analysis declares no compile that it does not link.
+    for end, batches_here, own in [
+        ("", batches, [kernel for kernel in kernels if kernel not in batched]),
+        (".alone", {}, batched.keys()),
+    ]:
+        if own or batches_here:
+            kernel_sources(
+                name = name + end + ".sources",
+                srcs = [sources[kernel] for kernel in own] + [
+                    file
+                    for batch, members in batches_here.items()
+                    for file in [batch_sources[batch]] + [sources[member] for member in members]
+                ],
+                archs = {kernel: kernels[kernel] for kernel in own},
+                batch_archs = {batch: kernels[members[0]] for batch, members in batches_here.items()},
+                batches = batches_here,
+                copts = copts + DEBUG_FLAGS,
+                headers = headers,
+                visibility = visibility,
+            )
+            compiled_kernels(
+                name = name + end + ".compiled",
+                sources = name + end + ".sources",
+                **KERNEL_TARGET
+            )
     common = dict(
-        kernels = name + ".compiled",
         package = package,
         # Several manifests link the same kernel, each into a library of its
         # own whose symbols do not meet.
@@ -63,6 +77,7 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
             archs = archs,
             entry = "{}/entries/{}.cpp".format(directory, entry_of[kernel]) if kernel in entry_of else None,
             kernel = kernel,
+            kernels = name + (".alone" if kernel in batched else "") + ".compiled",
             **common
         )
 
@@ -79,5 +94,6 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
             name = "{}/{}.object".format(name, batch),
             src = source,
             kernel = batch,
+            kernels = name + ".compiled",
             **common
         )

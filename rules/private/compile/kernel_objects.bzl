@@ -16,8 +16,8 @@ load(":hip_compile.bzl", "compile_hip")
 KernelSourcesInfo = provider(
     doc = "A package of kernel instances, to be compiled.",
     fields = {
-        "archs": "dict from a kernel instance's name to the list of archs it is compiled for",
-        "batches": "dict from a batch's name to the names of its kernel instances, all of the same archs",
+        "archs": "dict from the name of a kernel instance or a batch, to be compiled, to the list of its archs",
+        "batches": "dict from a batch's name to the names of its kernel instances",
         "copts": "list of strings: compiler flags",
         "headers": "HeaderSetInfo of what all of them include; None in a package without kernel instances",
         "sources": "dict from the name of a kernel instance or a batch to its File",
@@ -37,11 +37,12 @@ _WHEEL_ROOT = "aiter_meta/"
 
 def _kernel_sources_impl(ctx):
     sources = {file.basename.removesuffix(".cpp"): file for file in ctx.files.srcs}
-    missing = [name for name in ctx.attr.archs.keys() + ctx.attr.batches.keys() if name not in sources]
+    archs = ctx.attr.archs | ctx.attr.batch_archs
+    missing = [name for name in archs if name not in sources]
     if missing:
         fail("no source of " + ", ".join(missing))
     return [KernelSourcesInfo(
-        archs = ctx.attr.archs,
+        archs = archs,
         batches = ctx.attr.batches,
         copts = ctx.attr.copts,
         headers = ctx.attr.headers[HeaderSetInfo],
@@ -51,8 +52,9 @@ def _kernel_sources_impl(ctx):
 kernel_sources = rule(
     implementation = _kernel_sources_impl,
     attrs = {
-        "archs": attr.string_list_dict(doc = "From a kernel instance's name to the archs it is compiled for.", mandatory = True),
-        "batches": attr.string_list_dict(doc = "From a batch's name to its kernel instances, all of the same archs."),
+        "archs": attr.string_list_dict(doc = "From the name of a kernel instance that is compiled alone to its archs."),
+        "batch_archs": attr.string_list_dict(doc = "From a batch's name to its archs."),
+        "batches": attr.string_list_dict(doc = "From a batch's name to its kernel instances."),
         "copts": attr.string_list(doc = "Compiler flags of the sources."),
         "headers": attr.label(doc = "The header_set that all sources include.", mandatory = True, providers = [HeaderSetInfo]),
         "srcs": attr.label_list(allow_files = [".cpp"], doc = "<name>.cpp of each kernel instance and each batch. A batch includes ../<name>.cpp of its kernel instances.", mandatory = True),
@@ -105,25 +107,17 @@ def _kernel_objects_impl(ctx):
             commands[key] = hip_command(ctx, left, found.copts, headers)
         return commands[key]
 
-    kernels = {name: _link(ctx, "sources/{}.cpp".format(name), found.sources[name]) for name in found.archs}
     objects = {}
     for name, archs in found.archs.items():
+        members = found.batches.get(name, [])
+        place = "sources/batches/{}.cpp" if members else "sources/{}.cpp"
         objects[name] = compile_hip(
             ctx,
             command_for(archs),
-            kernels[name],
+            _link(ctx, place.format(name), found.sources[name]),
             ctx.actions.declare_file(name + ".pic.o"),
             name,
-            compress = ctx.attr._compress[BuildSettingInfo].value,
-        )
-    for name, members in found.batches.items():
-        objects[name] = compile_hip(
-            ctx,
-            command_for(found.archs[members[0]]),
-            _link(ctx, "sources/batches/{}.cpp".format(name), found.sources[name]),
-            ctx.actions.declare_file(name + ".pic.o"),
-            name,
-            kernels = [kernels[member] for member in members],
+            kernels = [_link(ctx, "sources/{}.cpp".format(member), found.sources[member]) for member in members],
             compress = ctx.attr._compress[BuildSettingInfo].value,
         )
     alone = {arch: None for archs in found.archs.values() for arch in archs}
