@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from qola.aiter.expressions import parse
-from qola.errors import unseen
+from qola.errors import Finding, unseen
 
 DEFAULT = "3rdparty/composable_kernel"
 _MAX_PATH = 200
@@ -29,6 +31,24 @@ def ck_directory(core: str) -> str:
         return DEFAULT
     found = [path for node in module.body for path in _paths(node) if _is_inside(path)]
     return found[0] if found else DEFAULT
+
+
+def missing_ck(root: Path, directory: str, user: str) -> Finding:
+    """Return the finding about a tree without Composable Kernel: the same wherever it shows.
+
+    Args:
+        directory: where the tree has it, relative to `root`.
+        user: what needs it, for the message.
+    """
+    git = (root / ".git").exists()
+    return Finding(
+        f"{root}/{directory}",
+        f"no Composable Kernel, which {user} needs",
+        "an AITER checkout with its submodules, or a wheel unpacked as a whole",
+        f"git -C {shlex.quote(str(root))} submodule update --init --recursive"
+        if git
+        else "git clone --recurse-submodules https://github.com/ROCm/aiter.git",
+    )
 
 
 def _paths(node: ast.stmt) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from qola.aiter.ck_dir import missing_ck
 from qola.aiter.expressions import MAX_LENGTH, Names, RefusedError, Value, evaluate
 from qola.errors import AiterError, Finding, unseen
 
@@ -168,6 +169,7 @@ class ModuleReader:
         self._absent = f"{absent}/" if absent else ""
         self._name = name
         self._names = names
+        self._without_ck = False
         self._findings: list[Finding] = []
 
     def read(self, entry: Mapping[str, object], more_flags: Iterable[str] = ()) -> ModuleConfig:
@@ -211,6 +213,9 @@ class ModuleReader:
             hip_clang_path=texts.get("hip_clang_path"),
             **{key: value for key, value in bools.items() if key != "verbose"},
         )
+        if self._without_ck:
+            # Once: all that the entry needs of it is missing for this reason.
+            self._findings.append(missing_ck(self._root, self._absent.rstrip("/"), self._name))
         if self._findings:
             raise AiterError(self._findings)
         return config
@@ -302,12 +307,12 @@ class ModuleReader:
         exists = ARCH_TOKEN in path or os.path.isfile(self._root / path)
         missing = is_outside(path) or not exists
         if missing and not (optional and self._is_absent(path)):
-            fix = ""
             if self._is_absent(path):
-                fix = "git submodule update --init --recursive, in the AITER tree"
-            self._report(
-                "blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree", fix
-            )
+                self._without_ck = True
+            else:
+                self._report(
+                    "blob_gen_cmd", f"{path} is not in the tree", "a generator of the tree"
+                )
         # AITER calls str.format with the output directory: "{}" stays as the place to put it.
         return GeneratorCall(path, tuple(args))
 

@@ -86,7 +86,7 @@ def add_commands(commands: Any) -> None:
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
-    place = output_place(args, _namespace(args, around))
+    place = args.output_dir or output_place(args, _namespace(args, around))
     if args.output_dir is None:
         console.progress(f"{args.manifest}: to be installed in {place}")
     with console.working(plain=args.verbose) as progress:

@@ -96,7 +96,8 @@ def generate(
         raise CodegenError(refused, "kernels that are asked for cannot be generated")
     _check_variants(wanted, answers, asm.served)
     check_added(wanted, answers, selection.add_directions)
-    findings = [Finding(**f) for a in answers.values() for f in a["findings"]]
+    # Directions may have the same to say of a variant.
+    findings = list(dict.fromkeys(Finding(**f) for a in answers.values() for f in a["findings"]))
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
     sources = [

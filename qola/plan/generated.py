@@ -77,6 +77,10 @@ def generate_module(
         asked=module.asked,
     )
     folder = output.below(spec.name)
+
+    def placed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(replace(f, place=_place(resolved, module, f.place)) for f in findings)
+
     try:
         kernels = generate(
             request.tree,
@@ -88,17 +92,14 @@ def generate_module(
             cached=request.answers,
         )
     except CodegenError as error:
-        raise CodegenError(
-            [replace(f, place=_place(resolved, module, f.place)) for f in error.findings],
-            error.title,
-        ) from None
+        raise CodegenError(placed(error.findings), error.title) from None
     own = copied_sources(request.tree, module, folder, attention_of(module.config.name).direction)
     # Of those that generators write, there is one for each set of archs.
     check_names(spec.name, (*own, *{s.name: s for s in kernels.sources}.values()))
     if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
         header = domain_header(module.config.name, selection.variants)
         folder.write(f"include/{ASM_DOMAIN}", header)
-    kernels = replace(kernels, sources=kernels.sources + own)
+    kernels = replace(kernels, sources=kernels.sources + own, warnings=placed(kernels.warnings))
     return GeneratedModule(**{**vars(module), "kernels": kernels})
 
 

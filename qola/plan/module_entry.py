@@ -9,14 +9,15 @@ from pathlib import Path
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION
+from qola.aiter.ck_dir import missing_ck
 from qola.aiter.declarations import has_variable
 from qola.aiter.entry_points import EntryFunction, entry_functions, header_of
 from qola.aiter.includes import include_dirs
-from qola.aiter.missing_headers import Includer, missing_headers
+from qola.aiter.missing_headers import Includer, MissingHeader, missing_headers
 from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.aiter.unknown_names import unknown_names
-from qola.errors import Finding, PlanError
+from qola.errors import AiterError, Finding, PlanError
 from qola.folder import Folder
 from qola.plan.c_functions import c_functions
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
@@ -26,6 +27,8 @@ from qola.plan.request import ResolvedRequest
 from qola.plan.wrappers import wrappers
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:.*\\\n)*.*)", re.MULTILINE)
+#: How includes of Composable Kernel's headers begin.
+_OF_CK = ("ck/", "ck_tile/", "fmha_")
 #: qola's own, in the v3 sources that it patches.
 _PATCHES_INCLUDE = "qola_asm.h"
 #: The variable that makes AITER's checks throw.
@@ -203,6 +206,19 @@ def missing_types(
         )
         for found in unknown_names(tree, module.config, own, macros.known)
     ]
+
+
+def refuse_missing(tree: AiterTree, module: str, missing: Sequence[MissingHeader]) -> None:
+    """Refuse includes that lead nowhere.
+
+    Raises:
+        AiterError: they are Composable Kernel's, which the tree does not have.
+        PlanError: naming each include.
+    """
+    if any(one.name.startswith(_OF_CK) for one in missing) and not tree.has_ck:
+        raise AiterError(missing_ck(tree.root, tree.ck_dir, module))
+    if missing:
+        raise PlanError(nowhere(module, one.place, one.name) for one in missing)
 
 
 def nowhere(module: str, place: str, header: str) -> Finding:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
+from qola.aiter.ck_dir import missing_ck
 from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sources
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
@@ -141,8 +142,9 @@ def _refusal(tree: AiterTree, name: str, arch: str, *, generate: bool = True) ->
 
 def _cause(tree: AiterTree, name: str, why: str) -> str:
     """Return the root cause in words that do not name the module."""
-    if not tree.has_ck and any(part in why for part in (f"{tree.ck_dir}/", '"ck_tile/', '"ck/')):
-        return f"no Composable Kernel in {tree.ck_dir}: git submodule update --init --recursive"
+    missing = missing_ck(tree.root, tree.ck_dir, name)
+    if missing.found in why:
+        return f"no Composable Kernel in {tree.ck_dir}: {missing.fix}"
     return _EXPRESSION.sub("", why.replace(f" {name}.", " ")).replace(name, "the module")
 
 

@@ -15,7 +15,7 @@ from qola.layout import library_file
 from qola.plan.further import own_files, sources_of
 from qola.plan.generated import GeneratedModule
 from qola.plan.model import PythonModule
-from qola.plan.module_entry import nowhere
+from qola.plan.module_entry import refuse_missing
 from qola.plan.request import ResolvedRequest
 
 EXTENSION_NAME = "TORCH_EXTENSION_NAME"
@@ -72,8 +72,7 @@ def plan_python_module(
     includers = [Includer(place, text) for place, text in texts.items()]
     generated = frozenset(module.kernels.headers)
     missing = missing_headers(tree.root, dirs, includers, macros, generated)
-    if missing:
-        raise PlanError(nowhere(config.name, header.place, header.name) for header in missing)
+    refuse_missing(tree, config.name, missing)
     headers = closure(
         tree.root, dirs, sorted({name for text in texts.values() for name, _ in includes(text)})
     )

@@ -25,7 +25,7 @@ from qola.plan.further import own_files
 from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set
 from qola.plan.model import HeaderSet, KernelFlags
-from qola.plan.module_entry import nowhere
+from qola.plan.module_entry import refuse_missing
 from qola.plan.python_module import EXTENSION_NAME, entry_names
 from qola.plan.request import ResolvedRequest
 
@@ -87,8 +87,7 @@ def own_parts(resolved: ResolvedRequest, module: GeneratedModule, output: Folder
         macros.known,
         frozenset((*module.kernels.headers, "qola_asm.h")),
     )
-    if missing:
-        raise PlanError(nowhere(name, found.place, found.name) for found in missing)
+    refuse_missing(tree, name, missing)
     library = library_file(resolved.request.manifest.namespace, module.config.md_name or name)
     init = [
         Path(source.name).stem

@@ -134,7 +134,7 @@ class _Filtered:
                 for kernel, indices in self._kept.values()
             ],
             "sources": sources,
-            "findings": [asdict(f) for f in (*findings, *self._hidden())],
+            "findings": [asdict(f) for f in (*findings, *self._hidden(), *self._padded())],
             "refused": [asdict(f) for f in self._refused],
             "counts": counts,
             "blame": {
@@ -148,6 +148,20 @@ class _Filtered:
             "buckets": sorted({row.bucket for row in selector.rows}),
             "explanations": self._explain() if request["explain"] else [],
         }
+
+    def _padded(self) -> Iterator[Finding]:
+        """Say which head dimensions serve those of variants that CK has no kernels of."""
+        for wanted in self._wanted:
+            kept = any(wanted in self._keepers[row.key] for row in self._chosen)
+            for (own, serving), dtypes in self._selector.padded(wanted).items() if kept else ():
+                (q, v), (larger_q, larger_v) = own, serving
+                yield Finding(
+                    place=wanted.label,
+                    found=f"hdim {q}x{v}, which kernels for {larger_q}x{larger_v} serve, padded "
+                    f"({', '.join(dtypes)})",
+                    expected="as it is; a head dimension that CK has kernels for costs less",
+                    severity="warning",
+                )
 
     def _hidden(self) -> Iterator[Finding]:
         """Warn of kernels that are asked for by themselves and hidden, and of archs without."""

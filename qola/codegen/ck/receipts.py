@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from qola.aiter.ck_dir import missing_ck
 from qola.aiter.expressions import parse
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import FieldValue
-from qola.errors import CodegenError, Finding
+from qola.errors import AiterError, CodegenError, Finding
 
 #: Directions that are generated for one module; a receipt counts as known to all of them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -127,7 +128,13 @@ def known_receipts(tree: AiterTree, module: str) -> tuple[int, ...]:
 
     Args:
         module: AITER's name of the module; those of the backward family have ``_bwd`` in it.
+
+    Raises:
+        AiterError: the tree has no Composable Kernel.
+        CodegenError: it cannot be read.
     """
+    if not tree.has_ck:
+        raise AiterError(missing_ck(tree.root, tree.ck_dir, module))
     family = "bwd" if "_bwd" in module else "fwd"
     return tuple(sorted(native_receipts(tree.root / tree.fmha_dir, family) | set(EMULATED)))
 

@@ -85,15 +85,30 @@ class Selector:
         """Return (buckets by arch and dtype, head dims that no arch and dtype serves)."""
         if wanted.hdims is None:
             return {}, []
+        buckets, unserved = {}, set(wanted.hdims)
+        for place, chain in self._chains(wanted).items():
+            buckets[place], missing = resolve_hdims(wanted.hdims, list(chain), chain)
+            unserved &= set(missing)
+        return buckets, sorted(unserved)
+
+    def _chains(self, wanted: Wanted) -> dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]]:
+        """Return the steps of each bucket of a variant's receipt, by arch and dtype."""
         chains: dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]] = {}
         for row in filter(lambda r: not self.rule(r, wanted.receipt), self.rows):
             chain = chains.setdefault((row.arch, row.fields["dtype"]), {})
             chain.setdefault(row.bucket, set()).add(row.steps)
-        buckets, unserved = {}, set(wanted.hdims)
-        for place, chain in chains.items():
-            buckets[place], missing = resolve_hdims(wanted.hdims, list(chain), chain)
-            unserved &= set(missing)
-        return buckets, sorted(unserved)
+        return chains
+
+    def padded(self, wanted: Wanted) -> dict[tuple[Bucket, Bucket], list[str]]:
+        """Return dtypes by the head dims of a variant and the larger bucket that serves them."""
+        found: dict[tuple[Bucket, Bucket], set[str]] = {}
+        dtypes = wanted.where.get("dtype")
+        for (_, dtype), chain in self._chains(wanted).items():
+            for size in wanted.hdims or () if dtypes is None or dtype in dtypes else ():
+                buckets, _ = resolve_hdims([size], list(chain), chain)
+                for bucket in buckets - {size}:
+                    found.setdefault((size, bucket), set()).add(str(dtype))
+        return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}
 
     def failing(self, row: Row, wanted: Wanted) -> list[str]:
         """Return the dimensions by which a variant leaves a row out; its receipt comes first."""

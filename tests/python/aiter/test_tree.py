@@ -311,7 +311,9 @@ def test_a_tree_without_composable_kernel(tmp_path: Path) -> None:
     (tmp_path / GENERATE).unlink()
     tree = read_tree(tmp_path)
     assert not tree.has_ck
-    assert "git submodule update" in failing(tree)
+    assert "git clone --recurse-submodules" in failing(tree)
+    (tmp_path / ".git").mkdir()
+    assert f"git -C {tmp_path} submodule update --init --recursive" in failing(tree)
     alone = tree.module("libmha_fwd", overrides=[("blob_gen_cmd", ("hsa/codegen.py -m x",))])
     assert alone.include_dirs == ()
 
@@ -349,7 +351,7 @@ def test_a_tree_without_composable_kernel_is_built_without(tmp_path: Path) -> No
     own = tree.module("libmha_fwd", overrides=[("flags_extra_cc", ("-DENABLE_CK=1",))])
     assert own.flags_cc == ("-DENABLE_CK=1",)
     # What a generator of CK makes is missed all the same.
-    assert "git submodule update" in failing(read_tree(make_without_ck(tmp_path / "other")))
+    assert "no Composable Kernel" in failing(read_tree(make_without_ck(tmp_path / "other")))
 
 
 def make_without_ck(root: Path) -> Path:

@@ -125,3 +125,57 @@ def test_the_pinned_aiter_in_place_of_the_manifests(
     file = manifest_of(tmp_path, "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6")
     found = requested(file, AiterOptions(override=True), environ)
     assert (found.tree.root, found.overridden) == (own, True)
+
+
+OF_THE_WHEEL = """\
+[qola]
+namespace = "te"
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = {hdim}
+mode = "batch"
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "list", "explain"])
+def test_a_missing_submodule_is_one_finding(
+    command: str,
+    aiter_tree: Path,
+    environ: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Prevents: three findings with three exit codes for a clone without --recurse-submodules."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for entry in (aiter_tree / "aiter", *(aiter_tree / "aiter_meta").iterdir()):
+        if entry.name != "3rdparty":
+            (tree / entry.name).symlink_to(entry)
+    write(tmp_path, {"te.toml": OF_THE_WHEEL.format(hdim=128)})
+    words = [command, "te.toml", "-q", "--aiter-root", str(tree)]
+    assert cli.main(words, environ, directory=tmp_path) == AiterError.exit_code
+    error = capsys.readouterr().err
+    assert error.count("error: ") == 1
+    assert "no Composable Kernel, which libmha_fwd needs" in error
+    assert "\n  fix       git clone --recurse-submodules https://" in error
+
+
+def test_which_kernels_serve_a_head_dimension_between(
+    aiter_tree: Path, environ: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: kernels for a third more work than was asked for, without a word."""
+    found = []
+    for hdim in (130, 128):
+        write(tmp_path, {"te.toml": OF_THE_WHEEL.format(hdim=hdim)})
+        words = ["plan", "te.toml", "-q", "--json", "--aiter-root", str(aiter_tree)]
+        assert cli.main(words, environ, directory=tmp_path) == 0
+        found.append([w["found"] for w in json.loads(capsys.readouterr().out)["warnings"]])
+    (between, exact) = found
+    assert "hdim 130x130, which kernels for 192x192 serve, padded (bf16)" in between
+    assert not [text for text in exact if text.startswith("hdim ")]

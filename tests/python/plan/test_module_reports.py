@@ -52,8 +52,9 @@ def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
     assert (
         "PyInit_module_another, while Python calls PyInit_module_other" in found["module_other"].why
     )
-    missing = "no Composable Kernel in 3rdparty/composable_kernel: git submodule update"
-    assert found["libmha_fwd"].cause == found["libmha_bwd"].cause == f"{missing} --init --recursive"
+    missing = "no Composable Kernel in 3rdparty/composable_kernel: git clone --recurse-submodules"
+    assert found["libmha_fwd"].cause == found["libmha_bwd"].cause
+    assert found["libmha_fwd"].cause.startswith(missing)
 
 
 def test_reports_are_cached_and_progress_is_reported(tmp_path: Path) -> None:
