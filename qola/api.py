@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
-from qola.build.forms import Forms, check_static, choose_lazy
+from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
 from qola.build.setup import BuildRequest, Progress, choose_all, set_up
 from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
@@ -42,6 +42,7 @@ def build_kernels(
     bazel_args: Sequence[str] = (),
     lazy: bool | None = None,
     static: bool = False,
+    wheel: str = "",
     require: str = LEVELS[0],
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
@@ -71,6 +72,8 @@ def build_kernels(
         lazy: whether attention libraries are lazy ones (docs/guide/lazy.md), with share/qola/ and
             bin/; by default NVTE_CK_JIT says it. Modules that Python imports never are.
         static: whether lib/ also has an archive of the attention modules (docs/guide/static.md).
+        wheel: version of a Python wheel of the bundle, which dist/ then has
+            (docs/guide/bundle.md), "" for none; with one, prebuilt bundles are not looked for.
         require: how far each direction of Composable Kernel has to be followed; with more than
             opaque, prebuilt bundles are not looked for.
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
@@ -83,7 +86,7 @@ def build_kernels(
 
     Returns:
         What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
-        its `bundle_error` says why there is no bundle of the others.
+        its `bundle_error` says why there is no bundle of the others, or no wheel.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine
@@ -110,8 +113,11 @@ def build_kernels(
     forms = Forms(wants_lazy, static)
     chosen = choose_all(request, environ, progress)
     wanted = prebuilt or PrebuiltOptions()
+    check_wheel(wheel, chosen.modules, chosen.triton, progress)
     if require != LEVELS[0]:
         progress(f"--require {require}: a plan decides it, prebuilt bundles are not looked for")
+    elif wheel:
+        progress("--wheel: Bazel makes it of its own bundle, prebuilt ones are not looked for")
     else:
         fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
         if fetched:
@@ -126,7 +132,7 @@ def build_kernels(
         quiet=quiet,
     )
     with setup.workspace(progress):
-        built = build_all(setup, forms, options, environ, progress)
+        built = build_all(setup, forms, options, environ, progress, wheel)
         return _install(chosen, wants_lazy, built, output)
 
 

@@ -59,6 +59,12 @@ def lazy_place(namespace: str, module: str) -> str:
 RECORD = "manifest.json"
 """File that says what is in an output directory."""
 
+CONFIGS = "configs"
+"""Directory of AITER's tuning tables, which ROCm/QoLA installs, too."""
+
+WHEELS = "dist"
+"""Directory of Python wheels in an output directory."""
+
 
 SBOM = "sbom.spdx.json"
 

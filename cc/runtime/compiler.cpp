@@ -51,7 +51,7 @@ std::vector<std::string> command_of(const Settings& settings)
 
 std::string identity_of(const std::vector<std::string>& command, const Settings& settings)
 {
-    const TemporaryDirectory directory(make_private_directory(settings.temporary));
+    const TemporaryDirectory directory = make_private_directory(settings.temporary);
     const std::string source = directory.path + "/identity.hip";
     const std::string output = directory.path + "/identity.txt";
     const std::string log    = directory.path + "/log";

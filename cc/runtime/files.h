@@ -32,16 +32,22 @@ class Fd
     int fd_ = -1;
 };
 
-/// A directory that is removed, with all in it, with its owner.
+/// A directory that is removed, with all in it, with its owner. The lock tells others that it has one.
 class TemporaryDirectory
 {
     public:
     TemporaryDirectory() = default;
-    explicit TemporaryDirectory(std::string path) : path(std::move(path)) {}
+    explicit TemporaryDirectory(std::string path, Fd lock = {}) :
+        path(std::move(path)), lock_(std::move(lock))
+    {
+    }
     TemporaryDirectory(const TemporaryDirectory&)            = delete;
     TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
     ~TemporaryDirectory();
     const std::string path;
+
+    private:
+    const Fd lock_;
 };
 
 /// Opens a file, always with O_CLOEXEC; an empty Fd and errno where that fails.

@@ -46,7 +46,7 @@ void* load_bytes(const std::string& bytes, const std::string& name)
             fd.release();
             return handle;
         }
-    const TemporaryDirectory directory(make_private_directory(settings().temporary));
+    const TemporaryDirectory directory = make_private_directory(settings().temporary);
     const std::string path = directory.path + "/kernel.so";
     write_file(path, bytes, 0600);
     return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -268,18 +268,18 @@ Library Obtainer::into_cache(const Work& work, bool anew)
 
 Library Obtainer::in_private(const Work& work, const std::string& why)
 {
-    std::string path;
-    try
-    {
-        path = make_private_directory(settings_.temporary);
-    }
-    catch(const Problem& problem)
-    {
-        throw Problem(std::string(problem.what()) +
-                      ", and in the cache it cannot be either: " + why);
-    }
-    const TemporaryDirectory directory(path);
-    std::string bytes = entry_of(compile(work.compile, path), work.kernel.key);
+    const TemporaryDirectory directory = [&] {
+        try
+        {
+            return make_private_directory(settings_.temporary);
+        }
+        catch(const Problem& problem)
+        {
+            throw Problem(std::string(problem.what()) +
+                          ", and in the cache it cannot be either: " + why);
+        }
+    }();
+    std::string bytes = entry_of(compile(work.compile, directory.path), work.kernel.key);
     return not_kept(std::move(bytes), work.kernel.identity, why);
 }
 

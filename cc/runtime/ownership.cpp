@@ -1,11 +1,16 @@
 #include "ownership.h"
 
-#include "files.h"
+#include "report.h"
+#include "text.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace qola_runtime {
@@ -57,6 +62,54 @@ std::string distrust_ancestors(std::string path, const Trust& trust)
             return path + " is writable by everybody " + facts(status) + "; chmod o-w " + path;
     }
     return {};
+}
+
+/// How names of private directories begin.
+const std::string kPrivate = "qola-lazy-";
+
+/// Removes what processes that were killed have left: nobody has it locked.
+void remove_abandoned(const std::string& place)
+{
+    for(const std::string& name : names_in(place))
+    {
+        const std::string path = place + "/" + name;
+        struct stat status;
+        if(!starts_with(name, kPrivate) || lstat(path.c_str(), &status) != 0 ||
+           !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+            continue;
+        const Fd unused = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        if(unused && flock(unused.get(), LOCK_EX | LOCK_NB) == 0)
+            remove_tree(path);
+    }
+}
+
+/// Locks a directory that was just made; an empty Fd where the file system has no locks. Returns
+/// nothing where another process took it for an abandoned one.
+std::optional<Fd> lock_own(const std::string& path)
+{
+    Fd lock = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if(!lock && errno == ENOENT)
+        return std::nullopt;
+    while(lock && flock(lock.get(), LOCK_EX) != 0)
+        if(errno != EINTR)
+            return Fd();
+    struct stat status;
+    if(lock && (fstat(lock.get(), &status) != 0 || status.st_nlink == 0))
+        return std::nullopt;
+    return lock;
+}
+
+TemporaryDirectory make_in(const std::string& place)
+{
+    remove_abandoned(place);
+    for(;;)
+    {
+        std::string path = place + "/" + kPrivate + "XXXXXX";
+        if(mkdtemp(&path[0]) == nullptr)
+            throw SystemError("mkdtemp " + path, errno);
+        if(std::optional<Fd> lock = lock_own(path))
+            return TemporaryDirectory(path, std::move(*lock));
+    }
 }
 
 } // namespace
@@ -116,21 +169,35 @@ std::string distrust_of_directory(const std::string& path, const Trust& trust)
     return distrust_above(path, trust);
 }
 
-std::string make_private_directory(const std::string& parent)
+TemporaryDirectory make_private_directory(const std::string& parent)
 {
-    std::string place = parent;
-    std::string why   = distrust_above(place + "/x");
-    if(!why.empty())
+    std::string why = distrust_above(parent + "/x");
+    if(why.empty())
     {
-        place = "/tmp";
-        if(const std::string more = distrust_above(place + "/x"); !more.empty())
-            throw Problem("no place for temporary files (TMPDIR): " + why + "; " + more);
-        say_once(why + " (TMPDIR); /tmp is used");
+        try
+        {
+            return make_in(parent);
+        }
+        catch(const SystemError& error)
+        {
+            why = error.what();
+        }
     }
-    std::string path = place + "/qola-XXXXXX";
-    if(mkdtemp(&path[0]) == nullptr)
-        throw SystemError("mkdtemp " + path, errno);
-    return path;
+    const std::string place = "/tmp";
+    std::string more        = distrust_above(place + "/x");
+    if(more.empty() && parent != place)
+    {
+        try
+        {
+            say_once(why + " (TMPDIR); /tmp is used");
+            return make_in(place);
+        }
+        catch(const SystemError& error)
+        {
+            more = error.what();
+        }
+    }
+    throw Problem("no place for temporary files (TMPDIR): " + why + (more.empty() ? "" : "; ") + more);
 }
 
 } // namespace qola_runtime

@@ -2,6 +2,8 @@
 #ifndef QOLA_RUNTIME_OWNERSHIP_H
 #define QOLA_RUNTIME_OWNERSHIP_H
 
+#include "files.h"
+
 #include <string>
 
 #include <sys/stat.h>
@@ -42,8 +44,9 @@ std::string distrust_above(const std::string& path, const Trust& trust = trust_i
 std::string distrust_of_directory(const std::string& path, const Trust& trust = trust_in_user());
 
 /// Makes a directory for one's own files in another one, or in /tmp where that is not to be
-/// trusted. Throws Problem.
-std::string make_private_directory(const std::string& parent);
+/// trusted or nothing can be made in it. Those that killed processes have left there are removed.
+/// Throws Problem.
+TemporaryDirectory make_private_directory(const std::string& parent);
 
 } // namespace qola_runtime
 

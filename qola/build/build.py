@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, results_of, said_by
 from qola.build.setup import Chosen, Progress, Setup
 from qola.files import write_if_changed
-from qola.layout import RECORD, TRITON, library_file, triton_file
+from qola.layout import RECORD, TRITON, WHEELS, library_file, triton_file
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
 
 PLAN = "plan"
@@ -34,10 +34,14 @@ def build_all(
     options: BuildOptions,
     environ: Mapping[str, str],
     progress: Progress,
+    wheel: str = "",
 ) -> Built:
     """Build the modules, and a bundle of those that could be built.
 
     The caller is in the workspace until the results are read.
+
+    Args:
+        wheel: version of the bundle's Python wheel, "" for none.
 
     Raises:
         QolaError: nothing could be built.
@@ -58,13 +62,15 @@ def build_all(
     good = [name for name in names if name in (*ATTENTION, TRITON) and results[name].success]
     bundle = _Bundle()
     if good:
-        text = setup.made.bundle_file(good, forms.lazy, forms.static)
+        text = setup.made.bundle_file(good, forms, wheel)
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
-        progress(f"{file}: bundle of {', '.join(good)}")
+        packages = f"bundle and wheel {wheel}" if wheel else "bundle"
+        progress(f"{file}: {packages} of {', '.join(good)}")
         # A log is that of the libraries, which this one would overwrite.
         unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
-        found = build(setup.bazel, directory, [workspace.BUNDLE], unlogged, environ, progress)
-        bundle = _bundle(found)
+        asked = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
+        found = build(setup.bazel, directory, asked, unlogged, environ, progress)
+        bundle = _bundle(found, asked)
     else:
         # One of an earlier build names libraries that this one does not have.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
@@ -77,10 +83,12 @@ class _Bundle:
 
     Attributes:
         directory: where it is, None for none.
-        error: why it could not be made, "" where it was, or where nothing is in one.
+        wheel: its Python wheel, None for none.
+        error: why one of them could not be made, "" where they were, or where nothing is in one.
     """
 
     directory: Path | None = None
+    wheel: Path | None = None
     error: str = ""
 
 
@@ -98,20 +106,25 @@ class Built:
     bundle: _Bundle
 
 
-def _bundle(events: EventReader) -> _Bundle:
-    """Return the bundle, or why there is none."""
-    result = events.targets.get(workspace.BUNDLE)
-    outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
+def _bundle(events: EventReader, asked: Sequence[str]) -> _Bundle:
+    """Return the bundle and its wheel, or why one of them is missing."""
+    results = {label: events.targets.get(label) for label in asked}
+    outputs = {
+        label: result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
+        for label, result in results.items()
+    }
     # Bazel names a directory, or the files in it.
-    found = [path if path.is_dir() else path.parent for path in outputs]
+    found = [path if path.is_dir() else path.parent for path in outputs[workspace.BUNDLE]]
     holding = [path for path in found if (path / RECORD).is_file()]
-    if holding:
-        return _Bundle(min(holding, key=lambda path: len(path.parts)))
+    directory = min(holding, key=lambda path: len(path.parts)) if holding else None
+    wheel = next(iter(outputs.get(workspace.WHEEL, ())), None)
+    if directory and (wheel or workspace.WHEEL not in asked):
+        return _Bundle(directory, wheel)
     # An action has said it on its own standard error, a rule or a BUILD file with fail.
     said = [said_by(action).strip() for _, action in sorted(events.failed.items())]
     words = [text for text in (*said, *events.errors()) if text]
-    reason = result.reason if result else ""
-    return _Bundle(None, "\n".join(words) or reason or f"{events.told} says why")
+    reasons = [result.reason for result in results.values() if result and result.reason]
+    return _Bundle(directory, None, "\n".join(words or reasons) or f"{events.told} says why")
 
 
 def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildResult:
@@ -124,6 +137,8 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
         paths = sorted(path for path in bundle.directory.rglob("*") if path.is_file())
         files = {path.relative_to(bundle.directory).as_posix(): path for path in paths}
         bundled = json.loads(files.pop(RECORD).read_text(encoding="utf-8"))
+    if bundle.wheel:
+        files[f"{WHEELS}/{bundle.wheel.name}"] = bundle.wheel
     names = chosen.names
     failed += not_made(namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
@@ -143,6 +158,8 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
     are_lazy = lazy and any(name in ATTENTION for name in names)
     record = run_record(chosen, records, archs, lazy=are_lazy, bundle_error=bundle.error)
     whole = cast(BuildResult, {**bundled, **record})
+    if bundle.wheel:
+        whole["wheel"] = str(output / WHEELS / bundle.wheel.name)
     own: list[str] = []
     if not lazy or bundle.directory:
         good = [module["name"] for module in records if module["success"]]

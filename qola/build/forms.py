@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,6 +16,12 @@ _TE_PREFIX = "NVTE_"
 
 ARCHIVE_BATCH_SIZE = "AITER_ARCHIVE_BATCH_SIZE"
 """How many objects TransformerEngine hands to one call of ar."""
+
+#: Versions in their normal form (PEP 440, appendix B), which names of wheels are made of.
+_VERSION = re.compile(
+    r"(?:[1-9]\d*!)?\d+(?:\.\d+)*(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?"
+    r"(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
+)
 
 _CK_JIT_VALUES = {
     **dict.fromkeys(("0", "false", "off"), False),
@@ -107,6 +114,38 @@ def check_static(
         )
     if static and environ.get(ARCHIVE_BATCH_SIZE):
         note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
+
+
+def check_wheel(
+    version: str, modules: Sequence[ModuleSpec], triton: bool, note: Callable[[str], None]
+) -> None:
+    """Check that a Python wheel can be made, where one is asked for; `version` is "" for none.
+
+    `note` is told of modules that are built and are not in the wheel.
+
+    Raises:
+        ChoiceError: the version is none of Python's, or no module can be in a wheel.
+    """
+    if not version:
+        return
+    if not _VERSION.fullmatch(version):
+        raise ChoiceError(
+            Finding(
+                "--wheel", version, "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
+            )
+        )
+    others = [module.name for module in modules if module.name not in ATTENTION]
+    if len(others) == len(modules) and not triton:
+        raise ChoiceError(
+            Finding(
+                "--wheel",
+                ", ".join(others),
+                f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
+                "torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
+            )
+        )
+    if others:
+        note(f"not in the wheel, since Python imports them by themselves: {', '.join(others)}")
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:

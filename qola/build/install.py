@@ -64,11 +64,16 @@ class Summary(TypedDict):
     failed: int
 
 
-class BuildResult(TypedDict):
-    """The content of manifest.json: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, two more.
+class _Asked(TypedDict, total=False):
+    wheel: str
+
+
+class BuildResult(_Asked):
+    """The content of manifest.json: a bundle's keys (docs/guide/bundle.md), ROCm/QoLA's, and more.
 
     `aiter` says the source in words; `bundle_error` why the libraries have no headers, licenses
-    and SBOM with them, "" where they have; `lazy` whether the attention libraries are lazy ones.
+    and SBOM with them, or no wheel, "" where they have; `lazy` whether the attention libraries are
+    lazy ones; `wheel`, where one was asked for, is its absolute path.
 
     `generated_at` is UTC in ISO 8601; `aiter_root` is None where no directory was named;
     `gpu_archs` has the archs with ; between them.

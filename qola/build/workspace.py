@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qola import starlark
 from qola.aiter.attention import ATTENTION
+from qola.build.forms import Forms
 from qola.checkout.source import AiterSource
 from qola.codegen.types import LEVELS
 from qola.files import sha256_of_text, write_if_changed
@@ -122,26 +123,49 @@ class Workspace:
     def _triton_library(self) -> str:
         return f"@qola_{self.name}//:triton_library"
 
-    def bundle_file(self, modules: Sequence[str], lazy: bool = False, static: bool = False) -> str:
-        """Return BUNDLE_FILE: these modules' libraries, or lazy ones, perhaps with an archive.
+    def bundle_file(self, modules: Sequence[str], forms: Forms, wheel: str = "") -> str:
+        """Return BUNDLE_FILE: these modules' libraries in these forms, and perhaps their wheel.
 
-        Of the modules may be TRITON.
+        Args:
+            modules: of the manifest; may have TRITON.
+            wheel: version of the wheel, "" for none.
         """
         in_triton, modules = TRITON in modules, [name for name in modules if name != TRITON]
-        load = 'load("@qola//rules:defs.bzl", "qola_bundle")'
+        static, lazy = forms.static and bool(modules), forms.lazy
+        rules = ["qola_bundle"]
         calls = []
-        if static and modules:
-            load = 'load("@qola//rules:defs.bzl", "qola_bundle", "qola_static")'
+        if static:
+            rules.append("qola_static")
             archives = [f"@qola_{self.name}//:{module}_static" for module in modules]
             calls.append(starlark.rule("qola_static", name="static", modules=archives))
         bundle = starlark.rule(
             "qola_bundle",
             name="bundle",
             libraries=targets(modules, lazy),
-            static=":static" if static and modules else None,
+            static=":static" if static else None,
             triton=self._triton_library if in_triton else None,
         )
-        return "\n\n".join([_HEADER, load, *calls, bundle]) + "\n"
+        calls.append(bundle)
+        if wheel:
+            rules.append("qola_wheel")
+            calls.append(
+                starlark.rule(
+                    "qola_wheel",
+                    name="wheel",
+                    bundle=":bundle",
+                    # As of qola_manifest_targets.
+                    external_libraries=["libamdhip64.so.7"],
+                    package=self.wheel_package(forms),
+                    platform="manylinux_2_28_x86_64",
+                    version=wheel,
+                )
+            )
+        load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
+        return "\n\n".join([_HEADER, load, *calls]) + "\n"
+
+    def wheel_package(self, forms: Forms) -> str:
+        """Return the Python package of the wheel, as qola_manifest_targets names it."""
+        return f"qola_{self.name}{_LAZY if forms.lazy else ''}"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels of these modules; none: of all of them."""
@@ -208,6 +232,7 @@ BUNDLE_FILE = "bundle/BUILD.bazel"
 """Written once it is known which libraries there are."""
 
 BUNDLE = "//bundle:bundle"
+WHEEL = "//bundle:wheel"
 
 ROCM = "qola_rocm"
 """The repository with rocm.json."""

@@ -19,7 +19,7 @@ from qola.bundle.record import FileFacts, LibraryFacts, manifest_record, to_json
 from qola.bundle.triton import TritonInput, compiler_of, is_own, module_record
 from qola.errors import BundleError, Finding
 from qola.files import sha256_of, write_if_changed, writing
-from qola.layout import RECORD, SBOM
+from qola.layout import CONFIGS, RECORD, SBOM
 from qola.plan.model import Plan
 
 #: Of the C functions, and words of C++ for them; the others need not include these.
@@ -138,7 +138,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         files.copy(file, f"include/{name}", _origin(inputs, file))
     for file in inputs.configs:
         name = posixpath.relpath(file, posixpath.join(inputs.tree, _CONFIGS))
-        files.copy(file, f"configs/{name}", ("aiter",))
+        files.copy(file, f"{CONFIGS}/{name}", ("aiter",))
     if inputs.lazy:
         _copy_lazy(inputs.lazy, files, components)
     triton = [_copy_triton(inputs.triton, plan, files)] if inputs.triton else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.platform_policy import check_platform
 from qola.errors import BundleError, Finding
 from qola.files import writing
+from qola.layout import CONFIGS, RECORD
 from qola.version import __version__
 
 _INIT = '''\
@@ -51,13 +53,23 @@ Metadata-Version: 2.1
 Name: {name}
 Version: {version}
 License: MIT
-{more}"""
+{more}Description-Content-Type: text/plain
+
+{description}"""
 _PYTHON = "Requires-Python: >=3.8"
 _WHEEL = """\
 Wheel-Version: 1.0
 Generator: qola {qola}
 Root-Is-Purelib: false
 Tag: {tag}
+"""
+_SUMMARY = "AMD GPU attention kernels as libraries, built by qola"
+_DESCRIPTION = """\
+Libraries of AMD GPU kernels, built by qola from AITER {aiter}:
+
+{libraries}
+`python -m {package} --path` prints their directory, which also has headers, CMake and pkg-config
+files, licenses and an SBOM. manifest.json there says what each library was made of.
 """
 #: What else is beside the bundle's files, as it is.
 _MODULES = ("_c.py", "_operators.py", "torch.py")
@@ -73,7 +85,8 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
 
     Stored, not compressed: deflate's bytes differ from one zlib to the next. What the files need of
     the system is compared with what the platform promises, and stated as Requires-External in
-    METADATA, which pip does not act upon. Symlinks are followed.
+    METADATA, which pip does not act upon. Symlinks are followed. AITER's tuning tables are left
+    out: AITER's Python reads them for its GEMMs and MoE, and no library of a bundle does.
 
     Args:
         output: the file to write. Its name says what the Python package and its version are, and
@@ -91,8 +104,21 @@ def write_wheel(directory: Path, output: Path, external_libraries: Iterable[str]
     modules = Path(__file__).with_name("in_wheel")
     for name in _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
-    summary = "AMD GPU attention kernels as libraries, built by qola"
-    pack_wheel(directory, output, texts, (f"Summary: {summary}", _PYTHON), external_libraries)
+    description = _described(directory / RECORD, package)
+    metadata = (f"Summary: {_SUMMARY}", _PYTHON)
+    pack_wheel(directory, output, texts, metadata, external_libraries, description, (CONFIGS,))
+
+
+def _described(record: Path, package: str) -> str:
+    """Return the description of a wheel: what its libraries are, and where they are found."""
+    bundle = json.loads(record.read_text(encoding="utf-8"))
+    libraries = [
+        f"- {module['library']} ({module['name']}), for {', '.join(bundle['archs'])}\n"
+        for module in bundle["modules"]
+    ]
+    return _DESCRIPTION.format(
+        aiter=bundle["inputs"]["aiter"]["id"], libraries="".join(libraries), package=package
+    )
 
 
 def pack_wheel(
@@ -101,12 +127,15 @@ def pack_wheel(
     texts: Mapping[str, str],
     metadata: Iterable[str],
     external_libraries: Iterable[str],
+    description: str,
+    left_out: tuple[str, ...] = (),
 ) -> None:
     """Write a package of files and texts as a wheel.
 
     Args:
         texts: what the package has beside the files below `directory`.
         metadata: lines of METADATA that differ between wheels.
+        left_out: directories below `directory` that the package does not have.
 
     Raises:
         BundleError: as `write_wheel`.
@@ -121,11 +150,13 @@ def pack_wheel(
         name=canonicalize_name(package),
         version=version,
         more="".join(f"{line}\n" for line in (*metadata, *external)),
+        description=description,
     )
     texts[f"{info}/WHEEL"] = _WHEEL.format(qola=__version__, tag=tag)
     with writing(output), WheelFile(str(output), "w", ZIP_STORED) as wheel:
         for name, path in _files(directory):
-            wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
+            if not name.startswith(tuple(f"{folder}/" for folder in left_out)):
+                wheel.writestr(_entry(f"{package}/{name}"), path.read_bytes())
         for name, text in texts.items():
             wheel.writestr(_entry(name), text)
 

@@ -79,7 +79,9 @@ def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
         directory = Path(name)
         for file in (*inputs.modules, *inputs.stubs):
             _link(directory / Path(file).name, file)
-        pack_wheel(directory, output, texts, metadata, inputs.external_libraries)
+        modules = "".join(f"- {Path(file).name}\n" for file in inputs.modules)
+        description = f"Modules that Python imports, for PyTorch {inputs.torch}:\n\n{modules}"
+        pack_wheel(directory, output, texts, metadata, inputs.external_libraries, description)
 
 
 def _link(place: Path, file: str) -> None:

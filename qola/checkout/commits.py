@@ -32,7 +32,7 @@ def resolve_commit(
     check_remote(remote, place)
 
     def refused(found: str) -> AiterError:
-        fix = "name it in full; git uses this machine's own configuration"
+        fix = f"git ls-remote {remote}"
         finding = Finding(place, found, f"one commit of {remote}", fix)
         return AiterError(finding, "git could not find the AITER commit")
 

@@ -31,6 +31,7 @@ from qola.cli.options import (
 from qola.cli.requests import build_options, prebuilt_options, request_of_build
 from qola.cli.tables import size
 from qola.errors import ExitCode, Finding
+from qola.layout import WHEELS
 from qola.manifest.load import load
 
 _PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
@@ -48,6 +49,13 @@ def add_commands(commands: Any) -> None:
     )
     add_manifest(build)
     add_options(build, "output_dir", *REQUEST, *BUILD, *FORMS, "require")
+    build.add_argument(
+        "--wheel",
+        default="",
+        metavar="VERSION",
+        help="also a Python wheel with this version of the attention libraries and those of "
+        f"kernels in Triton, {WHEELS}/qola_MANIFEST-VERSION-py3-none-PLATFORM.whl",
+    )
     build.add_argument(
         "--no-prebuilt",
         dest="use_prebuilt",
@@ -102,6 +110,7 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
             bazel_args=args.bazel_arg,
             lazy=args.lazy,
             static=args.static,
+            wheel=args.wheel,
             require=args.require,
             prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
             quiet=args.quiet,
@@ -109,9 +118,12 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
             progress=progress,
         )
     print_result(result, console, as_json=args.json)
+    if "wheel" in result and not args.json:
+        console.line(result["wheel"])
     if result["bundle_error"]:
+        missing = "the bundle or its wheel" if args.wheel else "the bundle"
         console.note(
-            f"qola: the bundle was not made; libraries are installed\n{result['bundle_error']}"
+            f"qola: {missing} was not made; libraries are installed\n{result['bundle_error']}"
         )
     complete = not result["summary"]["failed"] and not result["bundle_error"]
     return ExitCode.DONE if complete else ExitCode.NOT_BUILT

@@ -8,14 +8,12 @@ import io
 import json
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
@@ -23,6 +21,7 @@ from qola.cli.options import JSON, Parser, add_command, exit_codes, take_manifes
 from qola.errors import ExitCode, QolaError
 from qola.files import system_error
 from qola.manifest.values import nearest
+from qola.rule_main import ended_by_signals
 from qola.ruleset import cmake_dir
 from qola.version import __version__
 
@@ -116,12 +115,10 @@ def main(
     words = sys.argv[1:] if argv is None else argv
     sys.stdout, sys.stderr = _writable(sys.stdout), _writable(sys.stderr)
     console = Console(sys.stdout, sys.stderr)
-    # A closed terminal hangs up; nohup has it ignored.
-    ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, _terminate) for number in ends}
     try:
-        code = _run(words, Surroundings(environ, directory, console))
-        sys.stdout.flush()
+        with ended_by_signals():
+            code = _run(words, Surroundings(environ, directory, console))
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has enough.
         _lose_output()
@@ -134,9 +131,6 @@ def main(
     except KeyboardInterrupt:
         console.note("qola: interrupted")
         return ExitCode.INTERRUPTED
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return code
 
 
@@ -208,8 +202,3 @@ def _to_json(error: QolaError) -> str:
     findings = [vars(finding) for finding in error.findings]
     words = {"exit_code": error.exit_code, "title": error.title, "findings": findings}
     return json.dumps({"error": words}, indent=2, sort_keys=True)
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Leave by way of every `with`, so that temporary directories are removed."""
-    sys.exit(ExitCode.TERMINATED)

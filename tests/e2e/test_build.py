@@ -7,11 +7,12 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
 from tests.cmake.project import Project, succeeds
-from tests.e2e.nested_bazel import LEFT, QOLA, User, check_sbom, user_disk_cache
+from tests.e2e.nested_bazel import LEFT, PIN, QOLA, User, check_sbom, user_disk_cache
 
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
 
@@ -115,6 +116,32 @@ json.dump(result, sys.stdout)
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == result["static"]["sha256"]
     headers = sorted(path.name for path in (user.directory / "from_python/include").iterdir())
     assert {"qola_common.h", "qola_config.h", "qola_mha_fwd.h"} <= set(headers)
+
+
+def test_wheel(user: Builder) -> None:
+    """Prevents: a Bazel repository of one's own for a wheel; AITER's tables for MoE in it."""
+    (user.directory / "out/dist").mkdir(parents=True)
+    (user.directory / "out/dist/qola_two-1.0-py3-none-any.whl").write_text("of an earlier build")
+    found = user.build("--group", "good", "--wheel", "1.2.3")
+    assert found.returncode == 0, found.stderr
+    wheel = user.directory / "out/dist/qola_two-1.2.3-py3-none-manylinux_2_28_x86_64.whl"
+    assert found.stdout.splitlines()[-1] == str(wheel)
+    assert json.loads((user.directory / "out/manifest.json").read_text())["wheel"] == str(wheel)
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "qola_two/lib/left_libmha_fwd.so" in names
+    assert not [name for name in names if "configs/" in name or "libmha_bwd" in name]
+    said = zipfile.ZipFile(wheel).read("qola_two-1.2.3.dist-info/METADATA").decode()
+    assert "\nSummary: AMD GPU attention kernels as libraries, built by qola\n" in said
+    assert f"from AITER {PIN['version']}:\n\n- lib/left_libmha_fwd.so (libmha_fwd)," in said
+    told = subprocess.run(
+        [sys.executable, "-m", "qola_two", "--path"],
+        env={"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout == f"{wheel}/qola_two\n", told.stderr
+    assert len(list(wheel.parent.iterdir())) == 2
 
 
 def test_second_build_does_nothing(user: Builder) -> None:

@@ -113,7 +113,7 @@ def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: 
         own = clone.kernel_keys("@qola_quickstart//:libmha_fwd")
     with unpacked_override(released, consumer):
         others = consumer.kernel_keys("@qola_left//:libmha_fwd")
-    assert len(own) > 14
+    assert own
     assert own == others
     # Neither the manifest's repository nor the tree's, whose name a consumer chooses.
     repositories = set(re.findall(r"external/([^/]+)/", str(own)))

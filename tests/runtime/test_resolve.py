@@ -24,7 +24,9 @@ from tests.runtime.lazy import (
     Tools,
     Toy,
     finish,
+    kill,
     preloaded,
+    wait_for,
 )
 
 
@@ -206,10 +208,10 @@ def test_writable_temporary_directory(toy: Toy) -> None:
     answer = toy.gets(SCALE, **settings)
     assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
     assert "(TMPDIR); /tmp is used\n" in answer.errors
-    assert told.read_text().startswith("/tmp/qola-")
+    assert told.read_text().startswith("/tmp/qola-lazy-")
     temporary.chmod(0o1777)
     toy.gets(SCALE, **settings)
-    assert told.read_text().startswith(f"{temporary}/qola-")
+    assert told.read_text().startswith(f"{temporary}/qola-lazy-")
 
 
 def test_cache_that_cannot_be_made(toy: Toy) -> None:
@@ -223,7 +225,38 @@ def test_cache_that_cannot_be_made(toy: Toy) -> None:
 
 def test_no_place_at_all(toy: Toy) -> None:
     """Prevents: a crash where nothing can be written anywhere."""
-    toy.lacks(SCALE, QOLA_CACHE="/proc/qola", TMPDIR="/proc/qola")
+    shim = "#include <errno.h>\nchar* mkdtemp(char* path) { errno = ENOSPC; return 0; }\n"
+    answer = toy.lacks(SCALE, QOLA_CACHE="/proc/qola", LD_PRELOAD=preloaded(toy, shim))
+    assert "no place for temporary files (TMPDIR): mkdtemp" in answer.errors
+    assert answer.errors.count("No space left on device") == 2
+
+
+@pytest.mark.parametrize("place", ["/proc/qola", "absent"])
+def test_temporary_directory_that_does_not_exist(toy: Toy, place: str) -> None:
+    """Prevents: no kernel since TMPDIR names a directory that a job scheduler has removed."""
+    temporary = str(toy.path / place)
+    answer = toy.gets(SCALE, QOLA_CACHE="/proc/qola", TMPDIR=temporary)
+    assert f"{temporary}" in answer.errors
+    assert "(TMPDIR); /tmp is used\n" in answer.errors
+
+
+def test_leftovers_of_a_killed_process(toy: Toy) -> None:
+    """Prevents: a directory that stays in TMPDIR for each process that is killed as it compiles."""
+    elsewhere = toy.path / "tmp/qola-lazy-file"
+    slow = toy.compiler("sleep 1234.5 & wait")
+    owners = [toy.start(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=slow) for _ in range(2)]
+    wait_for(lambda: toy.compiles() == 2)
+    elsewhere.write_text("")
+    try:
+        kill(owners[0])
+        assert len(toy.leftovers()) == 3
+        # The other one's directory is in use.
+        toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+        assert len(toy.leftovers()) == 2
+    finally:
+        kill(owners[1])
+    toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+    assert toy.leftovers() == [elsewhere]
 
 
 @pytest.mark.parametrize("header", ["", "// a line\n" * 1000])

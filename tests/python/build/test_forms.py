@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from qola.build.forms import ChoiceError, check_static, choose_lazy
+from qola.build.forms import ChoiceError, check_static, check_wheel, choose_lazy
 from qola.checkout.request import choose_patches
 from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest.archs import choose_archs, choose_modules
@@ -213,3 +213,30 @@ def test_archive_batches_say_nothing() -> None:
     assert notes == [
         "AITER_ARCHIVE_BATCH_SIZE has nothing to do: an archive has one member a module"
     ]
+
+
+@pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])
+def test_versions_of_a_wheel(version: str) -> None:
+    """Prevents: a version refused that Python takes."""
+    check_wheel(version, manifest().modules, False, pytest.fail)
+
+
+@pytest.mark.parametrize("version", ["v1", "1.2-3", "1_0", "1.2.", "../x", "1.0RC1"])
+def test_a_wheel_of_no_version(version: str) -> None:
+    """Prevents: an hour's build for a wheel with a name that pip refuses."""
+    with pytest.raises(ChoiceError, match="a version as Python writes it") as caught:
+        check_wheel(version, manifest().modules, False, pytest.fail)
+    assert caught.value.findings[0].found == version
+    check_wheel("", [], False, pytest.fail)
+
+
+def test_modules_that_no_wheel_has() -> None:
+    """Prevents: a wheel without a module that its manifest has, and not a word of it."""
+    other = replace(manifest().modules[0], name="module_aiter_enum")
+    with pytest.raises(ChoiceError, match="torch_wheel packages modules that Python imports"):
+        check_wheel("1.0", [other], False, pytest.fail)
+    notes: list[str] = []
+    check_wheel("1.0", [*manifest().modules, other], False, notes.append)
+    check_wheel("1.0", [other], True, notes.append)
+    words = "not in the wheel, since Python imports them by themselves: module_aiter_enum"
+    assert notes == [words, words]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qola.build import workspace
+from qola.build.forms import Forms
 from qola.build.setup import BuildRequest, choose_all
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
@@ -61,7 +62,7 @@ def test_every_choice_is_written() -> None:
 @pytest.mark.parametrize("kind", ["", "lazy", "static"])
 def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
-    text = PLAIN.bundle_file(PLAIN.modules, lazy=kind == "lazy", static=kind == "static")
+    text = PLAIN.bundle_file(PLAIN.modules, Forms(kind == "lazy", kind == "static"))
     golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 
@@ -79,8 +80,8 @@ def test_the_library_of_kernels_in_triton() -> None:
     """Prevents: kernels of a manifest that `qola build` leaves out, or a bundle without them."""
     made = replace(PLAIN, triton=True)
     golden("triton_BUILD.bazel.txt", made.build_file())
-    golden("triton_bundle.txt", made.bundle_file(["libmha_fwd", "triton"], lazy=True))
-    golden("triton_alone_bundle.txt", made.bundle_file(["triton"], static=True))
+    golden("triton_bundle.txt", made.bundle_file(["libmha_fwd", "triton"], Forms(lazy=True), "1.2"))
+    golden("triton_alone_bundle.txt", made.bundle_file(["triton"], Forms(static=True)))
     assert workspace.targets(["triton"], True) == ["//:triton"]
 
 

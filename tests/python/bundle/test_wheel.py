@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
@@ -24,13 +25,20 @@ from qola.errors import BundleError
 from tests.python.folders import write
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
+RECORD = {
+    "archs": ["gfx942", "gfx950"],
+    "inputs": {"aiter": {"id": "0.1.7"}},
+    "modules": [{"name": "libmha_fwd", "library": "lib/ns_libmha_fwd.so"}],
+}
+"""What the wheel says of manifest.json."""
 
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """A directory with a file of each kind."""
-    names = ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "manifest.json")
-    return write(tmp_path / "bundle", {name: name for name in names})
+    names = ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "configs/tuned_fmoe.csv")
+    files = {name: name for name in names}
+    return write(tmp_path / "bundle", {**files, "manifest.json": json.dumps(RECORD)})
 
 
 def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
@@ -68,6 +76,17 @@ def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:
     assert "Name: qola-ns\nVersion: 1.2.3\n" in metadata
     assert "Root-Is-Purelib: false\nTag: py3-none-linux_x86_64\n" in tags
     assert "qola_ns-1.2.3.dist-info/RECORD" in modes
+    description = metadata.partition("\n\n")[2]
+    assert "AITER 0.1.7:\n\n- lib/ns_libmha_fwd.so (libmha_fwd), for gfx942, gfx950\n" in metadata
+    assert "python -m qola_ns --path" in description
+
+
+def test_tuning_tables_stay_behind(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a megabyte of AITER's tables for GEMMs and MoE in a wheel of attention."""
+    write_wheel(bundle, tmp_path / NAME)
+    names = ZipFile(tmp_path / NAME).namelist()
+    assert "qola_ns/include/a.h" in names
+    assert not [name for name in names if "configs" in name]
 
 
 def test_the_same_bundle_gives_the_same_bytes(
