@@ -44,11 +44,15 @@ def kernel_instances(name, directory, kernels, headers, package = None, copts = 
         if own or batches_here:
             kernel_sources(
                 name = name + end + ".sources",
-                srcs = [sources[kernel] for kernel in own] + [
-                    file
-                    for batch, members in batches_here.items()
-                    for file in [batch_sources[batch]] + [sources[member] for member in members]
-                ],
+                # Each once: a kernel instance may be in several batches.
+                srcs = {
+                    file: None
+                    for file in [sources[kernel] for kernel in own] + [
+                        file
+                        for batch, members in batches_here.items()
+                        for file in [batch_sources[batch]] + [sources[member] for member in members]
+                    ]
+                }.keys(),
                 archs = {kernel: kernels[kernel] for kernel in own},
                 batch_archs = {batch: kernels[members[0]] for batch, members in batches_here.items()},
                 batches = batches_here,
