@@ -37,6 +37,10 @@ _CAPS = (2.0, 10.0, 50.0)
 #: Rows of a page: the fewest that AITER's own callers of split-KV allow; batch prefill knows 1.
 _PAGE = 128
 
+#: Of Q, K, V and dO. With the last one, scores of a row differ by hundreds: a maximum that leaves
+#: a column out is seen, since its exponential overflows.
+_MAGNITUDES = (1.0, 1.0, 0.25, 3.0, 12.0)
+
 #: An attempt to think of a problem: what decides, which edge is to be tried, None for any, and
 #: whether it has many heads.
 Proposal = Callable[[np.random.Generator, int | None, bool], Problem | None]
@@ -225,6 +229,10 @@ def propose(
         columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
         if chance(0.2):
             columns = [rows[0]] * count
+    if edge and chance(0.5):
+        # Each column of a tile has an instruction of its own that masks it at K's end.
+        ends = [any_end(chosen, length, columns_at_once) for length in columns]
+        columns = ends if group else [ends[0]] * count
     if many:
         # Not always: some kernels take whole tiles alone, others no short sequences of K.
         if chance(0.5):
@@ -273,9 +281,19 @@ def propose(
         page=1 if direction == "batch_prefill" else _PAGE if fields.get("pagedkv") else 0,
         order="bhsd" if chance(0.3) and not group else "bshd",
         more_stride=one((0, 0, 8, 64)),
-        magnitude=(1.0, 1.0, 0.25, 3.0)[int(chosen.integers(4))],
+        magnitude=one(_MAGNITUDES if peaks_fit(direction, fields) else _MAGNITUDES[:-1]),
         data_seed=int(chosen.integers(1 << 32)),
     )
+
+
+def any_end(chosen: np.random.Generator, length: int, tile: int) -> int:
+    """Return a length that ends at any column of the same tile; 0 stays 0."""
+    return length - int(chosen.integers(min(length, tile))) if length else 0
+
+
+def peaks_fit(direction: str, fields: Fields) -> bool:
+    """Whether results of the largest magnitude are numbers: gradients and 8 bits overflow."""
+    return direction != "bwd" and fields.get("dtype") in ("fp16", "bf16")
 
 
 def _masked(fields: Fields) -> bool:

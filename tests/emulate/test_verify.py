@@ -96,6 +96,12 @@ def move_the_mask(code: bytearray) -> None:
             code[at + 2] += (0xC6 - 0xC4) << 1
 
 
+def leave_a_column_out_of_the_maximum(code: bytearray) -> None:
+    """Takes the third operand from another register: the sums stay right, unless one overflows."""
+    at = places(code, "V_MAX3_F32")[1]
+    code[at + 6] ^= 0b1000
+
+
 def drop_waits(code: bytearray) -> None:
     for at in places(code, "S_WAITCNT"):
         code[at : at + 4] = _NOP
@@ -166,6 +172,12 @@ def test_changed_edges_are_seen(monkeypatch: pytest.MonkeyPatch, pattern: str, e
     outcome = tried(pattern, samples=3)
     assert outcome.state == "failed"
     assert any("elements are beyond" in fault for fault in outcome.faults()), outcome.faults()
+
+
+def test_a_wrong_maximum_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: scores so close that no exponential overflows, whatever was taken for the largest."""
+    edit_kernels(monkeypatch, leave_a_column_out_of_the_maximum)
+    assert tried(PADDED, samples=12).state == "failed"
 
 
 def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,12 +53,19 @@ def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
     """
     outputs = _output_paths(graph)
     found = []
-    for action in graph.get("actions", ()):
-        if action["mnemonic"] not in MNEMONICS:
-            continue
+    actions = [one for one in graph.get("actions", ()) if one["mnemonic"] in MNEMONICS]
+    batched: set[str] = set()
+    # Batches first: a library compiles them, and the same kernel instance alone seldom anybody.
+    for action in sorted(actions, key=lambda one: not _is_batch(one["arguments"])):
         output = outputs[action["primaryOutputId"]]
         if _EXTERNAL + "bazel_tools/" in output:
             continue  # Bazel's own programs
+        # The same place in the output directories of two configurations.
+        own = {word.partition("/bin/")[2] for word in action["arguments"] if word.endswith(".cpp")}
+        if _is_batch(action["arguments"]):
+            batched |= own
+        elif own & batched:
+            continue
         for words in _commands(action["arguments"]):
             arguments = list(_arguments(words, output, places))
             found.append(
@@ -72,9 +79,13 @@ def entries(graph: Mapping[str, Any], places: Places) -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: (str(entry["file"]), str(entry["output"])))
 
 
+def _is_batch(arguments: Sequence[str]) -> bool:
+    return arguments[0].endswith(_BATCH)
+
+
 def _commands(arguments: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the compiler's command, of a batch one for it and for each of its kernel instances."""
-    if not arguments[0].endswith(_BATCH):
+    if not _is_batch(arguments):
         yield arguments
         return
     end = arguments.index("--")
