@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -40,6 +41,8 @@ _PAGE = 128
 #: Of Q, K, V and dO. With the last one, scores of a row differ by hundreds: a maximum that leaves
 #: a column out is seen, since its exponential overflows.
 _MAGNITUDES = (1.0, 1.0, 0.25, 3.0, 12.0)
+
+T = TypeVar("T", int, float)
 
 #: An attempt to think of a problem: what decides, which edge is to be tried, None for any, and
 #: whether it has many heads.
@@ -201,7 +204,7 @@ def propose(
     if direction == "fwd_appendkv":
         return append_sample.propose(fields, edge, chosen, many=many)
 
-    def one(of: Sequence[int]) -> int:
+    def one(of: Sequence[T]) -> T:
         return of[int(chosen.integers(len(of)))]
 
     def chance(share: float) -> bool:

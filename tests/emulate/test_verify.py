@@ -175,7 +175,7 @@ def test_changed_edges_are_seen(monkeypatch: pytest.MonkeyPatch, pattern: str, e
 
 
 def test_a_wrong_maximum_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: scores so close that no exponential overflows, whatever was taken for the largest."""
+    """Prevents: scores so close that no exponential overflows, whatever the maximum was."""
     edit_kernels(monkeypatch, leave_a_column_out_of_the_maximum)
     assert tried(PADDED, samples=12).state == "failed"
 
