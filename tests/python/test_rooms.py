@@ -112,7 +112,7 @@ def test_a_program_that_is_started_as_a_file() -> None:
     assert said.stdout.startswith(b"qola "), said.stderr
 
 
-def test_the_kernel_repository_needs_no_packages() -> None:
+def test_a_repository_rule_needs_no_packages() -> None:
     """Prevents: a rule whose program imports what only other rules install."""
     told = "import sys; sys.modules.update(dict.fromkeys(['unidiff', 'minisign', 'urllib3']))"
     program = f"{told}; import qola.repository.__main__"
