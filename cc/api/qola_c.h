@@ -187,7 +187,7 @@ typedef struct qola_mha_args
 
     int64_t num_pages; /* batch prefill */
     void* kv_indptr;
-    void* kv_page_indices;
+    void* kv_page_indices; /* append 256 zeros: kernels prefetch entries of the next tile */
     void* kv_last_page_lens;
     int32_t kv_layout; /* AITER's numbers for how pages and their table lie in memory */
     int32_t kv_lookup;

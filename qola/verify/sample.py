@@ -232,10 +232,12 @@ def propose(
         columns = [all_columns[(edge + edge // len(all_rows)) % len(all_columns)]] * count
         if chance(0.2):
             columns = [rows[0]] * count
-    if edge and chance(0.5):
+    # Does not change what is drawn after it.
+    ends = chosen.spawn(1)[0]
+    if edge and ends.random() < 0.5:
         # Each column of a tile has an instruction of its own that masks it at K's end.
-        ends = [any_end(chosen, length, columns_at_once) for length in columns]
-        columns = ends if group else [ends[0]] * count
+        columns = [any_end(ends, length, columns_at_once) for length in columns]
+        columns = columns if group else columns[:1] * count
     if many:
         # Not always: some kernels take whole tiles alone, others no short sequences of K.
         if chance(0.5):
