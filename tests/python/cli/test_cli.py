@@ -37,7 +37,7 @@ mode = "cpp_itfs"
 [[modules]]
 name = "libmha_fwd"
 receipt = 700
-drop_srcs = ["gone.cu"]
+drop_srcs = ["gone.cu", "gone.cu"]
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = 128
