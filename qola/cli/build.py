@@ -43,10 +43,7 @@ RESULT_AS_JSON = "print what manifest.json holds, or the error, as JSON"
 def add_commands(commands: Any) -> None:
     """Add build, checkout and pack to the parser's subcommands."""
     codes = (*_PLANNING, ExitCode.NOT_BUILT)
-    text = "build a manifest's libraries"
-    build = add_command(
-        commands, "build", text, _build, (*codes, ExitCode.PREBUILT), words="MANIFEST"
-    )
+    build = add_command(commands, "build", _build, (*codes, ExitCode.PREBUILT), words="MANIFEST")
     add_manifest(build)
     add_options(build, "output_dir", *REQUEST, *BUILD, *FORMS, "require")
     build.add_argument(
@@ -64,18 +61,16 @@ def add_commands(commands: Any) -> None:
     )
     add_options(build, *PREBUILT)
     add_options(build, "json", help=RESULT_AS_JSON)
-    text = "prepare a patched AITER tree, and nothing else"
     epilog = "[qola].aiter_commit and patches_dir of the manifest say which, unless options do."
     checkout = add_command(
-        *(commands, "checkout", text, _checkout, (ExitCode.AITER,)),
+        *(commands, "checkout", _checkout, (ExitCode.AITER,)),
         words="[MANIFEST]",
         epilog=epilog,
     )
     add_manifest(checkout, needed=False)
     add_options(checkout, *AITER)
-    text = "compile kernels of lazy libraries, and put them into one file"
     words = "MANIFEST [NAME...|--list FILE|--all]"
-    pack = add_command(commands, "pack", text, _pack, codes, words=words)
+    pack = add_command(commands, "pack", _pack, codes, words=words)
     pack.add_argument(
         "words", nargs="*", metavar=words, help="the manifest, then kernels, each NAME or NAME:ARCH"
     )

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from qola.cli.commands import COMMANDS
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import JSON, Parser, add_command, exit_codes, take_manifest
@@ -25,32 +26,19 @@ from qola.rule_main import ended_by_signals
 from qola.ruleset import cmake_dir
 from qola.version import __version__
 
-MODULES = {
-    "plan": ("plan", "list", "explain"),
-    "compat": ("compat",),
-    "modules": ("modules",),
-    "build": ("build", "checkout", "pack"),
-    "verify": ("verify",),
-    "dispatch": ("dispatch",),
-    "report": ("report",),
-    "prebuilt": ("fetch", "publish", "keygen"),
-    "init": ("init",),
-    "doctor": ("doctor",),
-    "hipcc": ("hipcc",),
-    "housekeeping": ("cache",),
-    "completion": (),
-}
-"""Modules of `qola.cli` with their commands that need no others; in the order of help texts."""
+_DESCRIPTION = "AMD GPU attention libraries from a TOML manifest: plan, build, check, package."
 
 
-def build_parser(command: str = "") -> argparse.ArgumentParser:
-    """Return the parser of all commands; of few where they have the one that is named.
+def build_parser(command: str | None = "") -> argparse.ArgumentParser:
+    """Return the parser of all commands, of one that is named, or of none with their summaries.
 
-    Importing the modules of all takes longer than what many commands do.
+    Args:
+        command: the only command that is parsed, "" for all. With None the parser lists the
+            commands and imports no command's module.
     """
     parser = Parser(
         prog="qola",
-        description="AMD GPU attention libraries from a manifest: what it builds, why; builds it.",
+        description=_DESCRIPTION,
         epilog=exit_codes(list(ExitCode)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -63,12 +51,15 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
         help="print the directory of qola.cmake, for CMake's include, and exit",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    own = [module for module, those in MODULES.items() if command in those]
-    for module in own or MODULES:
-        importlib.import_module(f"qola.cli.{module}").add_commands(commands)
-    text = "say what a command does and takes; without one, which commands there are"
-    told = add_command(commands, "help", text, _help, (), words="[COMMAND]")
-    told.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
+    if command is None:
+        for name, about in COMMANDS.items():
+            commands.add_parser(name, help=about.summary)
+    else:
+        known = [COMMANDS[command]] if command in COMMANDS else COMMANDS.values()
+        for module in dict.fromkeys(one.module for one in known if one.module):
+            importlib.import_module(f"qola.cli.{module}").add_commands(commands)
+        told = add_command(commands, "help", _help, (), words="[COMMAND]")
+        told.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
     parser.set_defaults(program=parser, commands=commands.choices)
     return parser
 
@@ -77,15 +68,16 @@ def _help(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola help``."""
     for word in args.words:
         _check_command(word, args.program)
-    for parser in [args.commands[word] for word in args.words] or [args.program]:
+    for word in args.words or [None]:
+        program = build_parser(word)
+        parser = program.get_default("commands")[word] if word else program
         around.console.out.write(parser.format_help())
 
 
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
-    commands = parser.get_default("commands")
-    if word not in commands:
-        meant = nearest(word, commands)
+    if word not in COMMANDS:
+        meant = nearest(word, COMMANDS)
         advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")
 
@@ -149,7 +141,7 @@ def _run(words: Sequence[str], around: Surroundings) -> int:
     try:
         if not words:
             # As pip and cargo do: the first thing that is typed is no mistake.
-            around.console.out.write(build_parser().format_help())
+            around.console.out.write(build_parser(None).format_help())
             return ExitCode.DONE
         args = _parse(words, around.directory)
         around = replace(around, console=replace(around.console, quiet=args.quiet))
@@ -180,10 +172,10 @@ def _lose_output() -> None:
 def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
     """Parse, with options anywhere: argparse alone takes words up to the first option only."""
     # The program's own options take no values: the first word is the command.
-    command = next((word for word in words if not word.startswith("-")), "")
-    parser = build_parser(command)
-    if command:
-        _check_command(command, parser)
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command and command not in COMMANDS:
+        _check_command(command, build_parser(None))
+    parser = build_parser("" if command == "completion" else command)
     args, rest = parser.parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") and word != "-"]
     if unknown:

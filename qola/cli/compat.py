@@ -20,8 +20,7 @@ from qola.errors import ExitCode
 
 def add_commands(commands: Any) -> None:
     """Add compat to the parser's subcommands."""
-    text = "say what of an AITER tree can be built"
-    parser = add_command(commands, "compat", text, _compat, (ExitCode.AITER, ExitCode.BROKEN))
+    parser = add_command(commands, "compat", _compat, (ExitCode.AITER, ExitCode.BROKEN))
     add_options(parser, "aiter_root", help=DEFAULT_TREE)
     add_options(parser, "patches_dir", help="also say which patches of this folder fit the tree")
     parser.add_argument(

@@ -15,9 +15,8 @@ _SHELLS = ("bash", "zsh", "fish")
 
 def add_commands(commands: Any) -> None:
     """Add completion to the parser's subcommands."""
-    text = "print a script that completes qola's commands and options in a shell"
     epilog = 'bash: eval "$(qola completion bash)" in ~/.bashrc'
-    parser = add_command(commands, "completion", text, _completion, (), epilog=epilog)
+    parser = add_command(commands, "completion", _completion, (), epilog=epilog)
     parser.add_argument("shell", choices=_SHELLS, metavar="|".join(_SHELLS), help="the shell")
 
 

@@ -77,10 +77,9 @@ rows and columns have the lengths of Q, and of K and V, for each sequence. These
 
 def add_commands(commands: Any) -> None:
     """Add dispatch to the parser's subcommands."""
-    text = "say which kernel a problem is launched with, or why there is none"
     words = "MANIFEST [FIELD=VALUE...]"
     parser = add_command(
-        *(commands, "dispatch", text, _dispatch, CODES), words=words, epilog=_HELP.rstrip()
+        *(commands, "dispatch", _dispatch, CODES), words=words, epilog=_HELP.rstrip()
     )
     parser.add_argument("words", nargs="*", metavar=words, help="the manifest, then a problem")
     add_manifest(parser, more=True)

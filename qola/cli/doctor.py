@@ -50,8 +50,7 @@ class Check:
 
 def add_commands(commands: Any) -> None:
     """Add doctor to the parser's subcommands."""
-    text = "say what this machine has of what qola uses, what is missing, and what helps"
-    parser = add_command(commands, "doctor", text, _doctor, (ExitCode.TOOLCHAIN,))
+    parser = add_command(commands, "doctor", _doctor, (ExitCode.TOOLCHAIN,))
     add_options(parser, "json", help="print JSON, errors too")
 
 

@@ -13,8 +13,7 @@ from qola.errors import ExitCode
 
 def add_commands(commands: Any) -> None:
     """Add hipcc to the parser's subcommands."""
-    text = "print the path of the pinned ROCm's hipcc, which is fetched once, for CMake and make"
-    add_command(commands, "hipcc", text, _hipcc, (ExitCode.TOOLCHAIN,))
+    add_command(commands, "hipcc", _hipcc, (ExitCode.TOOLCHAIN,))
 
 
 def _hipcc(args: argparse.Namespace, around: Surroundings) -> None:

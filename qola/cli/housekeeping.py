@@ -22,8 +22,7 @@ class CacheError(QolaError):
 
 def add_commands(commands: Any) -> None:
     """Add cache to the parser's subcommands."""
-    text = "say how large what qola keeps is, and remove what was not used for long"
-    parser = add_command(commands, "cache", text, _cache, ())
+    parser = add_command(commands, "cache", _cache, ())
     parser.add_argument(
         "--prune",
         type=positive,

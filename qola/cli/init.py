@@ -32,8 +32,7 @@ class InitError(QolaError):
 
 def add_commands(commands: Any) -> None:
     """Add init to the parser's subcommands."""
-    text = "write a commented starter manifest: a small one that plans, and every other key"
-    parser = add_command(commands, "init", text, run, (), words="[FILE]")
+    parser = add_command(commands, "init", run, (), words="[FILE]")
     parser.add_argument(
         "words",
         nargs="*",

@@ -18,8 +18,7 @@ from qola.plan.modules import find_reports
 
 def add_commands(commands: Any) -> None:
     """Add modules to the parser's subcommands."""
-    text = "list the modules of an AITER tree: what each needs, and whether it is built"
-    parser = add_command(commands, "modules", text, _modules, (ExitCode.AITER,))
+    parser = add_command(commands, "modules", _modules, (ExitCode.AITER,))
     add_options(parser, "aiter_root", help=DEFAULT_TREE)
     add_options(parser, "json", help="print JSON, errors too (docs/reference/plan.md)")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from qola.checkout.request import DEFAULT_REMOTE
+from qola.cli.commands import COMMANDS
 from qola.cli.context import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError, visible
@@ -276,7 +277,6 @@ def output_place(args: argparse.Namespace, namespace: str) -> Path:
 def add_command(
     commands: Any,
     name: str,
-    text: str,
     run: Callable[[argparse.Namespace, Surroundings], int | None],
     codes: Sequence[ExitCode],
     *,
@@ -289,10 +289,11 @@ def add_command(
         codes: what it may end with, besides what each command may.
         words: what follows its name before options, as the usage shows it.
     """
+    summary = COMMANDS[name].summary
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
         epilog="\n\n".join(filter(None, [epilog, exit_codes(codes)])),
         usage=f"qola {name} {words} [OPTION...]" if words else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -52,31 +52,27 @@ _CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN, E
 
 def add_commands(commands: Any) -> None:
     """Add plan, list and explain to the parser's subcommands."""
-    text = "count what a manifest builds: libraries and kernels"
-    plan = _add_command(commands, "plan", "MANIFEST", text, _plan)
+    plan = _add_command(commands, "plan", "MANIFEST", _plan)
     plan.add_argument("--estimate", action="store_true", help="also what building it costs")
     add_options(plan, "jobs", help="cores to estimate for (default: all here)")
     plan.add_argument(
         "--costs", type=Path, metavar="FILE", help="costs that bench/measure_costs.py measured"
     )
     words = "MANIFEST [QUERY...]"
-    text = "list kernel instances, one a line"
-    listing = _add_command(commands, "list", words, text, _list, _QUERY)
+    listing = _add_command(commands, "list", words, _list, _QUERY)
     listing.add_argument("--long", action="store_true", help="with their fields")
-    text = "say why kernel instances are in or out; without a query, how many by which rule"
-    _add_command(commands, "explain", words, text, _explain, _QUERY)
+    _add_command(commands, "explain", words, _explain, _QUERY)
 
 
 def _add_command(
     commands: Any,
     name: str,
     words: str,
-    text: str,
     run: Callable[[argparse.Namespace, Surroundings], None],
     epilog: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command with what all of them take."""
-    parser = add_command(commands, name, text, run, _CODES, words=words, epilog=epilog)
+    parser = add_command(commands, name, run, _CODES, words=words, epilog=epilog)
     takes_queries = name != "plan"
     if takes_queries:
         parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")

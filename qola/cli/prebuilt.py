@@ -40,16 +40,14 @@ _CODES = (
 
 def add_commands(commands: Any) -> None:
     """Add fetch, publish and keygen to the parser's subcommands."""
-    text = "install a prebuilt bundle of a manifest, and build nothing"
     own: tuple[ExitCode, ...] = (*_CODES, ExitCode.PREBUILT)
-    found = add_command(commands, "fetch", text, _fetch, own, words="MANIFEST")
+    found = add_command(commands, "fetch", _fetch, own, words="MANIFEST")
     add_manifest(found)
     add_options(found, "output_dir", *REQUEST, *FORMS, *PREBUILT)
     add_options(found, "json", help=RESULT_AS_JSON)
     _add_key_options(found)
-    text = "build a manifest's bundle and put it where others fetch it"
     own = (*_CODES, ExitCode.CODEGEN, ExitCode.BUNDLE, ExitCode.PREBUILT)
-    put = add_command(commands, "publish", text, _publish, own, words="MANIFEST --to DIR_OR_URL")
+    put = add_command(commands, "publish", _publish, own, words="MANIFEST --to DIR_OR_URL")
     add_manifest(put)
     put.add_argument("--to", metavar="DIR_OR_URL", help="a directory, or a URL that takes PUT")
     put.add_argument(
@@ -62,9 +60,8 @@ def add_commands(commands: Any) -> None:
     add_options(put, *REQUEST, *BUILD, *FORMS)
     add_options(put, "json", help="print what was published, or the error, as JSON")
     _add_key_options(put)
-    text = "make a pair of keys, PREFIX.key and PREFIX.pub, to sign bundles with"
     epilog = "$QOLA_PREBUILT_PASSWORD encrypts the secret key"
-    keys = add_command(commands, "keygen", text, _keygen, (), epilog=epilog)
+    keys = add_command(commands, "keygen", _keygen, (), epilog=epilog)
     keys.add_argument("prefix", type=Path, metavar="PREFIX", help="the files without their ends")
 
 

@@ -22,8 +22,7 @@ _CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 
 def add_commands(commands: Any) -> None:
     """Add report to the parser's subcommands."""
-    text = "write a page about built libraries: kernels, what they take, what they cost"
-    parser = add_command(commands, "report", text, _report, _CODES, words="BUILT...")
+    parser = add_command(commands, "report", _report, _CODES, words="BUILT...")
     parser.add_argument(
         "words", nargs="*", metavar="BUILT", help="a library, or a bundle: a directory with them"
     )

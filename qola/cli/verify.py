@@ -32,11 +32,9 @@ CODES = (
 
 def add_commands(commands: Any) -> None:
     """Add verify to the parser's subcommands."""
-    text = "build a manifest's libraries, emulate their kernels, and compare with float64"
     parser = add_command(
         commands,
         "verify",
-        text,
         _verify,
         CODES,
         words="MANIFEST",

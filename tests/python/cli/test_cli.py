@@ -22,6 +22,7 @@ import pytest
 
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
+from qola.cli.commands import COMMANDS as COMMAND_TABLE
 from qola.errors import AiterError, ExitCode
 from qola.fetch import fetched as fetched_module
 from qola.fetch.fetched import record_digest
@@ -100,11 +101,25 @@ def run(
 def test_a_command_has_the_parser_of_its_own_module() -> None:
     """Prevents: a command that is unknown, or takes other options, when it is called by name."""
     commands = cli.build_parser().get_default("commands")
-    of = {name: module for module, names in cli.MODULES.items() for name in names}
-    assert [*of, "completion", "help"] == list(commands)
-    for name in of:
+    assert list(cli.build_parser(None).get_default("commands")) == [*COMMAND_TABLE]
+    assert sorted(COMMAND_TABLE) == sorted(commands)
+    for name in {*COMMAND_TABLE} - {"help"}:
         own = cli.build_parser(name).get_default("commands")[name]
         assert own.format_help() == commands[name].format_help()
+
+
+def test_the_list_of_commands_imports_no_planner() -> None:
+    """Prevents: half a second before `qola --help` answers."""
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules)); "
+        "from qola.cli import main; main(['--help'])"
+    )
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\n    dispatch " in said.stdout
+    modules = said.stdout.splitlines()[-1].split()
+    assert "qola.cli.command_line" in modules
+    assert not [name for name in modules if name.startswith(("qola.plan", "qola.api", "rich"))]
 
 
 def change(here: Path) -> None:

@@ -177,7 +177,9 @@ def test_warnings_reach_the_user(
     """Prevents: warnings that only plan.json knows, and pages of them in each build."""
     manifest = tmp_path / "w.toml"
     name = 'name = "libmha_fwd"'
-    manifest.write_text(FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu", "gone.cu"]\nhsa_subdirs = []'))
+    manifest.write_text(
+        FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu", "gone.cu"]\nhsa_subdirs = []')
+    )
     words = ["--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
     words += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(words) == 0
