@@ -143,7 +143,7 @@ def _loop(directory: Path) -> Finding | None:
     if path is None:
         return None
     found, expected = "a symbolic link that leads to itself", "a directory, or nothing"
-    fix = f"rm {path}; or QOLA_CACHE_HOME names another place"
+    fix = f"rm {shlex.quote(str(path))}; or QOLA_CACHE_HOME names another place"
     return Finding(str(path), found, expected, fix)
 
 

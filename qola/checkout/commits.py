@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ def resolve_commit(
     check_remote(remote, place)
 
     def refused(found: str) -> AiterError:
-        fix = f"git ls-remote {remote}"
+        fix = f"git ls-remote {shlex.quote(remote)}"
         finding = Finding(place, found, f"one commit of {remote}", fix)
         return AiterError(finding, "git could not find the AITER commit")
 
@@ -55,6 +56,6 @@ def resolve_commit(
             place,
             f"no tag and no branch of that name in {remote}",
             "a commit (7 digits or more), a tag or a branch",
-            f"git ls-remote {remote}",
+            f"git ls-remote {shlex.quote(remote)}",
         )
     )

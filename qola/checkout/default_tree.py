@@ -12,7 +12,8 @@ from qola.checkout.source import AiterSource
 from qola.errors import AiterError, Finding
 from qola.fetch.commit_tree import TREES
 from qola.fetch.digest import tree_digest
-from qola.fetch.pins import RECORD, patch_files, pin_patches
+from qola.fetch.fetched import FETCHED
+from qola.fetch.pins import patch_files, pin_patches
 from qola.fetch.wheel import read_pin
 from qola.files import sha256_of_json
 from qola.ruleset import ruleset_root
@@ -59,7 +60,7 @@ def tree_of(
         record["tree"] = tree_digest(source.path)
     tree = cache_directory(environ) / TREES / f"aiter-{sha256_of_json(record)[:16]}"
     return kept_directory(
-        *(tree, tree / RECORD, "fetch of AITER", progress),
+        *(tree, tree / FETCHED, "fetch of AITER", progress),
         lambda: prepare_tree(source, tree, patches, progress),
     )
 
@@ -88,7 +89,7 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
             )
             raise AiterError((*error.findings, named), error.title) from None
 
-    return kept_directory(tree, tree / RECORD, "fetch of AITER", progress, make)
+    return kept_directory(tree, tree / FETCHED, "fetch of AITER", progress, make)
 
 
 def kept_tree(environ: Mapping[str, str]) -> Path:

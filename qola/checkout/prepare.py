@@ -145,9 +145,11 @@ def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing
     with suppress(AiterError):
         known = _read_record(directory)
     # Nothing pins what a local directory holds: a copy of it may be out of date.
-    if known == record and not isinstance(source, LocalSource):
+    same = known == record and not isinstance(source, LocalSource)
+    # Answers about a tree are cached by its digest: one without is made again.
+    if same and (directory / FETCHED).is_file():
         return True
-    if known and replacing:
+    if same or (known and replacing):
         return False
     raise AiterError(
         Finding(

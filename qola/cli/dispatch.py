@@ -6,7 +6,6 @@ import argparse
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +156,7 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
     """Print which kernels serve a problem; return the problems, and whether any is served."""
     words, answers = _import("problem_words"), _import("dispatch_answers")
     # Before planning, which takes seconds: a misspelt word.
-    words.parse_problem_words(args.words, "fwd")
+    words.parse_for_directions(args.words, ("fwd", "bwd"))
     console = around.console
     request = request_of(args, around)
     found: list[Any] = []
@@ -166,7 +165,8 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
         with console.working() as progress:
             plan = planner.build_plan(resolve(request), Folder(directory), progress=progress)
         (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
-        for problem in _problems(words, args.words, answers.directions_of(plan)):
+        directions = answers.directions_of(plan) or ["fwd"]
+        for problem in words.parse_for_directions(args.words, directions):
             any_lse = not words.has_field(args.words, "lse")
             found += answers.answer(plan, directory, problem, any_lse=any_lse)
     for one in found:
@@ -174,13 +174,6 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
             console.line(line)
     served = any(one.kernels for one in found)
     return list(dict.fromkeys(one.problem for one in found)), served
-
-
-def _problems(words: Any, given: Sequence[str], directions: Sequence[str]) -> Iterator[Any]:
-    """Yield the problem for each direction that it may be of."""
-    named = words.has_field(given, "direction")
-    for direction in directions[:1] if named else directions or ["fwd"]:
-        yield words.parse_problem_words(given, direction)
 
 
 def _import(module: str) -> Any:

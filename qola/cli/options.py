@@ -198,8 +198,8 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 DEFAULT_TREE = "the AITER tree (default: the pinned one, fetched once and kept in the cache)"
 PLANNED_TREE = (
-    "the AITER tree, used as it is (default: that of the commit, else the pinned one, fetched once "
-    "and kept in the cache)"
+    "the AITER tree (default: that of the commit, else the pinned one, fetched once and cached); "
+    "used as it is, unless --aiter-commit or --patches-dir has qola make it, as qola checkout does"
 )
 
 AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")

@@ -65,9 +65,8 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--max-instructions",
         type=positive,
-        default=100_000_000,
         metavar="N",
-        help="of a launch, after which it counts as endless (default: %(default)s)",
+        help="limit for a launch, which then counts as endless (default: 100 million)",
     )
     parser.add_argument(
         *("-o", "--output"),
@@ -84,7 +83,7 @@ def add_commands(commands: Any) -> None:
 def _verify(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola verify``."""
     words = [f"--samples={args.samples}", f"--seed={args.seed}"]
-    words += [f"--max-instructions={args.max_instructions}"]
+    words += [f"--max-instructions={n}"] if (n := args.max_instructions) else []
     words += [f"--kernels={pattern}" for pattern in args.kernels]
     words += [f"--processes={args.jobs}"] if args.jobs else []
     places = {"json": args.output, "junit": args.junit, "html": args.html}

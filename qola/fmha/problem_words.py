@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qola.errors import Finding
@@ -12,6 +13,7 @@ from qola.fmha.problem import ArraysError, Problem
 from qola.fmha.problem_lines import read
 from qola.manifest.values import nearest
 
+_PLACE, _TITLE = "the command line", "these words do not describe a problem"
 _SWITCHES = ("lse", "dbias", "deterministic", "assembly")
 _YES, _NO = ("yes", "true", "1", "y"), ("no", "false", "0", "n")
 _MASKS: Mapping[str, Mapping[str, Any]] = {
@@ -29,6 +31,17 @@ FIELDS = (
 """What a word may begin with."""
 
 _NEEDED = ("dtype", "hdim", "seqlen_q")
+_MOST = 2**31 - 1
+#: Sequences of one problem: more than any framework batches.
+_MOST_SEQUENCES = 1 << 16
+#: Names of `Problem`'s fields, as its JSON reader reports them, and the words for them.
+_WORD_OF = {
+    **{"mask.left": "window_size_left", "mask.right": "window_size_right", "mask.kind": "mask"},
+    **{"rows": "seqlen_q", "columns": "seqlen_k", "hdim_q": "hdim", "hdim_v": "hdim"},
+    **{"page": "page_block_size", "splits": "num_splits", "soft_cap": "logits_soft_cap"},
+    **{"dropout.probability": "dropout", "group": "mode"},
+}
+_FIELD_NAME = re.compile(rf"\b(?:{'|'.join(map(re.escape, _WORD_OF))})\b")
 
 
 def parse_problem_words(words: Sequence[str], direction: str) -> Problem:
@@ -45,6 +58,9 @@ def parse_problem_words(words: Sequence[str], direction: str) -> Problem:
     for word in words:
         field, equals, value = word.partition("=")
         if equals and field in FIELDS and value:
+            if field in given:
+                earlier = f"{field}={given[field]} {word}"
+                wrong.append(Finding(earlier, f"{field} twice", f"{field} once"))
             given[field] = value
             continue
         meant = nearest(field, FIELDS)
@@ -54,7 +70,7 @@ def parse_problem_words(words: Sequence[str], direction: str) -> Problem:
     if missing:
         wrong.append(
             Finding(
-                "the command line",
+                _PLACE,
                 f"no {', '.join(missing)}",
                 "a problem",
                 "dtype=bf16 seqlen_q=4096 hdim=128 mask=causal",
@@ -62,9 +78,44 @@ def parse_problem_words(words: Sequence[str], direction: str) -> Problem:
         )
     values = {} if missing else _values(given, direction, wrong)
     if wrong:
-        raise ArraysError(wrong, "the words are no problem")
-    (problem,) = read(json.dumps(values), "the command line")
+        raise ArraysError(wrong, _TITLE)
+    try:
+        (problem,) = read(json.dumps(values), _PLACE)
+    except ArraysError as error:
+        raise ArraysError([_in_words(one) for one in error.findings], _TITLE) from None
     return problem
+
+
+def parse_for_directions(words: Sequence[str], directions: Sequence[str]) -> list[Problem]:
+    """Return the problem for each direction that can have it; the first one only if words name one.
+
+    Raises:
+        ArraysError: with all that is wrong, where no direction can have the problem.
+    """
+    asked = directions[:1] if has_field(words, "direction") else directions
+    parsed = [_parse_or_refuse(words, direction) for direction in asked]
+    problems = [one for one in parsed if isinstance(one, Problem)]
+    refusals = [one for one in parsed if isinstance(one, ArraysError)]
+    if refusals and not problems:
+        raise refusals[0]
+    return problems
+
+
+def _parse_or_refuse(words: Sequence[str], direction: str) -> Problem | ArraysError:
+    try:
+        return parse_problem_words(words, direction)
+    except ArraysError as error:
+        return error
+
+
+def _in_words(finding: Finding) -> Finding:
+    """Return a finding about a field of `Problem` with the word's name in place of the field's."""
+
+    def named(text: str) -> str:
+        return _FIELD_NAME.sub(lambda match: _WORD_OF[match[0]], text)
+
+    place = finding.place.removeprefix(f"{_PLACE}:1 ")
+    return replace(finding, place=named(place), expected=named(finding.expected))
 
 
 def has_field(words: Sequence[str], field: str) -> bool:
@@ -101,6 +152,10 @@ def _values(given: Mapping[str, str], direction: str, wrong: list[Finding]) -> d
         if field in given:
             mask[side] = take(field, -1, int, "a whole number of at least -1")
     dropout = take("dropout", 0.0, float, "a probability")
+    if len(rows) * batch > _MOST_SEQUENCES:
+        expected = f"at most {_MOST_SEQUENCES} sequences"
+        wrong.append(Finding(f"batch={batch}", f"{len(rows) * batch} sequences", expected))
+        batch = 1
     values = {
         "direction": given.get("direction", direction),
         "dtype": given["dtype"],
@@ -128,7 +183,7 @@ def _values(given: Mapping[str, str], direction: str, wrong: list[Finding]) -> d
 
 def _positive(text: str) -> int:
     value = int(text)
-    if value < 1:
+    if not 1 <= value <= _MOST:
         raise ValueError
     return value
 

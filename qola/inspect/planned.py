@@ -146,9 +146,9 @@ def _find_tree(
             raise
         other = Finding(
             manifest.place("qola", "aiter_commit"),
-            f"{asked.commit}, which could not be fetched",
-            f"a commit that git can fetch; the same command plans with AITER {asked.pin['version']}"
-            " if --override-aiter-commit is added, with a tree of yours if --aiter-root is",
+            f"{asked.commit}, of which there is no tree",
+            "a commit that git can fetch and that patches_dir fits, or a tree of yours "
+            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {asked.pin['version']}",
             f"qola plan {shlex.quote(manifest.file)} --override-aiter-commit",
         )
         raise AiterError((*error.findings, other), error.title) from None

@@ -108,7 +108,7 @@ def _digest(tree: Path, file: str) -> str:
         raise PlanError(
             Finding(
                 file,
-                f"a header of the plan that the kernel repository does not have: {error.strerror}",
+                f"a header of the plan that the AITER tree does not have: {error.strerror}",
                 "the headers that kernel instances include",
                 "bazel fetch --force plans anew",
             )

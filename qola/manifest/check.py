@@ -66,8 +66,8 @@ def _check_aiter(manifest: Manifest, aiter_id: str, overridden: bool) -> Iterato
             place,
             f"{shown(wanted)}, while the AITER source is {aiter_id}",
             "the commit or version of the AITER source",
-            f"take AITER {wanted}, or declare that the source overrides the manifest, "
-            "or remove aiter_commit",
+            f"--override-aiter-commit plans with the source, and so does override_aiter_commit = "
+            f'True of qola.manifest; aiter_commit = "{aiter_id}" names the source',
         )
 
 

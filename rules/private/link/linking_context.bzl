@@ -8,10 +8,14 @@ LINK_ATTRS = {
     "_hip_runtime": attr.label(default = "@qola_rocm//:hip_runtime", providers = [CcInfo]),
 }
 
-def linking_context(ctx, **library):
+def linking_context(ctx, hip = None, **library):
     """Returns the LinkingContext of a library: of one file, named as by create_library_to_link.
 
-    The rule has LINK_ATTRS: the objects call HIP, and so do inline functions of the public headers.
+    Args:
+      ctx: of the rule.
+      hip: CcInfo of HIP's runtime, which the library and inline functions of the public headers
+        call. None links the machine's libamdhip64, without fetching a ROCm.
+      **library: as of create_library_to_link.
     """
     found = cc_features(ctx)
     own = cc_common.create_linking_context(linker_inputs = depset([
@@ -23,6 +27,7 @@ def linking_context(ctx, **library):
                 feature_configuration = found.features,
                 **library
             )]),
+            user_link_flags = depset([] if hip else ["-lamdhip64"]),
         ),
     ]))
-    return cc_common.merge_linking_contexts(linking_contexts = [own, ctx.attr._hip_runtime[CcInfo].linking_context])
+    return cc_common.merge_linking_contexts(linking_contexts = [own] + ([hip.linking_context] if hip else []))

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":linking_context.bzl", "LINK_ATTRS", "linking_context")
+load(":linking_context.bzl", "linking_context")
 
 def _prebuilt_library_impl(ctx):
     root = "/".join([part for part in [ctx.label.workspace_root, ctx.label.package, ctx.attr.include] if part])
@@ -12,6 +12,7 @@ def _prebuilt_library_impl(ctx):
                 headers = depset(ctx.files.headers),
                 system_includes = depset([root]),
             ),
+            # A hit fetches the bundle alone, no ROCm.
             linking_context = linking_context(ctx, dynamic_library = ctx.file.library),
         ),
         DefaultInfo(
@@ -22,7 +23,7 @@ def _prebuilt_library_impl(ctx):
 
 prebuilt_library = rule(
     implementation = _prebuilt_library_impl,
-    attrs = LINK_ATTRS | {
+    attrs = {
         "headers": attr.label_list(
             allow_files = True,
             doc = "The bundle's headers.",

@@ -17,7 +17,7 @@ _hip_library = rule(
     provides = [CcInfo],
 )
 
-def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_with = [], tags = [], visibility = None, **kwargs):
+def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_with = [], tags = [], testonly = False, visibility = None, **kwargs):
     """A cc_library whose sources are compiled as HIP, by the compiler that makes the kernels.
 
     The headers of qola_library include HIP and Composable Kernel, which a host
@@ -41,6 +41,7 @@ def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_w
       copts: compiler flags.
       target_compatible_with: constraints of the platform it is for.
       tags: tags of the target.
+      testonly: whether only tests may depend on it.
       visibility: visibility of the target.
       **kwargs: further attributes of cc_library: hdrs, deps, defines, includes.
     """
@@ -50,6 +51,7 @@ def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_w
         copts = (["--offload-arch=" + arch for arch in archs] if archs else HOST_ONLY) + copts,
         linkstatic = True,
         tags = tags + ["manual"],
+        testonly = testonly,
         target_compatible_with = [Label("//rules/rocm:rocm")],
         visibility = ["//visibility:private"],
         **kwargs
@@ -58,6 +60,7 @@ def qola_cc_library(name, srcs = [], archs = [], copts = [], target_compatible_w
         name = name,
         library = name + ".hip",
         tags = tags,
+        testonly = testonly,
         target_compatible_with = target_compatible_with,
         visibility = visibility,
     )

@@ -32,7 +32,7 @@ def _qola_library_impl(ctx):
     return [
         CcInfo(
             compilation_context = info.headers.compilation_context,
-            linking_context = linking_context(ctx, dynamic_library = library),
+            linking_context = linking_context(ctx, hip = ctx.attr._hip_runtime[CcInfo], dynamic_library = library),
         ),
         DefaultInfo(
             files = depset([library]),

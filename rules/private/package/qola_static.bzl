@@ -70,7 +70,7 @@ def _qola_static_impl(ctx):
     return [
         CcInfo(
             compilation_context = ctx.attr.archive[0][CcInfo].compilation_context,
-            linking_context = linking_context(ctx, pic_static_library = archive),
+            linking_context = linking_context(ctx, hip = ctx.attr._hip_runtime[CcInfo], pic_static_library = archive),
         ),
         DefaultInfo(files = depset([archive])),
         OutputGroupInfo(plan = depset([info.plan])),

@@ -14,7 +14,8 @@ from qola.cli import command_line as cli
 from qola.cli import dispatch as command
 from qola.fmha import problem_lines
 from qola.fmha.dispatch_answers import in_words
-from qola.fmha.problem_words import FIELDS, parse_problem_words
+from qola.fmha.problem import ArraysError
+from qola.fmha.problem_words import FIELDS, parse_for_directions, parse_problem_words
 from qola.reference.masks import Mask
 from tests.python.folders import write
 
@@ -148,6 +149,18 @@ def test_directions_without_a_library(dispatch: Dispatch) -> None:
         ("dtype=bf17 hdim=128 seqlen_q=3", ["dtype", "bf17", "one of fp32"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 direction=backward", ["direction", "one of fwd"]),
         ("dtype=bf16 hdim=128 seqlen_q=3 nhead_q=3 nhead_k=2", ["a number that divides them"]),
+        ("dtype=bf16 hdim=128 seqlen_q=3 dtype=fp16", ["error: dtype=bf16 dtype=fp16", "twice"]),
+        ("dtype=bf16 hdim=128 seqlen_q=3 batch=99999999999999999999", ["error: batch=9999"]),
+        ("dtype=bf16 hdim=128 seqlen_q=3 batch=2000000000", ["at most 65536 sequences"]),
+        (
+            "dtype=bf16 hdim=128 seqlen_q=3 num_splits=4",
+            ["error: num_splits", "no num_splits: arg"],
+        ),
+        ("dtype=bf16 hdim=128 seqlen_q=1,2 seqlen_k=1", ["error: seqlen_q, seqlen_k\n"]),
+        (
+            "dtype=bf16 hdim=128 seqlen_q=3 window_size_left=-5",
+            ["these words do not describe a problem", "error: window_size_left\n"],
+        ),
         ("", ["no problem", "qola dispatch mine.toml dtype=bf16 seqlen_q=4096"]),
         ("dtype=bf16 --problems sweep", ["a problem, dtype=bf16, and --problems"]),
     ],
@@ -158,6 +171,18 @@ def test_words_that_are_no_problem(dispatch: Dispatch, words: str, messages: lis
     assert (found.code, found.out) == (2, "")
     for message in messages:
         assert message in found.err
+
+
+def test_words_that_one_direction_knows() -> None:
+    """Prevents: a backward problem refused for a word that forward problems do not have."""
+    words = ["dtype=bf16", "seqlen_q=64", "hdim=128", "deterministic=yes"]
+    (problem,) = parse_for_directions(words, ("fwd", "bwd"))
+    assert (problem.direction, problem.deterministic) == ("bwd", True)
+    assert [one.direction for one in parse_for_directions(words[:3], ("fwd", "bwd"))] == [
+        *("fwd", "bwd")
+    ]
+    with pytest.raises(ArraysError, match="no deterministic: arguments of fwd have none"):
+        parse_for_directions(words, ("fwd",))
 
 
 def test_every_word_reaches_the_problem() -> None:

@@ -61,7 +61,7 @@ def test_what_fits_gives_no_finding() -> None:
             "2 [qola].aiter_commit",
             f'"33f2e6af5", while the AITER source is {COMMIT}',
             "the commit or version of the AITER source",
-            "take AITER 33f2e6af5, or declare",
+            "--override-aiter-commit plans with the source",
         ),
         (
             f'[qola]\nrocm_versions = ["6.4", "7.1"]\n{FWD}',
