@@ -483,8 +483,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         ManifestError,
         "m.toml:2 [qola].aiter_commit",
         '"abcdef1", while the AITER source is 1234567890',
-        "take AITER abcdef1, or declare that the source overrides the manifest, "
-        "or remove aiter_commit",
+        "--override-aiter-commit plans with the source, and so does override_aiter_commit = True of "
+        'qola.manifest; aiter_commit = "1234567890" names the source',
     ),
     (
         "[qola]",
