@@ -317,7 +317,6 @@ def test_verify(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "--samples=2",
         "--seed=0",
-        "--max-instructions=100000000",
         "--kernels=*_a*",
         "--kernels=b",
         "--processes=3",
