@@ -87,7 +87,7 @@ def _check_patches_dir(entry):
             place = entry.place,
             found = "patches_dir = \"{}\"".format(path),
             expected = "patches_dir in the root module alone, to which the path is relative",
-            fix = "use a commit that has the changes: qola.git(name = \"{}\", ...)".format(entry.tag.name),
+            fix = "use a commit that has the changes: qola.aiter_git(name = \"{}\", ...)".format(entry.tag.name),
         ))
 
 def _declare_trees(mctx):
@@ -98,9 +98,9 @@ def _declare_trees(mctx):
     """
     declared = {}
     tags = {}
-    for tag_class in ["wheel", "git", "local"]:
-        source = _SOURCES[tag_class]
-        for name, entry in _collect(mctx, tag_class, source.deciding).items():
+    for kind in ["wheel", "git", "local"]:
+        source = _SOURCES[kind]
+        for name, entry in _collect(mctx, "aiter_" + kind, source.deciding).items():
             if name in declared:
                 _fail_twice(name, declared[name], entry.place)
             if name == _DEFAULT_AITER and not entry.module.is_root:
@@ -110,14 +110,14 @@ def _declare_trees(mctx):
                     place = entry.place,
                     found = "name = \"{}\"".format(name),
                     expected = "a name of its own: only the root module may say what \"{}\" is".format(name),
-                    fix = "qola.{}(name = \"{}_of_{}\", ...), and aiter = the same in its manifests".format(
-                        tag_class,
+                    fix = "qola.aiter_{}(name = \"{}_of_{}\", ...), and aiter = the same in its manifests".format(
+                        kind,
                         name,
                         entry.module.name,
                     ),
                 ))
             declared[name] = entry.place
-            tags[name] = struct(kind = tag_class, tag = entry.tag)
+            tags[name] = struct(kind = kind, tag = entry.tag)
             _check_patches_dir(entry)
             source.rule(
                 name = name,
@@ -231,7 +231,7 @@ def _qola_impl(mctx):
                 place = entry.place,
                 found = "aiter = \"{}\"".format(aiter),
                 expected = "one of " + ", ".join(sorted(trees.places)),
-                fix = "declare qola.wheel, qola.git or qola.local with that name",
+                fix = "declare qola.aiter_wheel, qola.aiter_git or qola.aiter_local with that name",
             ))
         manifest_repository(
             name = "qola_" + name,
@@ -254,7 +254,7 @@ def _qola_impl(mctx):
 
 _PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module.")
 
-_wheel = tag_class(
+_aiter_wheel = tag_class(
     attrs = {
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
         "package": attr.string(default = "amd-aiter", doc = "Name on the package index."),
@@ -265,7 +265,7 @@ _wheel = tag_class(
     doc = "An AITER source: a wheel, fetched by the machine's pip and verified.",
 )
 
-_git = tag_class(
+_aiter_git = tag_class(
     attrs = {
         "commit": attr.string(doc = "Full commit id, 40 hexadecimal digits.", mandatory = True),
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
@@ -275,7 +275,7 @@ _git = tag_class(
     doc = "An AITER source: a commit with its submodules.",
 )
 
-_local = tag_class(
+_aiter_local = tag_class(
     attrs = {
         "name": attr.string(default = _DEFAULT_AITER, doc = "Name of the source, and of its repository."),
         "patches_dir": _PATCHES_DIR,
@@ -328,11 +328,11 @@ libraries, for modules of Python's). The pinned compiler, @qola_rocm_sdk, is
 declared by the module qola_compile.
 """,
     tag_classes = {
-        "git": _git,
-        "local": _local,
+        "aiter_git": _aiter_git,
+        "aiter_local": _aiter_local,
+        "aiter_wheel": _aiter_wheel,
         "manifest": _manifest,
         "prebuilt": _prebuilt,
         "rocm": _rocm,
-        "wheel": _wheel,
     },
 )

@@ -78,7 +78,7 @@ def prepare_tree(
 
     The tree is made beside `directory` and renamed into place, so that a failure or an interrupt
     leaves nothing behind. It has real files only, which may be edited. Its AITER.json says what it
-    is; qola plans against it (``qola plan -a``, ``qola.local``) as against the source itself,
+    is; qola plans against it (``qola plan -a``, ``qola.aiter_local``) as against the source itself,
     and a manifest's patches_dir and aiter_commit are compared with it.
 
     Args:

@@ -32,7 +32,7 @@ class AiterSource:
         attributes = {key: str(value) for key, value in sorted(vars(self.source).items())}
         if self.patches_dir is not None:
             attributes["patches_dir"] = str(self.patches_dir)
-        tags = {WheelSource: "wheel", GitSource: "git", LocalSource: "local"}
+        tags = {WheelSource: "aiter_wheel", GitSource: "aiter_git", LocalSource: "aiter_local"}
         return starlark.rule(f"qola.{tags[type(self.source)]}", **attributes)
 
     def describe(self) -> str:

@@ -150,7 +150,7 @@ def _apply(tree: Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
             f"{place} {_shown(change.path)}",
             refused,
             "changes of text files within the tree",
-            "use an AITER source that has this change (qola.git, qola.local)",
+            "use an AITER source that has this change (qola.aiter_git, qola.aiter_local)",
         )
         return
     info = list(change.patch_info or ())

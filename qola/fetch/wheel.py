@@ -46,7 +46,7 @@ def _by_git(package: str, version: str) -> str:
     if (pin["package"], pin["version"]) != (package, version):
         return ""
     return (
-        f'\nwhere the wheel is gone, its sources by git: qola.git(name = "aiter", '
+        f'\nwhere the wheel is gone, its sources by git: qola.aiter_git(name = "aiter", '
         f'remote = "{_REMOTE}", commit = "{commit}") in MODULE.bazel, or --aiter-commit {commit}'
     )
 

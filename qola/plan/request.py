@@ -290,7 +290,8 @@ def _unpatched(request: Request) -> Iterator[Finding]:
         + f"{len(have) or 'no'} patch{'' if len(have) == 1 else 'es'}: "
         + (", ".join(differences) or "the same in another order"),
         "an AITER tree with just these patches",
-        f'qola.wheel(..., patches_dir = "{directory}") in MODULE.bazel (or qola.git, qola.local); '
+        f'qola.aiter_wheel(..., patches_dir = "{directory}") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         f"without Bazel: qola checkout --patches-dir {directory}",
     )
 

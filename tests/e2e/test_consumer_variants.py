@@ -122,9 +122,9 @@ def test_kernels_of_the_same_ck_have_the_same_keys(two_pins: Bazel, tmp_path: Pa
     shutil.copytree(wheel / "aiter_meta/csrc", tree / "csrc")
     header = tree / "csrc/include/mha_fwd.h"
     header.write_text(header.read_text(encoding="utf-8") + "// of a new AITER\n", encoding="utf-8")
-    local = f'qola.local(name = "aiter_patched", path = "{tree}")\n'
+    local = f'qola.aiter_local(name = "aiter_patched", path = "{tree}")\n'
     module = (two_pins.workspace / "MODULE.bazel").read_text(encoding="utf-8")
-    wheel_tag = re.search(r"qola\.wheel\(.*?\n\)\n", module, re.DOTALL)
+    wheel_tag = re.search(r"qola\.aiter_wheel\(.*?\n\)\n", module, re.DOTALL)
     assert wheel_tag is not None
     with (
         two_pins.rewritten("MODULE.bazel", wheel_tag[0], local),

@@ -39,18 +39,20 @@ def failure(workspace: Bazel, *args: str) -> str:
 @pytest.mark.thorough
 def test_tampered_wheel(workspace: Bazel) -> None:
     """Prevents: kernels from an archive that is not the pinned one."""
-    declare_other(workspace, f'qola.wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")')
+    declare_other(
+        workspace, f'qola.aiter_wheel(version = "{PIN["version"]}", sha256 = "{"0" * 64}")'
+    )
     text = failure(workspace, "--nobuild")
     assert "amd_aiter" in text
     assert PIN["sha256"] in text
     assert "0" * 64 in text
-    assert 'MODULE.bazel of wrong: qola.wheel(name = "other")' in text
+    assert 'MODULE.bazel of wrong: qola.aiter_wheel(name = "other")' in text
 
 
 @pytest.mark.thorough
 def test_unknown_version(workspace: Bazel) -> None:
     """Prevents: a stack trace where pip knows no such version."""
-    declare_other(workspace, f'qola.wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
+    declare_other(workspace, f'qola.aiter_wheel(version = "0.0.0.dev0", sha256 = "{"0" * 64}")')
     text = failure(workspace, "--nobuild")
     assert "amd-aiter==0.0.0.dev0" in text
     assert "pip config debug" in text
@@ -100,23 +102,23 @@ def test_archs_that_a_build_is_restricted_to(workspace: Bazel) -> None:
 def test_one_name_twice(workspace: Bazel) -> None:
     """Prevents: the second of two sources silently taking the place of the first."""
     pin = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
-    declare(workspace, f'qola.wheel({pin})\nqola.local(path = "somewhere")')
+    declare(workspace, f'qola.aiter_wheel({pin})\nqola.aiter_local(path = "somewhere")')
     text = failure(workspace, "--nobuild")
     assert "one name for two things" in text
-    assert 'qola.local(name = "aiter")' in text
+    assert 'qola.aiter_local(name = "aiter")' in text
 
 
 @pytest.mark.thorough
 def test_local_tree_missing(workspace: Bazel) -> None:
     """Prevents: a path typed wrong that shows as a missing header."""
-    declare_other(workspace, 'qola.local(path = "no/such/tree")')
+    declare_other(workspace, 'qola.aiter_local(path = "no/such/tree")')
     assert "no/such/tree: no such directory" in failure(workspace, "--nobuild")
 
 
 def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
     """Prevents: a traceback when the directory is something else."""
     (workspace.workspace / "empty").mkdir()
-    declare_other(workspace, 'qola.local(path = "empty")')
+    declare_other(workspace, 'qola.aiter_local(path = "empty")')
     text = failure(workspace, "--nobuild")
     assert "no aiter/jit/optCompilerConfig.json" in text
     assert "Traceback (most recent call last):\n  File" not in text
@@ -125,7 +127,7 @@ def test_local_tree_is_no_aiter(workspace: Bazel) -> None:
 @pytest.mark.thorough
 def test_commit_has_to_be_pinned_in_full(workspace: Bazel) -> None:
     """Prevents: a branch name that means another tree tomorrow."""
-    declare(workspace, 'qola.git(remote = "somewhere", commit = "main")')
+    declare(workspace, 'qola.aiter_git(remote = "somewhere", commit = "main")')
     text = failure(workspace, "--nobuild")
     assert 'commit = "main"' in text
     assert "40 hexadecimal digits" in text
@@ -141,9 +143,9 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.strip()
-    declare_other(workspace, f'qola.git(remote = "{tmp_path}", commit = "{head}")')
+    declare_other(workspace, f'qola.aiter_git(remote = "{tmp_path}", commit = "{head}")')
     assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
-    declare_other(workspace, f'qola.git(remote = "{tmp_path}", commit = "{"0" * 40}")')
+    declare_other(workspace, f'qola.aiter_git(remote = "{tmp_path}", commit = "{"0" * 40}")')
     assert f"expected  commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
 
 

@@ -18,7 +18,7 @@ from qola.plan.model import Plan
 from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file, shared_place
 
 PATCHED = LEFT.replace("[qola]", '[qola]\npatches_dir = "patches"')
-WHEEL = f'qola.wheel(version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"{{more}})'
+WHEEL = f'qola.aiter_wheel(version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"{{more}})'
 WITH_PATCHES = ', patches_dir = "patches"'
 
 CK = "3rdparty/composable_kernel"
@@ -156,7 +156,7 @@ def commit(
 
 
 def git_tag(commit: tuple[Path, str], more: str = "") -> str:
-    return f'qola.git(remote = "{commit[0]}", commit = "{commit[1]}"{more})'
+    return f'qola.aiter_git(remote = "{commit[0]}", commit = "{commit[1]}"{more})'
 
 
 def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Path, str]) -> None:
@@ -192,7 +192,7 @@ def test_patches_apply_in_order_to_every_source(
 
     own = tmp_path / "own"
     shutil.copytree(workspace.wheel, own)
-    declare(nested, f'qola.local(path = "{own}"{WITH_PATCHES})', PATCHED)
+    declare(nested, f'qola.aiter_local(path = "{own}"{WITH_PATCHES})', PATCHED)
     local = plan_of(nested)
     assert kernels(local) == kernels(wheel)
     assert local.aiter.patches == wheel.aiter.patches
@@ -202,7 +202,7 @@ def test_a_changed_patch_is_planned_anew(workspace: Workspace, tmp_path: Path) -
     """Prevents: kernels of yesterday's patches, because nothing in MODULE.bazel changed."""
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.local(path = "{workspace.wheel}"{WITH_PATCHES})', PATCHED)
+    declare(nested, f'qola.aiter_local(path = "{workspace.wheel}"{WITH_PATCHES})', PATCHED)
     plans = [plan_of(nested)]
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
     plans.append(plan_of(nested))
@@ -223,7 +223,7 @@ def test_a_local_tree_is_never_written(workspace: Workspace, tmp_path: Path) -> 
     generator = (own / GENERATOR).read_text(encoding="utf-8")
     files = sorted(path.relative_to(own) for path in own.rglob("*"))
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.local(path = "{own}"{WITH_PATCHES})')
+    declare(nested, f'qola.aiter_local(path = "{own}"{WITH_PATCHES})')
     first = kernels(plan_of(nested))
     assert first != kernels(workspace.plan)
     assert (own / GENERATOR).read_text(encoding="utf-8") == generator
@@ -264,7 +264,7 @@ def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None
     """Prevents: a manifest with patches_dir planned against an AITER without these patches."""
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
-    tag = f'qola.local(path = "{workspace.wheel}"{{more}})'
+    tag = f'qola.aiter_local(path = "{workspace.wheel}"{{more}})'
     declare(nested, tag.format(more=""), PATCHED)
     text = failure(nested)
     assert "it.toml:3 [qola].patches_dir" in text
@@ -284,7 +284,7 @@ def test_patches_that_are_not_there(workspace: Workspace) -> None:
     declare(workspace.bazel, WHEEL.format(more=', patches_dir = "no/such/patches"'))
     text = failure(workspace.bazel)
     assert '"no/such/patches": no such directory' in text
-    assert 'MODULE.bazel of sources: qola.wheel(name = "aiter")' in text
+    assert 'MODULE.bazel of sources: qola.aiter_wheel(name = "aiter")' in text
     empty = workspace.bazel.workspace / "no/such/patches"
     empty.mkdir(parents=True)
     (empty / "README").write_text(os.linesep)
@@ -305,16 +305,16 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
         check=True,
     )
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.local(path = "{own}")', PATCHED)
+    declare(nested, f'qola.aiter_local(path = "{own}")', PATCHED)
     assert [patch.name for patch in plan_of(nested).aiter.patches] == ["1.patch"]
     more = nested.workspace / "more"
     more.mkdir()
     (more / "2.patch").write_text(SECOND, encoding="utf-8")
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
-    declare(nested, f'qola.local(path = "{own}", patches_dir = "more")', PATCHED)
+    declare(nested, f'qola.aiter_local(path = "{own}", patches_dir = "more")', PATCHED)
     assert len(plan_of(nested).aiter.patches) == 2
 
     # Bazel fails where a directory that it watched is gone, unless something else changed too.
     moved = own.rename(tmp_path / "moved")
-    declare(nested, f'qola.local(path = "{moved}", patches_dir = "more")', PATCHED)
+    declare(nested, f'qola.aiter_local(path = "{moved}", patches_dir = "more")', PATCHED)
     assert len(plan_of(nested).aiter.patches) == 2

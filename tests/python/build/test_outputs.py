@@ -52,7 +52,7 @@ def test_manifests_share_what_was_fetched(tmp_path: Path) -> None:
     """Prevents: 550 MB and a server for each manifest; repositories fetched at each change."""
     first, said = chosen(tmp_path, "a")
     assert chosen(tmp_path, "b") == (first, []) == (first, said)
-    assert chosen(tmp_path, "b", "qola.local(path = '/aiter')")[0] != first
+    assert chosen(tmp_path, "b", "qola.aiter_local(path = '/aiter')")[0] != first
 
 
 def test_two_builds_at_once(tmp_path: Path) -> None:

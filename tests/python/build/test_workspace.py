@@ -126,7 +126,7 @@ def test_commit() -> None:
     """Prevents: a commit that is built from another remote, or from the wheel."""
     tag = AiterSource(GitSource("https://example.invalid/aiter.git", "b" * 40)).to_starlark()
     lines = [f'    commit = "{"b" * 40}",', '    remote = "https://example.invalid/aiter.git",']
-    assert tag.splitlines() == ["qola.git(", *lines, ")"]
+    assert tag.splitlines() == ["qola.aiter_git(", *lines, ")"]
 
 
 def test_sources_below_tmp_show_in_the_sandbox() -> None:

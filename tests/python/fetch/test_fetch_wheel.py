@@ -31,4 +31,4 @@ def test_a_wheel_that_is_gone_has_a_commit(tmp_path: Path, repo_root: Path) -> N
     assert f"--aiter-commit {commit}" in text
     with pytest.raises(AiterError) as raised:
         pip_download("qola-tiny", pin["version"], tmp_path)
-    assert "qola.git" not in str(raised.value)
+    assert "qola.aiter_git" not in str(raised.value)

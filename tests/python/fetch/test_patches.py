@@ -87,10 +87,10 @@ def test_no_patches(tmp_path: Path, make: bool, found: str) -> None:
         directory.mkdir()
         (directory / "README").write_text("none yet")
     with pytest.raises(AiterError) as error:
-        patch_files(directory, place="MODULE.bazel: qola.wheel")
+        patch_files(directory, place="MODULE.bazel: qola.aiter_wheel")
     assert f"{directory}" in str(error.value)
     assert found in str(error.value)
-    assert "MODULE.bazel: qola.wheel" in str(error.value)
+    assert "MODULE.bazel: qola.aiter_wheel" in str(error.value)
 
 
 @pytest.mark.parametrize("moved", [0, -3, 5])

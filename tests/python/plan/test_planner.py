@@ -334,7 +334,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         "m.toml:2 [qola].patches_dir",
         "../patches, while the AITER tree has no patches: 1.patch (is not applied), "
         "2.patch (is not applied)",
-        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
@@ -344,7 +345,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "m.toml:2 [qola].patches_dir",
         "../patches, while the AITER tree has 1 patch: 2.patch (is not applied)",
-        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
@@ -354,7 +356,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "m.toml:2 [qola].patches_dir",
         "../patches, while the AITER tree has 2 patches: 2.patch (is applied in another form)",
-        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
@@ -364,7 +367,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "m.toml:2 [qola].patches_dir",
         "../patches, while the AITER tree has 2 patches: 2.patch (is applied, and not in it)",
-        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
@@ -374,7 +378,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         PlanError,
         "m.toml:2 [qola].patches_dir",
         "../patches, while the AITER tree has 2 patches: the same in another order",
-        'qola.wheel(..., patches_dir = "../patches") in MODULE.bazel (or qola.git, qola.local); '
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
         "without Bazel: qola checkout --patches-dir ../patches",
     ),
     (
@@ -483,8 +488,8 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
         ManifestError,
         "m.toml:2 [qola].aiter_commit",
         '"abcdef1", while the AITER source is 1234567890',
-        "--override-aiter-commit plans with the source, and so does override_aiter_commit = True of "
-        'qola.manifest; aiter_commit = "1234567890" names the source',
+        "--override-aiter-commit plans with the source, and so does override_aiter_commit = True "
+        'of qola.manifest; aiter_commit = "1234567890" names the source',
     ),
     (
         "[qola]",

@@ -241,7 +241,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fetch_words(version: str, sha256: str, output: Path) -> list[str]:
     words = ["--package", "qola-tiny", "--version", version, "--sha256", sha256]
-    return [*words, "--place", "MODULE.bazel: qola.wheel()", "--output", str(output)]
+    return [*words, "--place", "MODULE.bazel: qola.aiter_wheel()", "--output", str(output)]
 
 
 def test_a_pinned_wheel_is_fetched(index: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_tampered_wheel_is_refused(
     code = fetch.main(fetch_words("1.0", "0" * 64, tmp_path / "w.zip"))
     assert code == AiterError.exit_code
     error = capsys.readouterr().err
-    assert "error: MODULE.bazel: qola.wheel()" in error
+    assert "error: MODULE.bazel: qola.aiter_wheel()" in error
     assert f"qola_tiny-1.0-py3-none-any.whl with sha256 {digest}" in error
     assert f"expected  sha256 {'0' * 64}" in error
     assert "put the new digest at that place" in error
