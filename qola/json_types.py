@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from types import NoneType
@@ -58,14 +58,16 @@ def reader(hint: Any) -> Reader:
     Made once for each type: a plan has 20,000 kernel instances.
 
     Args:
-        hint: a dataclass, ``tuple[X, ...]``, ``Mapping[str, X]``, a ``Literal``, one of these two
-            or None, a plain type of JSON or a union of such; ``Any`` takes all.
+        hint: a dataclass, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]``, a ``Literal``,
+            a tuple or mapping or None, a plain type of JSON or a union of such; ``Any`` takes all.
     """
     parts, origin = get_args(hint), get_origin(hint)
     if isinstance(hint, type) and is_dataclass(hint):
         return _object(hint, {k: reader(part) for k, part in get_type_hints(hint).items()})
-    if origin is tuple:
+    if origin is tuple and parts[-1] is Ellipsis:
         return _list(reader(parts[0]))
+    if origin is tuple:
+        return _fixed_tuple([reader(part) for part in parts])
     if origin is Mapping:
         return _table(reader(parts[1]))
     if hint is Any:
@@ -121,6 +123,15 @@ def _list(item: Reader) -> Reader:
         if type(data) is not list:
             raise WrongValueError(f": {repr(data)[:80]}, expected a list")
         return tuple(map(item, data))
+
+    return read
+
+
+def _fixed_tuple(items: Sequence[Reader]) -> Reader:
+    def read(data: Any) -> Any:
+        if type(data) is not list or len(data) != len(items):
+            raise WrongValueError(f": {repr(data)[:80]}, expected a list of {len(items)}")
+        return tuple(item(value) for item, value in zip(items, data, strict=True))
 
     return read
 

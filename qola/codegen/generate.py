@@ -8,27 +8,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.answers import NO_ANSWERS, AnswerCache
+from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
-from qola.codegen.ck.levels import check_added, check_levels, directions_of
-from qola.codegen.ck.predicates import Bucket, Wanted
+from qola.codegen.ck.levels import Answers, Filters, check_added, check_levels
+from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
-from qola.codegen.packed import unpack
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.process import run_module
 from qola.codegen.types import (
-    Explanation,
+    Bucket,
     GeneratedSource,
-    KernelInstance,
     KernelSet,
     Selection,
     arch_sets,
-    to_fields,
 )
 from qola.errors import CodegenError, Finding
 from qola.folder import Folder
@@ -80,42 +78,39 @@ def generate(
     directions, entries, v3 = _sort_generators(tree, module)
     own = family_of(next(iter(directions))) if directions else attention_of(module.name).direction
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
-    wanted: dict[str, list[Wanted]] = {}
-    answers: dict[str, dict[str, Any]] = {}
+    filters: Filters = {}
+    answers: Answers = {}
     warnings: Sequence[Finding] = ()
     if directions:
         fmha_dir = _fmha_dir(tree, module)
         native = native_receipts(fmha_dir, own)
-        wanted = _wanted(native, selection, directions)
-        answers = _run_directions(
-            fmha_dir, native, selection, directions, wanted, folders, explain, cached
-        )
-        warnings = check_levels(answers, wanted, sorted(native), selection.level)
+        filters = _filters(native, selection, directions)
+        script = fmha_dir / "generate.py"
+        requests = _requests(script, native, selection, filters, folders, explain)
+        with thread_pool(4) as pool:
+            found = pool.map(partial(_answer, cached), requests)
+            answers = dict(zip(filters, found, strict=True))
+        warnings = check_levels(answers, filters, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
-    if refused := [Finding(**f) for a in answers.values() for f in a["refused"]]:
+    if refused := [finding for answer in answers.values() for finding in answer.refused]:
         raise CodegenError(refused, "kernels that are asked for cannot be generated")
-    _check_variants(wanted, answers, asm.served)
-    check_added(wanted, answers, selection.add_directions)
-    # Directions may have the same to say of a variant.
-    findings = list(dict.fromkeys(Finding(**f) for a in answers.values() for f in a["findings"]))
+    _check_variants(filters, answers, asm.served)
+    check_added(filters, answers, selection.add_directions)
+    # Several directions may have one finding about a variant.
+    findings = list(dict.fromkeys(f for answer in answers.values() for f in answer.findings))
     if any(f.severity == "error" for f in findings):
         raise CodegenError(findings, "the dispatch would have holes")
-    sources = [
-        GeneratedSource(**{**_written(out_dir, s), "archs": tuple(s["archs"])})
-        for a in answers.values()
-        for s in a["sources"]
-    ]
+    for answer in answers.values():
+        for file, text in answer.texts.items():
+            out_dir.write(file, text)
+    sources = [source for answer in answers.values() for source in answer.sources]
     for call in entries:
         for chosen, folder in folders.items():
             told = _told(asm.archs, chosen)
             made = generate_entry(tree, call, out_dir, own, told, folder=folder)
             sources += [replace(source, archs=chosen) for source in made]
     sources += _asm_sources(asm, folders)
-    kernels = tuple(
-        KernelInstance(**_values(_written(out_dir, k)))
-        for a in answers.values()
-        for k in a["kernels"]
-    )
+    kernels = tuple(kernel for answer in answers.values() for kernel in answer.kernels)
     return KernelSet(
         kernels=kernels + asm.kernels,
         sources=tuple(sources),
@@ -123,13 +118,9 @@ def generate(
         headers=tuple(table.name for table in asm.tables),
         tables=asm.tables,
         inputs=asm.inputs,
-        directions=directions_of(answers),
+        directions=tuple(answer.direction for answer in answers.values()),
         warnings=(*warnings, *findings, *asm.findings),
-        explanations=tuple(
-            Explanation(**{**_values(e), "asked_by": tuple(e.get("asked_by", ()))})
-            for a in answers.values()
-            for e in a["explanations"]
-        ),
+        explanations=tuple(one for answer in answers.values() for one in answer.explanations),
     )
 
 
@@ -153,18 +144,6 @@ def _asm_sources(asm: AsmSet, folders: Mapping[tuple[str, ...], str]) -> Iterato
     for chosen in folders:
         own = [source for source in asm.sources if source.archs[0] in chosen]
         yield from (replace(s, archs=chosen) for s in (*own, *(asm.stubs if own else ())))
-
-
-def _written(out_dir: Folder, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Write what the generator's process tells of; return what describes it."""
-    plain = {name: value for name, value in told.items() if name != "text"}
-    return {**plain, "sha256": out_dir.write(told["file"], told["text"])}
-
-
-def _values(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the generator's process says of a kernel, as our types have it."""
-    archs, fields = tuple(data["archs"]), to_fields(data["fields"])
-    return {**data, "archs": archs, "fields": fields, "kept_by": tuple(data["kept_by"])}
 
 
 def _sort_generators(
@@ -240,26 +219,27 @@ def _fmha_dir(tree: AiterTree, module: ModuleConfig) -> Path:
     return (tree.root / tree.fmha_dir).absolute()
 
 
-def _wanted(
+def _filters(
     native: Collection[int], selection: Selection, directions: Mapping[str, int]
-) -> dict[str, list[Wanted]]:
-    """Return what each direction has to select; receipts and directions are checked."""
+) -> dict[str, tuple[VariantFilter, ...]]:
+    """Return the filters of each direction; receipts and directions are checked."""
     dropped = sorted(selection.drop_directions - set(directions))
     unknown = [("drop_directions", direction) for direction in dropped]
     unknown += [
         (one.label, f"{one.name}: direction {one.direction}, which the module does not have here")
-        for one in selection.asked
+        for one in selection.kernels
         if one.direction not in directions
     ]
     expected = f"a direction of the module: {', '.join(directions)}"
     findings = [Finding(place, found, expected) for place, found in unknown]
-    wanted: dict[str, list[Wanted]] = {}
+    filters: dict[str, tuple[VariantFilter, ...]] = {}
     for direction, own in directions.items():
         receipt = own if selection.receipt is None else selection.receipt
-        rest = Wanted.nothing(receipt) if selection.asked else Wanted.everything(receipt)
-        wanted[direction] = [Wanted.from_variant(v, receipt) for v in selection.variants] or [rest]
+        rest = VariantFilter.nothing if selection.kernels else VariantFilter.everything
+        variants = tuple(VariantFilter.from_variant(v, receipt) for v in selection.variants)
+        filters[direction] = variants or (rest(receipt),)
     known = sorted({*native, *EMULATED})
-    asked = {(w.receipt, w.label) for ws in wanted.values() for w in ws if w.receipt not in known}
+    others = {(f.receipt, f.label) for fs in filters.values() for f in fs if f.receipt not in known}
     findings += [
         Finding(
             place=label,
@@ -267,64 +247,57 @@ def _wanted(
             expected=f"one of {', '.join(map(str, known))}",
             fix="write one of these numbers; AITER itself uses 600",
         )
-        for receipt, label in sorted(asked)
+        for receipt, label in sorted(others)
     ]
     if findings:
         raise CodegenError(findings)
-    return wanted
+    return filters
 
 
-def _run_directions(
-    fmha_dir: Path,
+def _requests(
+    script: Path,
     native: Collection[int],
     selection: Selection,
-    directions: Mapping[str, int],
-    wanted: Mapping[str, list[Wanted]],
+    filters: Filters,
     folders: Mapping[tuple[str, ...], str],
     explain: bool,
-    cached: AnswerCache,
-) -> dict[str, dict[str, Any]]:
-    receipts = sorted({w.receipt for ws in wanted.values() for w in ws})
-
-    def answer(direction: str) -> dict[str, Any]:
-        request = {
-            "direction": direction,
-            "native": sorted(native),
-            "archs": list(next(iter(folders))),
-            "folders": list(folders.items()),
-            "wanted": [w.to_json() for w in wanted[direction]],
-            "dropped": direction in selection.drop_directions,
-            "explain": explain,
-            "keep_unreachable": selection.keep_unreachable,
-            "own": [
-                {**vars(one), "fields": dict(one.fields)}
-                for one in selection.asked
-                if one.direction == direction
-            ],
-            "origin": f"receipt {', '.join(map(str, receipts))}",
-        }
-        place = f"CK's generate.py, direction {direction}"
-        script = fmha_dir / "generate.py"
-
-        question = {"kind": "CK's generator", "script": str(script), **request}
-        run = partial(_run_direction, script, request, place)
-        return unpack(cached.find_bytes(question, run))
-
-    with thread_pool(4) as pool:
-        return dict(zip(directions, pool.map(answer, directions), strict=True))
+) -> Iterator[GeneratorRequest]:
+    """Yield the request of each direction."""
+    receipts = sorted({one.receipt for of_direction in filters.values() for one in of_direction})
+    for direction, of_direction in filters.items():
+        yield GeneratorRequest(
+            script=str(script),
+            direction=direction,
+            native=tuple(sorted(native)),
+            archs=next(iter(folders)),
+            folders=tuple(folders.items()),
+            filters=tuple(of_direction),
+            kernels=tuple(one for one in selection.kernels if one.direction == direction),
+            dropped=direction in selection.drop_directions,
+            explain=explain,
+            keep_unreachable=selection.keep_unreachable,
+            origin=f"receipt {', '.join(map(str, receipts))}",
+        )
 
 
-def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> bytes:
+def _answer(cached: AnswerCache, request: GeneratorRequest) -> GeneratorAnswer:
+    question = {"kind": "CK's generator", "request": request.to_json()}
+    return GeneratorAnswer.unpack(cached.find_bytes(question, partial(_run_generator, request)))
+
+
+def _run_generator(request: GeneratorRequest) -> bytes:
+    place = f"CK's generate.py, direction {request.direction}"
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        cwd = root / "cwd"
+        cwd, scratch, file = root / "cwd", root / "out", root / "request.json"
+        answer, refused = root / "answer", root / "refused"
         cwd.mkdir()
-        (root / "out").mkdir()
-        told = {**request, "script": str(script), "scratch": str(root / "out")}
-        told |= {name: str(root / name) for name in ("answer", "seen")}
-        (root / "request.json").write_text(json.dumps(told), encoding="utf-8")
-        run_module("qola.codegen.ck.driver", [str(root / "request.json")], cwd=cwd, place=place)
-        if not (root / "seen").is_file():
+        scratch.mkdir()
+        file.write_text(replace(request, scratch=str(scratch)).to_json(), encoding="utf-8")
+        run_module("qola.codegen.ck.driver", [str(file)], cwd=cwd, place=place)
+        if refused.is_file():
+            raise CodegenError(Finding(place, **json.loads(refused.read_text(encoding="utf-8"))))
+        if not answer.is_file():
             raise CodegenError(
                 Finding(
                     place,
@@ -332,11 +305,8 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> byte
                     "a generator that returns, or ends by sys.exit",
                 )
             )
-        data = (root / "answer").read_bytes()
-        seen = json.loads((root / "seen").read_text(encoding="utf-8"))
         stray = sorted(path.name for path in cwd.rglob("*"))
-    if seen["error"]:
-        raise CodegenError(Finding(place=place, **seen["error"]))
+        data = answer.read_bytes()
     if stray:
         raise CodegenError(
             Finding(
@@ -349,8 +319,8 @@ def _run_direction(script: Path, request: Mapping[str, Any], place: str) -> byte
 
 
 def _check_variants(
-    wanted: Mapping[str, list[Wanted]],
-    answers: Mapping[str, dict[str, Any]],
+    filters: Filters,
+    answers: Answers,
     served_by_asm: Mapping[int, Collection[Bucket]],
 ) -> None:
     """Check that every variant, and every head dim it names, has a kernel in some direction.
@@ -362,38 +332,37 @@ def _check_variants(
         CodegenError: naming each that has none, and what the CK at hand has.
     """
     findings = []
-    for w in next(iter(wanted.values()), ()):
-        if w.index < 0:
+    for variant in next(iter(filters.values()), ()):
+        if variant.index < 0:
             continue
-        key = str(w.index)
-        if not any(answer["counts"][key] for answer in answers.values()):
-            if w.index in served_by_asm and set(w.hdims or ()) <= set(served_by_asm[w.index]):
+        effects = {name: answer.filter(variant.index) for name, answer in answers.items()}
+        if not any(effect.rows for effect in effects.values()):
+            in_asm = served_by_asm.get(variant.index)
+            if in_asm is not None and set(variant.hdims or ()) <= set(in_asm):
                 continue
             reasons = [
                 f"{direction}: {line}"
-                for direction, answer in answers.items()
-                for line in answer["blame"].get(key, []) or ["no kernel has all of it at once"]
+                for direction, effect in effects.items()
+                for line in effect.blame or ["no kernel has all of it at once"]
             ]
             findings.append(
                 Finding(
-                    place=w.label,
+                    place=variant.label,
                     found="selects no kernel:\n" + "\n".join(reasons),
                     expected="a combination that the CK at hand has kernels for",
                     fix="widen the dimensions named above, or remove the variant",
                 )
             )
             continue
-        unserved = set.intersection(
-            *({(q, v) for q, v in answer["unserved"][key]} for answer in answers.values())
-        )
-        have = sorted({(q, v) for answer in answers.values() for q, v in answer["buckets"]})
+        unserved = set.intersection(*(set(effect.unserved) for effect in effects.values()))
+        have = sorted({bucket for answer in answers.values() for bucket in answer.buckets})
         findings += [
             Finding(
-                place=f"{w.label}.hdim",
-                found=f"{q}x{v}, which no kernel of receipt {w.receipt} serves",
+                place=f"{variant.label}.hdim",
+                found=f"{q}x{v}, which no kernel of receipt {variant.receipt} serves",
                 expected=f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
             )
-            for q, v in sorted(unserved.difference(served_by_asm.get(w.index, ())))
+            for q, v in sorted(unserved.difference(served_by_asm.get(variant.index, ())))
         ]
     if findings:
         raise CodegenError(findings, "a variant cannot be satisfied")

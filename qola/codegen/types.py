@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -15,26 +15,28 @@ if TYPE_CHECKING:  # the generator process has no third-party packages, which a 
 
 FieldValue = words.FieldValue
 Fields = tuple[tuple[str, FieldValue], ...]
+Bucket = tuple[int, int]
+"""A pair of head dimensions (hdim_q, hdim_v) for which the dispatch has kernels."""
 
 LEVELS = ("opaque", "linked", "filtered")
 """How far a direction can be followed, see `Direction`."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A kernel that is asked for by itself, whether CK has it or not.
+class RequestedKernel:
+    """A kernel that the manifest names by its config, whether CK enumerates it or not.
 
     Attributes:
-        label: how messages call the place where it is asked for.
-        name: of its config.
-        fields: as kernel instances have them.
+        label: the place in the manifest, for messages.
+        name: name of its config.
+        fields: the fields that the kernel instance must have.
     """
 
     label: str
     name: str
     direction: str
     role: str
-    fields: Fields
+    fields: Mapping[str, FieldValue]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Selection:
         level: the level that each direction has to reach.
         keep_unreachable: also kernels that the dispatch cannot reach.
         add_directions: those of the module's directions that must have kernels.
-        asked: kernels beside those of variants; without variants, these alone.
+        kernels: kernels named one by one, in addition to those of variants; if there are no
+            variants, the only kernels.
     """
 
     receipt: int | None = None
@@ -64,7 +67,7 @@ class Selection:
     level: str = LEVELS[0]
     keep_unreachable: bool = False
     add_directions: frozenset[str] = frozenset()
-    asked: Sequence[Asked] = ()
+    kernels: Sequence[RequestedKernel] = ()
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,6 @@ class KernelSet:
     directions: tuple[Direction, ...] = ()
 
 
-def to_fields(values: dict[str, Any]) -> Fields:
+def to_fields(values: Mapping[str, Any]) -> Fields:
     """Return `values` as sorted (name, value) pairs."""
     return tuple(sorted(values.items()))

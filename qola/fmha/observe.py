@@ -67,7 +67,7 @@ def emitted(
         Entry(
             library="",
             name=kernel.name,
-            archs=tuple(archs_of(kernel, tags)),
+            archs=archs_of(kernel, tags),
             config=KernelConfig.of(direction, kernel.role, kernel.fields),
         )
         for kernel in found.values()
@@ -96,8 +96,7 @@ def tables_of(tree: Path) -> Archs:
 def _recorded(script: Path, direction: str, receipt: int, archs: Sequence[str]) -> Recording:
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CK's
-        request = {"script": str(script), "scratch": scratch, "direction": direction}
-        return record(request, receipt, archs)
+        return record(script, direction, receipt, archs, Path(scratch))
 
 
 def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfig]:

@@ -68,13 +68,13 @@ def generate_module(
         drop_directions=frozenset(spec.drop_directions),
         # Assembly kernels take problems before any dispatch: not those of kernels by themselves.
         asm=(spec.hsa_subdirs is None or bool(spec.hsa_subdirs))
-        and (bool(module.variants) or not module.asked),
+        and (bool(module.variants) or not module.requested),
         embedded=spec.hsa_subdirs,
         drop_srcs=frozenset(spec.drop_srcs),
         level=request.level,
         keep_unreachable=request.manifest.keep_unreachable,
         add_directions=frozenset(spec.add_directions),
-        asked=module.asked,
+        kernels=module.requested,
     )
     folder = output.below(spec.name)
 

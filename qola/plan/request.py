@@ -24,7 +24,7 @@ from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
-from qola.codegen.types import LEVELS, Asked
+from qola.codegen.types import LEVELS, RequestedKernel
 from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
@@ -33,8 +33,8 @@ from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BuildMode, BwdVariant, FwdVariant
 from qola.manifest.words import TESTED_ARCHS
 from qola.plan import torch_variants
-from qola.plan.asked import asked_of, check_asked
 from qola.plan.configure import ADDED, configure
+from qola.plan.requested import check_requested, requested_kernels
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
@@ -86,7 +86,8 @@ class Module:
     Attributes:
         config: its entry of optCompilerConfig.json, as the manifest changes it.
         variants: those that select its kernel instances; () for all of its receipt.
-        asked: kernels beside these; without variants, these alone.
+        requested: kernels named one by one, in addition to those of variants; if there are no
+            variants, the only kernels.
         torch: it is compiled with PyTorch's headers.
         rocm: ROCm's libraries beside HIP that it includes headers of, sorted; not of attention.
     """
@@ -95,7 +96,7 @@ class Module:
     config: ModuleConfig
     variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
     torch: bool = False
-    asked: tuple[Asked, ...] = ()
+    requested: tuple[RequestedKernel, ...] = ()
     rocm: tuple[str, ...] = ()
 
 
@@ -155,7 +156,7 @@ def resolve(request: Request) -> ResolvedRequest:
             config_of(spec.name),
             variants_of(manifest, spec.name),
             kind_of(spec.name).kind == "needs_torch",
-            asked_of(manifest, spec.name),
+            requested_kernels(manifest, spec.name),
             kind_of(spec.name).rocm,
         )
         for spec in manifest.modules
@@ -197,7 +198,7 @@ def _faults(
     for module in modules:
         if module.spec.name in ATTENTION:
             variants = [vars(variant) for variant in module.variants]
-            kernels = [{k: (v,) for k, v in dict(one.fields).items()} for one in module.asked]
+            kernels = [{k: (v,) for k, v in one.fields.items()} for one in module.requested]
             yield from known_faults(request.tree, module.config, chosen, [*variants, *kernels])
 
 
@@ -256,7 +257,7 @@ def _check(
     if unplannable := list(_unplannable(request, kind_of)):
         raise PlanError(unplannable)
     unserved = [
-        *check_asked(manifest),
+        *check_requested(manifest),
         *_unpatched(request),
         *_unserved(request, config_of),
         *unknown_keys_of(tree),

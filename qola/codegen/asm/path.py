@@ -100,7 +100,7 @@ def _problems(
             f"({'|'.join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))})",
             fix=f"remove {arch} from the architectures, or widen hsa_subdirs or the variants",
         )
-    for one in selection.asked:
+    for one in selection.kernels:
         yield Finding(
             place=one.label,
             found=f"{one.name}, and -DENABLE_CK=0",

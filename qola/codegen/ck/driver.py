@@ -1,9 +1,8 @@
-"""The generator process: runs CK's generator for one direction, tells kernels and dispatch.
+"""The generator process: runs CK's generator for one direction, and answers a GeneratorRequest.
 
 Run as ``python -B -S -m qola.codegen.ck.driver REQUEST``, in an empty directory with a fixed hash
-seed. REQUEST is a JSON file that names two others to write: the answer, and what was seen, which
-is what the process read, and the error that a user can solve, if there is one. A traceback on
-stderr is a bug, here or in CK.
+seed. In the directory of REQUEST, a JSON file, it writes ``answer``, a packed GeneratorAnswer, or
+``refused``, an error that a user can solve. A traceback on stderr is a bug, here or in CK.
 """
 
 from __future__ import annotations
@@ -11,38 +10,38 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from qola.codegen.answer import FilterAnswer, GeneratorAnswer
 from qola.codegen.bytecode import ignore_bytecode
 from qola.codegen.ck import unfiltered
-from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
+from qola.codegen.ck.hazards import DispatchRow, find_hazards
 from qola.codegen.ck.link import NotUnderstoodError, called_in
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
     archs_of,
     check_archs,
+    dispatch_source,
+    kernel_instance,
     record,
     tags_of,
-    told_kernel,
-    told_source,
 )
-from qola.codegen.ck.own import arranged, find
-from qola.codegen.ck.predicates import ASKED_FOR, EVERYTHING, Wanted
+from qola.codegen.ck.own import arranged, find, keeper_of
+from qola.codegen.ck.predicates import ASKED_FOR, EVERYTHING, VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
-from qola.codegen.packed import pack
 from qola.codegen.parent import prepare_generator
+from qola.codegen.types import Bucket, Direction, Explanation, GeneratedSource, to_fields
 from qola.errors import Finding
 from qola.files import disk_error
 
 
-def _dispatch_row(row: Row, keepers: Iterable[Wanted] = ()) -> DispatchRow:
+def _dispatch_row(row: Row, keepers: Iterable[VariantFilter] = ()) -> DispatchRow:
     return DispatchRow(
         arch=row.arch or "",
         dtype=str(row.fields["dtype"]),
@@ -65,98 +64,97 @@ class _Filtered:
         RefusedError: CK's generator refuses.
     """
 
-    def __init__(self, request: Mapping[str, Any]) -> None:
+    def __init__(self, request: GeneratorRequest) -> None:
         self._request = request
-        self._direction: str = request["direction"]
-        self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
-        self._bases, self._dispatch, recording = _read(request, self._wanted)
-        self._selector = selector = Selector(self._direction, self._bases, request)
+        self._bases, self._dispatch, recording = _read(request)
+        self._selector = selector = Selector(request, self._bases)
         self._own, self._refused = find(request, recording, self._dispatch, self._bases)
-        self._tags = tags_of(request["archs"], selector.rows, self._offered())
-        if selector.rows and not request["dropped"]:
-            check_archs(request, self._tags, [*selector.rows, *selector.outside])
+        self._tags = tags_of(request.archs, selector.rows, self._offered())
+        if selector.rows and not request.dropped:
+            check_archs(request.filters, self._tags, [*selector.rows, *selector.outside])
         self._keepers = (
-            {} if request["dropped"] else {row.key: selector.keepers(row) for row in selector.rows}
+            {} if request.dropped else {row.key: selector.keepers(row) for row in selector.rows}
         )
         for found in self._own:
             for row in found.rows:
-                self._keepers[row.key] = [*self._keepers.get(row.key, ()), found.own.keeper]
+                self._keepers[row.key] = [*self._keepers.get(row.key, ()), keeper_of(found.kernel)]
         self._all = arranged(selector.rows, selector.order, self._own)
         made = {key: found.rows for found in self._own if found.made for key in found.types}
-        # Of two of a type, the one that is asked for.
+        # Of two kernels with one C++ type, the requested one is built.
         self._replaced = {
             row.key for row in self._all if row not in made.get((row.arch, row.main.traits), (row,))
         }
-        # Those that are wanted, and of these the ones to build.
+        # The entries that a filter keeps, and of these the ones to build.
         self._chosen = [
             row for row in self._all if self._keepers.get(row.key) and row.key not in self._replaced
         ]
-        # With rows in front that take their problems.
+        # Entries before these take all of their problems.
         self._unreachable = unreachable(self._chosen, self._text) if self._chosen else {}
         self._rows = [
             row
             for row in self._chosen
-            if request["keep_unreachable"] or row.key not in self._unreachable
+            if request.keep_unreachable or row.key not in self._unreachable
         ]
         self._kept: dict[str, tuple[Kernel, set[int]]] = {
             name: (kernel, set())
             for name, (kernel, keep) in selector.loose().items()
-            if keep and not request["dropped"]
+            if keep and not request.dropped
         }
         for row in self._rows:
             for kernel in row.kernels:
                 _, indices = self._kept.setdefault(kernel.name, (kernel, set()))
                 indices.update(w.index for w in self._keepers[row.key] if w.index >= 0)
 
-    def answer(self) -> dict[str, Any]:
-        """Return what was generated, with its texts."""
+    def answer(self) -> GeneratorAnswer:
+        """Return everything that was generated."""
         request, selector = self._request, self._selector
-        sources = [self._told_dispatch(*folder) for folder in request["folders"]]
+        dispatches = dict(self._dispatch_source(*folder) for folder in request.folders)
         findings = find_hazards(
-            self._direction,
+            request.direction,
             [_dispatch_row(row) for row in self._all],
             [_dispatch_row(row, self._keepers[row.key]) for row in self._chosen],
-            request["origin"],
-            self._buckets_in_front() if request["keep_unreachable"] else {},
+            request.origin,
+            self._buckets_in_front() if request.keep_unreachable else {},
         )
-        counts = {
-            str(w.index): sum(w in self._keepers[row.key] for row in self._chosen)
-            for w in self._wanted
-        }
-        return {
-            "level": "filtered",
-            "reason": "",
-            "rows": len(selector.rows),
-            "fields": sorted({name for row in selector.rows for name in row.fields}),
-            "unknown": self._unknown(),
-            "kernels": [
-                told_kernel(request, kernel, archs_of(kernel, self._tags), indices)
-                for kernel, indices in self._kept.values()
-            ],
-            "sources": sources,
-            "findings": [asdict(f) for f in (*findings, *self._hidden(), *self._padded())],
-            "refused": [asdict(f) for f in self._refused],
-            "counts": counts,
-            "blame": {
-                str(w.index): ["the direction is dropped"]
-                if request["dropped"]
-                else selector.blame(w)
-                for w in self._wanted
-                if not counts[str(w.index)]
-            },
-            "unserved": {str(w.index): selector.hdims[w.index][1] for w in self._wanted},
-            "buckets": sorted({row.bucket for row in selector.rows}),
-            "explanations": self._explain() if request["explain"] else [],
-        }
+        unknown = self._unknown()
+        kept = [kernel for kernel, _ in self._kept.values()]
+        instances = tuple(
+            kernel_instance(request.direction, kernel, archs_of(kernel, self._tags), indices)
+            for kernel, indices in self._kept.values()
+        )
+        texts = {one.file: kernel.source for one, kernel in zip(instances, kept, strict=True)}
+        texts |= {source.file: text for source, text in dispatches.items()}
+        return GeneratorAnswer(
+            Direction(request.direction, "filtered", "", len(selector.rows), tuple(unknown)),
+            instances,
+            tuple(dispatches),
+            texts,
+            tuple(self._effect(variant) for variant in request.filters),
+            tuple(sorted({name for row in selector.rows for name in row.fields})),
+            unknown,
+            (*findings, *self._hidden(), *self._padded()),
+            tuple(self._refused),
+            tuple(sorted({row.bucket for row in selector.rows})),
+            tuple(self._explain()) if request.explain else (),
+        )
+
+    def _effect(self, variant: VariantFilter) -> FilterAnswer:
+        rows = sum(variant in self._keepers[row.key] for row in self._chosen)
+        blame: Sequence[str] = ()
+        if not rows:
+            dropped = self._request.dropped
+            blame = ["the direction is dropped"] if dropped else self._selector.blame(variant)
+        unserved = self._selector.hdims[variant.index][1]
+        return FilterAnswer(variant.index, rows, tuple(blame), tuple(unserved))
 
     def _padded(self) -> Iterator[Finding]:
         """Say which head dimensions serve those of variants that CK has no kernels of."""
-        for wanted in self._wanted:
-            kept = any(wanted in self._keepers[row.key] for row in self._chosen)
-            for (own, serving), dtypes in self._selector.padded(wanted).items() if kept else ():
+        for variant in self._request.filters:
+            kept = any(variant in self._keepers[row.key] for row in self._chosen)
+            for (own, serving), dtypes in self._selector.padded(variant).items() if kept else ():
                 (q, v), (larger_q, larger_v) = own, serving
                 yield Finding(
-                    place=wanted.label,
+                    place=variant.label,
                     found=f"hdim {q}x{v}, which kernels for {larger_q}x{larger_v} serve, padded "
                     f"({', '.join(dtypes)})",
                     expected="as it is; a head dimension that CK has kernels for costs less",
@@ -167,10 +165,10 @@ class _Filtered:
         """Warn of kernels that are asked for by themselves and hidden, and of archs without."""
         for found in self._own:
             names = {kernel.name for row in found.rows for kernel in row.kernels}
-            if found.rows and not names & self._kept.keys() and not self._request["dropped"]:
+            if found.rows and not names & self._kept.keys() and not self._request.dropped:
                 yield Finding(
-                    place=found.own.label,
-                    found=f"{found.own.name}: {self._reason(found.rows[0])}",
+                    place=found.kernel.label,
+                    found=f"{found.kernel.name}: {self._reason(found.rows[0])}",
                     expected="kernels that problems come to",
                     fix="ask for it without those in front of it, or set keep_unreachable",
                     severity="warning",
@@ -178,7 +176,7 @@ class _Filtered:
         for arch, tag in self._tags.items() if self._own else ():
             if self._rows and not any(row.arch in (None, tag) for row in self._rows):
                 yield Finding(
-                    place=f"direction {self._direction}",
+                    place=f"direction {self._request.direction}",
                     found=f"none of the kernels that are asked for is for {arch}: its dispatch "
                     "serves no problem",
                     expected="a kernel for each architecture",
@@ -196,21 +194,22 @@ class _Filtered:
         loose = [kernel for kernel, _ in self._selector.loose().values()]
         return [*(kernel for row in rows for kernel in row.kernels), *loose]
 
-    def _unknown(self) -> dict[str, list[Any]]:
-        found: dict[str, set[Any]] = {}
+    def _unknown(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, set[str]] = {}
         for base in self._bases.values():
             for name, values in base.unknown.items():
-                found.setdefault(name, set()).update(values)
-        return {name: sorted(map(str, values)) for name, values in sorted(found.items())}
+                found.setdefault(name, set()).update(map(str, values))
+        return {name: tuple(sorted(values)) for name, values in sorted(found.items())}
 
-    def _told_dispatch(self, chosen: Sequence[str], folder: str) -> dict[str, Any]:
+    def _dispatch_source(self, chosen: Sequence[str], folder: str) -> tuple[GeneratedSource, str]:
         """Make the dispatch for some of the archs; prove that it calls just the kernels kept."""
         reached = {self._tags[arch] for arch in chosen}
         rows = [row for row in self._rows if row.arch is None or row.arch in reached]
         text = self._text(rows)
-        if folder == self._request["folders"][0][1]:
+        if folder == self._request.folders[0][1]:
             self._prove(text)
-        return told_source(self._request, self._dispatch.name, text, chosen, folder)
+        name, direction = self._dispatch.name, self._request.direction
+        return dispatch_source(direction, name, text, chosen, folder), text
 
     def _prove(self, dispatch: str) -> None:
         """Check that the dispatch calls just the kernels that are kept for its rows."""
@@ -221,40 +220,35 @@ class _Filtered:
                 f"the dispatch calls {len(called)} types of kernels, while {len(kept)} are kept"
             )
 
-    def _explain(self) -> list[dict[str, Any]]:
-        """Return, for every kernel of the receipts in use, who keeps it or what drops it."""
+    def _explain(self) -> Iterator[Explanation]:
+        """Yield for every kernel of the receipts in use who keeps it or why it is dropped."""
         selector, kept = self._selector, self._kept
         asked: dict[str, list[str]] = {}
         for found in self._own:
             for name in {kernel.name for row in found.rows for kernel in row.kernels}:
-                asked.setdefault(name, []).append(found.own.label)
+                asked.setdefault(name, []).append(found.kernel.label)
         reasons: dict[str, tuple[Kernel, str]] = {}
         for row in [*self._all, *selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)
-            reason = self._reason(row) if out and not self._request["dropped"] else ""
+            reason = self._reason(row) if out and not self._request.dropped else ""
             for kernel in row.kernels:
                 # That it is wanted, and of no use, says more than that another row is not.
                 if kernel.name not in reasons or row.key in self._unreachable:
                     reasons[kernel.name] = (kernel, reason)
         for name, (kernel, _) in selector.loose().items():
             reasons.setdefault(name, (kernel, "no entry of the dispatch calls it"))
-        return [
-            {
-                "name": name,
-                "direction": self._direction,
-                "role": kernel.role,
-                "archs": archs_of(kernel, self._tags),
-                "fields": dict(kernel.fields),
-                "kept_by": sorted(kept[name][1]) if name in kept else [],
-                "asked_by": sorted(asked.get(name, ())) if name in kept else [],
-                "dropped_by": ""
-                if name in kept
-                else "the direction is dropped"
-                if self._request["dropped"]
-                else reason,
-            }
-            for name, (kernel, reason) in reasons.items()
-        ]
+        for name, (kernel, reason) in reasons.items():
+            dropped_by = "the direction is dropped" if self._request.dropped else reason
+            yield Explanation(
+                name,
+                self._request.direction,
+                kernel.role,
+                archs_of(kernel, self._tags),
+                to_fields(kernel.fields),
+                kept_by=tuple(sorted(kept[name][1])) if name in kept else (),
+                dropped_by="" if name in kept else dropped_by,
+                asked_by=tuple(sorted(asked.get(name, ()))) if name in kept else (),
+            )
 
     def _reason(self, row: Row) -> str:
         """Return why a row is not in the dispatch."""
@@ -278,24 +272,24 @@ class _Filtered:
         return {key: front[0].bucket for key, front in self._unreachable.items()}
 
 
-def _read(
-    request: Mapping[str, Any], wanted: Sequence[Wanted]
-) -> tuple[dict[int, Base], Dispatch, Recording]:
-    """Return what each receipt gives, and the dispatch that is rendered of their rows.
+def _read(request: GeneratorRequest) -> tuple[dict[int, Base], Dispatch, Recording]:
+    """Return the rows of each receipt, and the dispatch that is rendered of them.
 
     The recording is that of the dispatch, which is the first of the receipts.
     """
-    receipts = {source(w.receipt, request["native"]) for w in wanted}
+    receipts = {source(one.receipt, request.native) for one in request.filters}
     # Receipt 0 orders the rows of several receipts: it has nearly all rows of any of them.
     needed = sorted(receipts | {0}) if len(receipts) > 1 else sorted(receipts)
-    recordings = {receipt: record(request, receipt, request["archs"]) for receipt in needed}
+    script, scratch, direction = Path(request.script), Path(request.scratch), request.direction
+    recordings = {
+        receipt: record(script, direction, receipt, request.archs, scratch) for receipt in needed
+    }
     dispatches = {receipt: Dispatch(seen) for receipt, seen in recordings.items()}
-    direction, dispatch = request["direction"], dispatches[needed[0]]
-    made = [emulated(w.receipt, request["native"]) for w in wanted]
-    recording = recordings[needed[0]]
+    dispatch, recording = dispatches[needed[0]], recordings[needed[0]]
+    made = [emulated(one.receipt, request.native) for one in request.filters]
     idle = all(of and of.rules[direction] is None for of in made)
-    if idle and not request["explain"] and not request["own"]:
-        # Nobody asks for a row.
+    if idle and not request.explain and not request.kernels:
+        # No filter keeps a row.
         return {receipt: Base(()) for receipt in needed}, dispatch, recording
     bases = {
         receipt: read_base(direction, seen, dispatches[receipt])
@@ -304,11 +298,11 @@ def _read(
     return bases, dispatch, recording
 
 
-def run(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Generate one direction and return what was generated.
+def run(request: GeneratorRequest) -> GeneratorAnswer:
+    """Generate one direction.
 
     Raises:
-        RefusedError: CK's generator, or what it made, is of no use for the request.
+        RefusedError: CK's generator, or the code it writes, cannot serve the request.
     """
     try:
         return _Filtered(request).answer()
@@ -316,18 +310,16 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         return unfiltered.run(request, str(error))
 
 
-def main(path: str) -> int:
-    """Read the request at `path` and write the answer; returns the exit code."""
+def main(path: Path) -> int:
+    """Answer the request at `path`; returns the exit code."""
     ignore_bytecode()
     gc.disable()  # a short life, and half a million small objects that all stay
-    request = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
+        request = GeneratorRequest.from_json(path.read_text(encoding="utf-8"))
         try:
-            data, error = pack(run(request)), None
+            path.with_name("answer").write_bytes(run(request).pack())
         except RefusedError as refused:
-            data, error = b"", vars(refused)
-        Path(request["answer"]).write_bytes(data)
-        Path(request["seen"]).write_text(json.dumps({"error": error}), encoding="utf-8")
+            path.with_name("refused").write_text(json.dumps(vars(refused)), encoding="utf-8")
     except OSError as error:
         print(disk_error(error))
         return 1
@@ -336,4 +328,4 @@ def main(path: str) -> int:
 
 if __name__ == "__main__":
     prepare_generator()
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(Path(sys.argv[1])))

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qola.codegen.ck.predicates import show, takes
-from qola.codegen.types import FieldValue
+from qola.codegen.types import Bucket, FieldValue
 from qola.errors import Finding
 
-Bucket = tuple[int, int]
 Problem = tuple[tuple[str, FieldValue], ...]
 
 

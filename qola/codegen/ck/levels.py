@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from qola.codegen.ck.predicates import WITHOUT, Wanted, show
+from qola.codegen.answer import GeneratorAnswer
+from qola.codegen.ck.predicates import WITHOUT, VariantFilter, show
 from qola.codegen.ck.receipts import emulated
-from qola.codegen.types import LEVELS, Direction
+from qola.codegen.types import LEVELS
 from qola.errors import CodegenError, Finding
 
-Answers = Mapping[str, Mapping[str, Any]]
-"""What the generator process says of each direction."""
-
-
-def directions_of(answers: Answers) -> tuple[Direction, ...]:
-    """Return how far each direction is followed."""
-    return tuple(
-        Direction(name, a["level"], a["reason"], a["rows"], tuple(a["unknown"]))
-        for name, a in answers.items()
-    )
+Answers = Mapping[str, GeneratorAnswer]
+Filters = Mapping[str, Sequence[VariantFilter]]
+"""Answers and filters by direction."""
 
 
 def check_levels(
-    answers: Answers, wanted: Mapping[str, Sequence[Wanted]], native: Sequence[int], least: str
+    answers: Answers, filters: Filters, native: Sequence[int], least: str
 ) -> list[Finding]:
     """Return warnings about fields that no variant can name.
 
@@ -38,17 +32,21 @@ def check_levels(
     findings = [
         Finding(
             place=f"direction {name}",
-            found=f"level {answer['level']}: {answer['reason']}",
+            found=f"level {answer.direction.level}: {answer.direction.reason}",
             expected=f"level {least}",
             fix="use an AITER whose Composable Kernel reaches it, or require less",
         )
         for name, answer in answers.items()
-        if LEVELS.index(answer["level"]) < LEVELS.index(least)
+        if LEVELS.index(answer.direction.level) < LEVELS.index(least)
     ]
     if findings:
         raise CodegenError(findings, "a level that is required is not reached")
-    filtered = {name: a for name, a in answers.items() if a["level"] == "filtered" and a["rows"]}
-    findings = [*_rules(filtered, wanted, native), *_variants(filtered, wanted)]
+    filtered = {
+        name: answer
+        for name, answer in answers.items()
+        if answer.direction.level == "filtered" and answer.direction.rows
+    }
+    findings = [*_rules(filtered, filters, native), *_variants(filtered, filters)]
     if findings:
         raise CodegenError(findings, "a field that no kernel has")
     return [
@@ -60,13 +58,11 @@ def check_levels(
             severity="warning",
         )
         for name, answer in filtered.items()
-        for field, values in answer["unknown"].items()
+        for field, values in answer.unknown.items()
     ]
 
 
-def check_added(
-    wanted: Mapping[str, Sequence[Wanted]], answers: Answers, added: Collection[str]
-) -> None:
+def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> None:
     """Check that each direction that is asked for by name has kernels.
 
     Raises:
@@ -75,13 +71,13 @@ def check_added(
     findings = []
     for direction in sorted(added):
         answer = answers[direction]
-        # Kernels that are asked for by themselves are counted with no variant.
-        if any(answer["counts"].values()) or answer["kernels"]:
+        # No filter counts the kernels that are named one by one.
+        if any(one.rows for one in answer.filters) or answer.kernels:
             continue
         reasons = [
-            f"{w.label}: {line}"
-            for w in wanted[direction]
-            for line in answer["blame"].get(str(w.index)) or ["no kernel has all of it at once"]
+            f"{variant.label}: {line}"
+            for variant in filters[direction]
+            for line in answer.filter(variant.index).blame or ["no kernel has all of it at once"]
         ]
         findings.append(
             Finding(
@@ -95,23 +91,21 @@ def check_added(
         raise CodegenError(findings, "a direction that is added has no kernels")
 
 
-def _variants(filtered: Answers, wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[Finding]:
+def _variants(filtered: Answers, filters: Filters) -> Iterator[Finding]:
     """Find what variants ask for although no kernel of any direction has it."""
-    have = {field for answer in filtered.values() for field in answer["fields"]}
-    unknown = {field for answer in filtered.values() for field in answer["unknown"]}
-    for w in next(iter(wanted.values())) if filtered else ():
-        for name, allowed in w.where.items():
+    have = {field for answer in filtered.values() for field in answer.fields}
+    unknown = {field for answer in filtered.values() for field in answer.unknown}
+    for variant in next(iter(filters.values())) if filtered else ():
+        for name, allowed in variant.where.items():
             if _untestable(name, allowed, have, unknown):
-                yield _finding(f"{w.label}.{name}", name, allowed, have, unknown)
+                yield _finding(f"{variant.label}.{name}", name, allowed, have, unknown)
 
 
-def _rules(
-    filtered: Answers, wanted: Mapping[str, Sequence[Wanted]], native: Sequence[int]
-) -> Iterator[Finding]:
+def _rules(filtered: Answers, filters: Filters, native: Sequence[int]) -> Iterator[Finding]:
     """Find what rules of receipts ask for although no kernel of the direction has it."""
     for direction, answer in filtered.items():
-        have, unknown = set(answer["fields"]), set(answer["unknown"])
-        for receipt, label in {w.receipt: w.label for w in wanted[direction]}.items():
+        have, unknown = set(answer.fields), set(answer.unknown)
+        for receipt, label in {one.receipt: one.label for one in filters[direction]}.items():
             made = emulated(receipt, native)
             for name, allowed in (made.rules[direction] or ()) if made else ():
                 if _untestable(name, allowed, have, unknown):

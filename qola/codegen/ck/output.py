@@ -1,13 +1,15 @@
-"""Runs CK's generator as a request says, and describes what of it is wanted."""
+"""Runs CK's generator, and describes the kernels and dispatch sources that it writes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qola.codegen.ck.observe import Recording, UsageError, observe
+from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
+from qola.codegen.types import GeneratedSource, KernelInstance, to_fields
+from qola.files import sha256_of_text
 
 
 class RefusedError(Exception):
@@ -20,18 +22,20 @@ class RefusedError(Exception):
         self.fix = fix
 
 
-def record(request: Mapping[str, Any], receipt: int, archs: Sequence[str], *more: str) -> Recording:
+def record(
+    script: Path, direction: str, receipt: int, archs: Sequence[str], output: Path, *more: str
+) -> Recording:
     """Run CK's generator for a receipt.
 
     Args:
-        archs: the targets, where the generator takes any.
-        more: further arguments.
+        archs: the targets, if the generator has such an option.
+        output: a directory for its files.
+        more: further arguments of the generator.
 
     Raises:
         RefusedError: it has no kernels for an arch, or writes other files than C++ sources.
     """
-    script, output = Path(request["script"]), Path(request["scratch"])
-    arguments = ["-d", request["direction"], "--receipt", str(receipt), *more]
+    arguments = ["-d", direction, "--receipt", str(receipt), *more]
     arguments += ["--output_dir", str(output)]
     try:
         try:
@@ -48,9 +52,9 @@ def record(request: Mapping[str, Any], receipt: int, archs: Sequence[str], *more
                     "an architecture CK has kernels for",
                     "leave the architecture out, or use an AITER whose CK has kernels for it",
                 ) from None
-        if isinstance(error, KeyError) and error.args == (request["direction"],):
+        if isinstance(error, KeyError) and error.args == (direction,):
             raise RefusedError(
-                f"direction {request['direction']}, which this CK does not have",
+                f"direction {direction}, which this CK does not have",
                 "a direction of its generator",
                 "take it out of add_directions, or use an AITER whose CK has it",
             ) from None
@@ -84,7 +88,7 @@ def tags_of(
 
 
 def check_archs(
-    request: Mapping[str, Any], tags: Mapping[str, str | None], rows: Sequence[Row]
+    filters: Iterable[VariantFilter], tags: Mapping[str, str | None], rows: Sequence[Row]
 ) -> None:
     """Check that every arch has some of the rows that the receipts have.
 
@@ -93,7 +97,7 @@ def check_archs(
     """
     for arch, tag in tags.items():
         if all(row.arch not in (None, tag) for row in rows):
-            receipts = sorted({str(wanted["receipt"]) for wanted in request["wanted"]})
+            receipts = sorted({str(one.receipt) for one in filters})
             raise RefusedError(
                 f"architecture {arch}: no kernel of receipt {' or '.join(receipts)}, while "
                 f"{', '.join(sorted({row.arch or '' for row in rows}))} have some",
@@ -103,39 +107,30 @@ def check_archs(
             )
 
 
-def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> list[str]:
+def archs_of(kernel: Kernel, tags: Mapping[str, str | None]) -> tuple[str, ...]:
     """Return the architectures a kernel is compiled for, of those with the given tags."""
-    return [arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag)]
+    return tuple(arch for arch, tag in tags.items() if kernel.arch_tag in (None, tag))
 
 
-def told_kernel(
-    request: Mapping[str, Any],
-    kernel: Kernel,
-    archs: Sequence[str],
-    kept_by: Iterable[int] = (),
-) -> dict[str, Any]:
-    """Return what describes a kernel, with its source."""
-    return {
-        "name": kernel.name,
-        "direction": request["direction"],
-        "role": kernel.role,
-        "archs": archs,
-        "file": f"kernels/{kernel.name}.cpp",
-        "text": kernel.source,
-        "fields": dict(kernel.fields),
-        "kept_by": sorted(kept_by),
-    }
+def kernel_instance(
+    direction: str, kernel: Kernel, archs: tuple[str, ...], kept_by: Iterable[int] = ()
+) -> KernelInstance:
+    """Return the kernel instance that `kernel.source` becomes."""
+    return KernelInstance(
+        name=kernel.name,
+        direction=direction,
+        role=kernel.role,
+        archs=archs,
+        file=f"kernels/{kernel.name}.cpp",
+        sha256=sha256_of_text(kernel.source),
+        fields=to_fields(kernel.fields),
+        kept_by=tuple(sorted(kept_by)),
+    )
 
 
-def told_source(
-    request: Mapping[str, Any], name: str, text: str, archs: Sequence[str], folder: str
-) -> dict[str, Any]:
-    """Return what describes a dispatch, with its text."""
-    return {
-        "name": name,
-        "file": f"{folder}/{name}",
-        "text": text,
-        "direction": request["direction"],
-        "role": "dispatch",
-        "archs": archs,
-    }
+def dispatch_source(
+    direction: str, name: str, text: str, archs: Sequence[str], folder: str
+) -> GeneratedSource:
+    """Return the source that the text of a dispatch becomes."""
+    file, digest = f"{folder}/{name}", sha256_of_text(text)
+    return GeneratedSource(name, file, digest, direction, "dispatch", tuple(archs))

@@ -15,51 +15,30 @@ from typing import Any
 from qola.codegen.ck.altered import altered, kernels_held, text_of, values_of
 from qola.codegen.ck.link import NotUnderstoodError, Traits, call_of, followed, traits_of
 from qola.codegen.ck.observe import Pool, Recording, Registered
-from qola.codegen.ck.predicates import ASKED_FOR, Wanted, show
+from qola.codegen.ck.predicates import ASKED_FOR, VariantFilter, show
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
-from qola.codegen.types import FieldValue
+from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 
 #: Fields by which another row is like one, before all others; a tile is always another.
 _ALIKE = ("pipeline", "trload", "dtype", "mode", "hdim_q", "hdim_v", "mask", "bias")
 
 
-@dataclass(frozen=True)
-class Own:
-    """A kernel that is asked for.
-
-    Attributes:
-        label: the place in the manifest, as messages have it.
-        name: of its config.
-        fields: as a plan has them.
-    """
-
-    label: str
-    name: str
-    direction: str
-    role: str
-    fields: Mapping[str, FieldValue]
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Own:
-        """Return the object whose `vars` became the JSON."""
-        return Own(**data)
-
-    @property
-    def keeper(self) -> Wanted:
-        """What keeps it, as variants keep others."""
-        return Wanted(ASKED_FOR, self.label, 0, {}, None)
+def keeper_of(kernel: RequestedKernel) -> VariantFilter:
+    """Return the filter that keeps a requested kernel."""
+    return VariantFilter(ASKED_FOR, kernel.label, 0, {}, None)
 
 
 @dataclass(frozen=True)
-class Found:
-    """The rows of a kernel that is asked for.
+class FoundRows:
+    """The dispatch entries of a requested kernel.
 
     Attributes:
-        made: they are not CK's.
+        made: CK does not enumerate them.
     """
 
-    own: Own
+    kernel: RequestedKernel
     rows: tuple[Row, ...]
     made: bool
 
@@ -70,26 +49,25 @@ class Found:
 
 
 def find(
-    request: Mapping[str, Any],
+    request: GeneratorRequest,
     recording: Recording,
     dispatch: Dispatch,
     bases: Mapping[int, Base],
-) -> tuple[list[Found], list[Finding]]:
-    """Return the rows of kernels that are asked for, and what is wrong with others.
+) -> tuple[list[FoundRows], list[Finding]]:
+    """Return the rows of requested kernels, and a finding for each that cannot be generated.
 
     Args:
         recording, dispatch: of the first of the receipts in `bases`.
     """
-    direction, base = request["direction"], next(iter(bases.values()))
-    wanted = [Own.from_json(one) for one in request["own"]]
-    if request["dropped"]:
+    direction, base = request.direction, next(iter(bases.values()))
+    if request.dropped:
         expected = "no drop_directions with its direction"
         words = f"kernels of {direction}, which is dropped"
-        return [], [Finding(own.label, words, expected) for own in wanted]
-    found: list[Found] = []
+        return [], [Finding(kernel.label, words, expected) for kernel in request.kernels]
+    found: list[FoundRows] = []
     wrong: list[Finding] = []
-    types: dict[tuple[str | None, Traits | None], Own] = {}
-    for own in wanted:
+    types: dict[tuple[str | None, Traits | None], RequestedKernel] = {}
+    for own in request.kernels:
         try:
             one = _found(direction, recording, dispatch, base, own)
         except NotUnderstoodError as error:
@@ -107,7 +85,9 @@ def find(
     return found, wrong
 
 
-def _found(direction: str, recording: Recording, dispatch: Dispatch, base: Base, own: Own) -> Found:
+def _found(
+    direction: str, recording: Recording, dispatch: Dispatch, base: Base, own: RequestedKernel
+) -> FoundRows:
     rows = tuple(row for row in base.rows if row.main.role == own.role)
     if not rows:
         roles = ", ".join(sorted({row.main.role for row in base.rows})) or "none"
@@ -115,15 +95,15 @@ def _found(direction: str, recording: Recording, dispatch: Dispatch, base: Base,
             f"{own.role} comes along with others, or is not there: main kernels are {roles}"
         )
     if same := tuple(row for row in rows if row.main.fields == own.fields):
-        return Found(own, same, made=False)
+        return FoundRows(own, same, made=False)
     like = _most_like(rows, own)
     alike = [row for row in rows if row.main.name == like.main.name and row.arch == like.arch]
     made = _Maker(direction, recording, dispatch, base, own, like.main)
     with followed():
-        return Found(own, made.rows(alike), made=True)
+        return FoundRows(own, made.rows(alike), made=True)
 
 
-def _most_like(rows: Sequence[Row], own: Own) -> Row:
+def _most_like(rows: Sequence[Row], own: RequestedKernel) -> Row:
     """Return the row that has most of a kernel's fields.
 
     Raises:
@@ -158,7 +138,7 @@ class _Maker:
         recording: Recording,
         dispatch: Dispatch,
         base: Base,
-        own: Own,
+        own: RequestedKernel,
         like: Kernel,
     ) -> None:
         self._direction, self._recording, self._dispatch = direction, recording, dispatch
@@ -275,7 +255,7 @@ def _mask_words(base: Base) -> dict[str, bool]:
     }
 
 
-def arranged(rows: Sequence[Row], order: Sequence[Row], found: Sequence[Found]) -> list[Row]:
+def arranged(rows: Sequence[Row], order: Sequence[Row], found: Sequence[FoundRows]) -> list[Row]:
     """Return rows with those of kernels that are asked for.
 
     CK's own are where CK has them. One that is made, or that the receipts do not have, comes before

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qola.codegen.ck.receipts import Rules
-from qola.codegen.types import FieldValue
+from qola.codegen.types import Bucket, FieldValue
 
 if TYPE_CHECKING:
     from qola.manifest.types import BwdVariant, FwdVariant
@@ -19,34 +19,34 @@ WITHOUT = {"dropout": False, "skip": False, "sink": False, "squant": False, "log
 _FWD_DIMENSIONS = ("dtype", "bias", "mask", "lse", "dropout", "skip", "sink", "mode")
 _BWD_DIMENSIONS = ("dtype", "bias", "dbias", "mask", "dropout", "deterministic", "mode")
 
-Bucket = tuple[int, int]
-
 EVERYTHING, ASKED_FOR = -1, -2
-"""Indices in place of a variant's: everything of a receipt, and a kernel by itself."""
+"""Indices of filters that are no variant's: all of a receipt, and kernels named one by one."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A variant in the form that crosses into the generator process.
+class VariantFilter:
+    """Selects kernels of a receipt, as a variant of the manifest does.
 
     Attributes:
-        index: the variant's, or EVERYTHING or ASKED_FOR.
-        receipt: the receipt whose kernels it selects from.
-        hdims: wanted (hdim_q, hdim_v), None for all.
+        index: index of the variant, or EVERYTHING or ASKED_FOR.
+        label: the place in the manifest, for messages.
+        receipt: the receipt whose kernels are selected.
+        where: permitted values of fields.
+        hdims: requested (hdim_q, hdim_v), None for all.
     """
 
     index: int
     label: str
     receipt: int
-    where: Mapping[str, Sequence[FieldValue]]
-    hdims: Sequence[Bucket] | None
+    where: Mapping[str, tuple[FieldValue, ...]]
+    hdims: tuple[Bucket, ...] | None
 
     @staticmethod
-    def from_variant(variant: FwdVariant | BwdVariant, default_receipt: int) -> Wanted:
-        """Return `variant` with its receipt settled."""
+    def from_variant(variant: FwdVariant | BwdVariant, default_receipt: int) -> VariantFilter:
+        """Return the filter of a variant, which may name a receipt of its own."""
         names = _BWD_DIMENSIONS if hasattr(variant, "deterministic") else _FWD_DIMENSIONS
         values = {name: getattr(variant, name) for name in names}
-        return Wanted(
+        return VariantFilter(
             index=variant.index,
             label=variant.describe(),
             receipt=default_receipt if variant.receipt is None else variant.receipt,
@@ -55,30 +55,14 @@ class Wanted:
         )
 
     @staticmethod
-    def everything(receipt: int) -> Wanted:
-        """Return what selects all of `receipt`."""
-        return Wanted(EVERYTHING, f"receipt {receipt}", receipt, {}, None)
+    def everything(receipt: int) -> VariantFilter:
+        """Return the filter that keeps all of a receipt."""
+        return VariantFilter(EVERYTHING, f"receipt {receipt}", receipt, {}, None)
 
     @staticmethod
-    def nothing(receipt: int) -> Wanted:
-        """Return what selects nothing of `receipt`: kernels are asked for one by one."""
-        return Wanted(ASKED_FOR, f"receipt {receipt}", receipt, {"dtype": ()}, None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values that `from_json` turns back."""
-        return {**vars(self), "where": {k: list(v) for k, v in self.where.items()}}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Wanted:
-        """Return the object that `to_json` was called on."""
-        hdims = data["hdims"]
-        return Wanted(
-            data["index"],
-            data["label"],
-            data["receipt"],
-            data["where"],
-            None if hdims is None else tuple((q, v) for q, v in hdims),
-        )
+    def nothing(receipt: int) -> VariantFilter:
+        """Return the filter that keeps nothing of a receipt: kernels are named one by one."""
+        return VariantFilter(ASKED_FOR, f"receipt {receipt}", receipt, {"dtype": ()}, None)
 
 
 def mismatches(

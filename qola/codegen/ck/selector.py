@@ -8,15 +8,16 @@ from typing import Any
 from qola.codegen.ck.predicates import (
     ASKED_FOR,
     EVERYTHING,
-    Bucket,
-    Wanted,
+    VariantFilter,
     broken_rule,
     mismatches,
     resolve_hdims,
     show,
 )
 from qola.codegen.ck.receipts import Emulated, emulated, source
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Kernel, Row
+from qola.codegen.types import Bucket
 
 
 def merge(sequences: Sequence[Sequence[Row]]) -> list[Row]:
@@ -46,23 +47,21 @@ class Selector:
         order: rows of CK's own receipts in use, of which `rows` are those that the receipts have.
     """
 
-    def __init__(
-        self, direction: str, bases: Mapping[int, Base], request: Mapping[str, Any]
-    ) -> None:
-        self._direction = direction
-        self._native = frozenset(request["native"])
-        self._wanted = [Wanted.from_json(w) for w in request["wanted"]]
+    def __init__(self, request: GeneratorRequest, bases: Mapping[int, Base]) -> None:
+        self._direction = request.direction
+        self._native = frozenset(request.native)
+        self._filters = request.filters
         self._bases = bases
-        used_receipts = {source(w.receipt, self._native) for w in self._wanted}
+        used_receipts = {source(w.receipt, self._native) for w in self._filters}
         self._members = {r: {row.key for row in b.rows} for r, b in self._bases.items()}
         used = set().union(*(self._members[r] for r in used_receipts))
         order = [row for row in merge([b.rows for b in self._bases.values()]) if row.key in used]
-        receipts = sorted({w.receipt for w in self._wanted})
+        receipts = sorted({w.receipt for w in self._filters})
         offered = [any(not self.rule(row, r) for r in receipts) for row in order]
         self.order = order
         self.rows = [row for row, yes in zip(order, offered, strict=True) if yes]
         self.outside = [row for row, yes in zip(order, offered, strict=True) if not yes]
-        self.hdims = {w.index: self._resolve(w) for w in self._wanted}
+        self.hdims = {w.index: self._resolve(w) for w in self._filters}
 
     def _emulated(self, receipt: int) -> Emulated | None:
         return emulated(receipt, self._native)
@@ -80,57 +79,59 @@ class Selector:
         return broken_rule(made.rules[self._direction], receipt, row.fields)
 
     def _resolve(
-        self, wanted: Wanted
+        self, variant: VariantFilter
     ) -> tuple[dict[tuple[str | None, Any], set[Bucket]], list[Bucket]]:
         """Return (buckets by arch and dtype, head dims that no arch and dtype serves)."""
-        if wanted.hdims is None:
+        if variant.hdims is None:
             return {}, []
-        buckets, unserved = {}, set(wanted.hdims)
-        for place, chain in self._chains(wanted).items():
-            buckets[place], missing = resolve_hdims(wanted.hdims, list(chain), chain)
+        buckets, unserved = {}, set(variant.hdims)
+        for place, chain in self._chains(variant).items():
+            buckets[place], missing = resolve_hdims(variant.hdims, list(chain), chain)
             unserved &= set(missing)
         return buckets, sorted(unserved)
 
-    def _chains(self, wanted: Wanted) -> dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]]:
+    def _chains(
+        self, variant: VariantFilter
+    ) -> dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]]:
         """Return the steps of each bucket of a variant's receipt, by arch and dtype."""
         chains: dict[tuple[str | None, Any], dict[Bucket, set[Bucket]]] = {}
-        for row in filter(lambda r: not self.rule(r, wanted.receipt), self.rows):
+        for row in filter(lambda r: not self.rule(r, variant.receipt), self.rows):
             chain = chains.setdefault((row.arch, row.fields["dtype"]), {})
             chain.setdefault(row.bucket, set()).add(row.steps)
         return chains
 
-    def padded(self, wanted: Wanted) -> dict[tuple[Bucket, Bucket], list[str]]:
+    def padded(self, variant: VariantFilter) -> dict[tuple[Bucket, Bucket], list[str]]:
         """Return dtypes by the head dims of a variant and the larger bucket that serves them."""
         found: dict[tuple[Bucket, Bucket], set[str]] = {}
-        dtypes = wanted.where.get("dtype")
-        for (_, dtype), chain in self._chains(wanted).items():
-            for size in wanted.hdims or () if dtypes is None or dtype in dtypes else ():
+        dtypes = variant.where.get("dtype")
+        for (_, dtype), chain in self._chains(variant).items():
+            for size in variant.hdims or () if dtypes is None or dtype in dtypes else ():
                 buckets, _ = resolve_hdims([size], list(chain), chain)
                 for bucket in buckets - {size}:
                     found.setdefault((size, bucket), set()).add(str(dtype))
         return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}
 
-    def failing(self, row: Row, wanted: Wanted) -> list[str]:
+    def failing(self, row: Row, variant: VariantFilter) -> list[str]:
         """Return the dimensions by which a variant leaves a row out; its receipt comes first."""
-        rule = self.rule(row, wanted.receipt)
+        rule = self.rule(row, variant.receipt)
         if rule:
             return [rule]
-        failing = mismatches(wanted.where, row.fields)
-        if wanted.hdims is not None:
-            buckets = self.hdims[wanted.index][0].get((row.arch, row.fields["dtype"]), set())
+        failing = mismatches(variant.where, row.fields)
+        if variant.hdims is not None:
+            buckets = self.hdims[variant.index][0].get((row.arch, row.fields["dtype"]), set())
             if row.bucket not in buckets:
                 failing.append("hdim")
         return failing
 
-    def keepers(self, row: Row) -> list[Wanted]:
+    def keepers(self, row: Row) -> list[VariantFilter]:
         """Return the variants that keep a row."""
-        return [w for w in self._wanted if not self.failing(row, w)]
+        return [w for w in self._filters if not self.failing(row, w)]
 
     def reason(self, row: Row) -> str:
         """Return why no variant keeps a row."""
-        if all(w.index == ASKED_FOR for w in self._wanted):
+        if all(w.index == ASKED_FOR for w in self._filters):
             return "no [[kernels]] names it, and there are no variants"
-        failing = [self.failing(row, w) for w in self._wanted]
+        failing = [self.failing(row, w) for w in self._filters]
         common = set.intersection(*map(set, failing))
         nearest = min(range(len(failing)), key=lambda i: len(failing[i]))
         names = [n for n in failing[nearest] if n in common] or failing[nearest]
@@ -139,7 +140,7 @@ class Selector:
         values = " ".join(f"{n}={self._value(row, n)}" for n in names)
         if common:
             return f"no variant has {values}"
-        return f"no variant has it; the nearest, {self._wanted[nearest].label}, lacks {values}"
+        return f"no variant has it; the nearest, {self._filters[nearest].label}, lacks {values}"
 
     @staticmethod
     def _value(row: Row, name: str) -> str:
@@ -150,30 +151,30 @@ class Selector:
     def loose(self) -> dict[str, tuple[Kernel, bool]]:
         """Return kernels that no row calls, by name, and whether each is kept.
 
-        They are kept where all of a receipt of CK's own is wanted, as CK writes them.
+        A filter keeps them if it keeps all of one of CK's own receipts.
         """
         kernels: dict[str, tuple[Kernel, bool]] = {}
-        for wanted in self._wanted:
-            keep = wanted.index == EVERYTHING and self._emulated(wanted.receipt) is None
-            for kernel in self._bases[self._source(wanted.receipt)].loose:
+        for variant in self._filters:
+            keep = variant.index == EVERYTHING and self._emulated(variant.receipt) is None
+            for kernel in self._bases[self._source(variant.receipt)].loose:
                 kernels[kernel.name] = (kernel, keep)
         return kernels
 
-    def blame(self, wanted: Wanted) -> list[str]:
+    def blame(self, variant: VariantFilter) -> list[str]:
         """Return why a variant selects nothing, dimension by dimension."""
-        rows = [row for row in self.rows if not self.rule(row, wanted.receipt)]
+        rows = [row for row in self.rows if not self.rule(row, variant.receipt)]
         if not rows:
-            return [f"receipt {wanted.receipt} has no kernels here"]
+            return [f"receipt {variant.receipt} has no kernels here"]
         lines = []
-        if wanted.hdims is not None and not any(self.hdims[wanted.index][0].values()):
+        if variant.hdims is not None and not any(self.hdims[variant.index][0].values()):
             dims = sorted(
                 {(int(r.fields["hdim_q"] or 0), int(r.fields["hdim_v"] or 0)) for r in rows}
             )
             asked, there = (
-                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (wanted.hdims, dims)
+                ", ".join(f"{q}x{v}" for q, v in pairs) for pairs in (variant.hdims, dims)
             )
             lines.append(f"hdim: wanted {asked}, there is only {there}")
-        for name, allowed in wanted.where.items():
+        for name, allowed in variant.where.items():
             if all(name in mismatches({name: allowed}, row.fields) for row in rows):
                 have = sorted({self._value(row, name) for row in rows})
                 want = ", ".join(map(show, allowed))

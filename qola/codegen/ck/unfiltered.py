@@ -6,25 +6,26 @@ arch, so that the sources are known to be kernels, by role and arch. Level opaqu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from qola.codegen.answer import FilterAnswer, GeneratorAnswer
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, followed
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.output import (
     RefusedError,
     archs_of,
+    dispatch_source,
+    kernel_instance,
     record,
     tags_of,
-    told_kernel,
-    told_source,
 )
-from qola.codegen.ck.predicates import Wanted
 from qola.codegen.ck.receipts import emulated, source
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Kernel
 from qola.codegen.ck.vocabulary import fields_of
-from qola.codegen.types import FieldValue
+from qola.codegen.types import Direction, Explanation, FieldValue
 from qola.errors import Finding
 
 DISPATCH = "_api.cpp"
@@ -34,8 +35,8 @@ _NO_KERNELS = "@".join(["no_kernel_of_this_name"] * 3)
 """CK's filter, with a part for each kind of kernel."""
 
 
-def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """Generate all of a receipt and return what was generated.
+def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
+    """Generate all of a receipt.
 
     Args:
         reason: why the rows cannot be followed.
@@ -43,70 +44,61 @@ def run(request: Mapping[str, Any], reason: str) -> dict[str, Any]:
     Raises:
         RefusedError: the receipt is made by rules on rows.
     """
-    if request["own"]:
+    direction = request.direction
+    if request.kernels:
         raise RefusedError(
-            f"{request['own'][0]['label']}, of rows that cannot be followed: {reason}",
+            f"{request.kernels[0].label}, of rows that cannot be followed: {reason}",
             "variants and receipts alone, or a Composable Kernel that qola can follow",
         )
-    wanted = [Wanted.from_json(w) for w in request["wanted"]]
-    receipt, none = _receipt(request, wanted, reason)
+    receipt, none = _receipt(request, reason)
     more = ("--filter", _NO_KERNELS) if none else ()
     seen = {
-        folder: (chosen, record(request, receipt, chosen, *more))
-        for chosen, folder in request["folders"]
+        folder: (
+            chosen,
+            record(Path(request.script), direction, receipt, chosen, Path(request.scratch), *more),
+        )
+        for chosen, folder in request.folders
     }
     whole = next(iter(seen.values()))[1]
-    level, why, kernels = _kernels(request["direction"], whole)
+    level, why, kernels = _kernels(direction, whole)
     if none and kernels:
         raise RefusedError(
             f"a dropped direction with {len(kernels)} kernels; {reason}",
             "a dispatch without kernels from CK's --filter",
             "remove the direction from drop_directions",
         )
-    tags = tags_of(request["archs"], (), kernels)
-    archs = {kernel.name: archs_of(kernel, tags) for kernel in kernels}
-    return {
-        "level": level,
-        "reason": f"{reason}; {why}" if why else reason,
-        "rows": 0,
-        "fields": [],
-        "unknown": {},
-        "kernels": [told_kernel(request, k, archs[k.name]) for k in kernels],
-        "sources": [
-            told_source(request, name, text, chosen, folder)
-            for folder, (chosen, found) in seen.items()
-            for name, text in found.files.items()
-            if name.endswith(DISPATCH)
-        ],
-        "refused": [],
-        "findings": [asdict(_warning(request, level, reason, receipt, wanted))],
-        "counts": {str(w.index): len(kernels) for w in wanted},
-        "blame": {str(w.index): ["the direction is dropped"] for w in wanted if none},
-        "unserved": {str(w.index): [] for w in wanted},
-        "buckets": [],
-        "explanations": [
-            {
-                "name": kernel.name,
-                "direction": request["direction"],
-                "role": kernel.role,
-                "archs": archs[kernel.name],
-                "fields": dict(kernel.fields),
-                "kept_by": [],
-                "dropped_by": "",
-            }
-            for kernel in kernels
-            if request["explain"]
-        ],
-    }
+    tags = tags_of(request.archs, (), kernels)
+    instances = tuple(kernel_instance(direction, k, archs_of(k, tags)) for k in kernels)
+    texts = {one.file: kernel.source for one, kernel in zip(instances, kernels, strict=True)}
+    sources = []
+    for folder, (chosen, found) in seen.items():
+        for name, text in found.files.items():
+            if name.endswith(DISPATCH):
+                sources.append(dispatch_source(direction, name, text, chosen, folder))
+                texts[sources[-1].file] = text
+    blame = ("the direction is dropped",) if none else ()
+    return GeneratorAnswer(
+        Direction(direction, level, f"{reason}; {why}" if why else reason, 0, ()),
+        instances,
+        tuple(sources),
+        texts,
+        tuple(FilterAnswer(one.index, len(kernels), blame) for one in request.filters),
+        findings=(_warning(request, level, reason, receipt),),
+        explanations=tuple(
+            Explanation(one.name, direction, one.role, one.archs, one.fields, (), "")
+            for one in instances
+            if request.explain
+        ),
+    )
 
 
-def _receipt(request: Mapping[str, Any], wanted: Sequence[Wanted], reason: str) -> tuple[int, bool]:
-    """Return the receipt that CK is asked for, and whether no kernels of it are wanted."""
-    native, direction = request["native"], request["direction"]
-    made = {w.receipt: emulated(w.receipt, native) for w in wanted}
+def _receipt(request: GeneratorRequest, reason: str) -> tuple[int, bool]:
+    """Return the receipt to generate, and whether the direction gets no kernels of it."""
+    native, direction = request.native, request.direction
+    made = {one.receipt: emulated(one.receipt, native) for one in request.filters}
     some = [receipt for receipt, of in made.items() if not of or of.rules[direction] is not None]
-    if request["dropped"] or not some:
-        return source(wanted[0].receipt, native), True
+    if request.dropped or not some:
+        return source(request.filters[0].receipt, native), True
     if len(some) > 1 or made[some[0]]:
         raise RefusedError(
             f"receipt {' and '.join(map(str, some))} of rows that cannot be followed: {reason}",
@@ -171,12 +163,10 @@ def _fields(kernel: Any) -> Mapping[str, FieldValue]:
         return {}
 
 
-def _warning(
-    request: Mapping[str, Any], level: str, reason: str, receipt: int, wanted: Sequence[Wanted]
-) -> Finding:
-    labels = [w.label for w in wanted if w.index >= 0]
+def _warning(request: GeneratorRequest, level: str, reason: str, receipt: int) -> Finding:
+    labels = [one.label for one in request.filters if one.index >= 0]
     return Finding(
-        place=f"direction {request['direction']}",
+        place=f"direction {request.direction}",
         found=f"level {level}: all of receipt {receipt} is built"
         + (f", whatever {', '.join(labels)} may say" if labels else "")
         + f", because {reason}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qola.codegen.ck.hazards import Bucket, DispatchRow, find_hazards
+from qola.codegen.ck.hazards import DispatchRow, find_hazards
+from qola.codegen.types import Bucket
 from qola.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,12 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from qola.aiter.tree import read_tree
+from qola.codegen.answer import GeneratorAnswer
 from qola.codegen.ck.driver import run
 from qola.codegen.ck.observe import Recording
 from qola.codegen.ck.own import find
-from qola.codegen.ck.predicates import Wanted
+from qola.codegen.ck.predicates import VariantFilter
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
-from qola.codegen.types import FieldValue
+from qola.codegen.types import FieldValue, RequestedKernel
 from tests.python.fmha.observed import quiet, recorded
 
 ROLES = {
@@ -49,11 +52,12 @@ def seen(tree: Path, direction: str) -> Seen:
     return Seen(recording, dispatch, read_base(direction, recording, dispatch))
 
 
-def asked(row: Row, direction: str, label: str = "here", /, **fields: FieldValue) -> dict[str, Any]:
+def asked(
+    row: Row, direction: str, label: str = "here", /, **fields: FieldValue
+) -> RequestedKernel:
     """A kernel like that of a row."""
     own = {**row.main.fields, **fields}
-    named = {"label": label, "name": row.main.name, "direction": direction, "role": row.main.role}
-    return {**named, "fields": own}
+    return RequestedKernel(label, row.main.name, direction, row.main.role, own)
 
 
 def first(tree: Path, direction: str, **fields: FieldValue) -> Row:
@@ -69,16 +73,30 @@ FORWARD: Mapping[str, FieldValue] = {
 }
 
 
-def generated(tree: Path, direction: str, *own: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What the generator's process answers for kernels by themselves, and variants."""
+def request(tree: Path, direction: str, *kernels: RequestedKernel, **more: Any) -> GeneratorRequest:
+    """A request for kernels by themselves."""
+    request = GeneratorRequest(
+        script=str(script(tree)),
+        direction=direction,
+        native=(0, 600),
+        archs=("gfx950",),
+        folders=((("gfx950",), "dispatch"),),
+        filters=(VariantFilter.nothing(600),),
+        kernels=kernels,
+        dropped=False,
+        explain=False,
+        keep_unreachable=False,
+        origin="receipt 600",
+    )
+    return replace(request, **more)
+
+
+def generated(
+    tree: Path, direction: str, *kernels: RequestedKernel, **more: Any
+) -> GeneratorAnswer:
+    """The answer of a generator process for kernels by themselves, and variants."""
     with TemporaryDirectory() as scratch, quiet():
-        request = {
-            **{"script": str(script(tree)), "scratch": scratch, "direction": direction},
-            **{"native": [0, 600], "archs": ["gfx950"], "folders": [[["gfx950"], "dispatch"]]},
-            **{"wanted": [Wanted.nothing(600).to_json()], "own": list(own), "dropped": False},
-            **{"explain": False, "keep_unreachable": False, "origin": "receipt 600"},
-        }
-        return run({**request, **more})
+        return run(request(tree, direction, *kernels, scratch=scratch, **more))
 
 
 @pytest.mark.quick(3)
@@ -96,8 +114,8 @@ def test_kernels_of_ck_are_made_again_byte_for_byte(aiter_tree: Path, direction:
             {n: item for n, item in recording.kernels.items() if n != file},
         )
         others = Base([row for row in base.rows if row.main.name != name], base.loose)
-        request = {"direction": direction, "dropped": False, "own": [asked(rows[0], direction)]}
-        ((found,), wrong) = find(request, without, dispatch, {600: others})
+        wanted = request(aiter_tree, direction, asked(rows[0], direction))
+        ((found,), wrong) = find(wanted, without, dispatch, {600: others})
         assert (wrong, found.made) == ([], True)
         made = found.rows[0].main
         assert (made.name, made.source) == (name, rows[0].main.source)
@@ -112,13 +130,13 @@ def test_a_kernel_of_ck_is_its_row(aiter_tree: Path) -> None:
     """Prevents: another kernel, or all of a receipt, where one of CK's is asked for."""
     row = first(aiter_tree, "fwd", **FORWARD)
     answer = generated(aiter_tree, "fwd", asked(row, "fwd"))
-    assert [kernel["name"] for kernel in answer["kernels"]] == [row.main.name]
-    told = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True)["explanations"]
-    (kept,) = (one for one in told if not one["dropped_by"])
-    assert (kept["name"], kept["asked_by"]) == (row.main.name, ["here"])
-    assert {one["dropped_by"] for one in told} == {"", NOT_NAMED}
-    (source,) = answer["sources"]
-    assert source["text"] == seen(aiter_tree, "fwd").dispatch.text([row.registered])
+    assert [kernel.name for kernel in answer.kernels] == [row.main.name]
+    told = generated(aiter_tree, "fwd", asked(row, "fwd"), explain=True).explanations
+    (kept,) = (one for one in told if not one.dropped_by)
+    assert (kept.name, kept.asked_by) == (row.main.name, ("here",))
+    assert {one.dropped_by for one in told} == {"", NOT_NAMED}
+    (source,) = answer.sources
+    assert answer.texts[source.file] == seen(aiter_tree, "fwd").dispatch.text([row.registered])
 
 
 def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
@@ -126,20 +144,21 @@ def test_an_own_tile_is_asked_first(aiter_tree: Path) -> None:
     row = first(aiter_tree, "fwd", **FORWARD)
     own = asked(row, "fwd", tile=OWN_TILE)
     answer = generated(aiter_tree, "fwd", own)
-    (kernel,) = answer["kernels"]
-    assert OWN_TILE in kernel["name"]
-    assert kernel["fields"] == own["fields"]
-    assert "ck_tile::sequence<64, 64, 32, 64, 32, 64>" in kernel["text"]
-    variants = Wanted(0, "variant", 600, {n: (FORWARD[n],) for n in ("dtype", "mode")}, [(64, 64)])
+    (kernel,) = answer.kernels
+    assert OWN_TILE in kernel.name
+    assert dict(kernel.fields) == own.fields
+    assert "ck_tile::sequence<64, 64, 32, 64, 32, 64>" in answer.texts[kernel.file]
+    variants = VariantFilter(
+        0, "variant", 600, {n: (FORWARD[n],) for n in ("dtype", "mode")}, ((64, 64),)
+    )
     wide = OWN_TILE.replace("b64x64x32x64", "b128x32x32x64")
     further = asked(row, "fwd", "there", hdim_q=72, hdim_v=72, tile=TILE_72)
-    wanted = [variants.to_json()]
-    both = generated(aiter_tree, "fwd", asked(row, "fwd", tile=wide), further, wanted=wanted)
-    assert both["refused"] == []
-    names = [kernel["name"] for kernel in both["kernels"]]
+    both = generated(aiter_tree, "fwd", asked(row, "fwd", tile=wide), further, filters=(variants,))
+    assert both.refused == ()
+    names = [kernel.name for kernel in both.kernels]
     assert len(names) > 20
     assert (wide in names[0], TILE_72 in names[-1]) == (True, True)
-    assert "72" in (text := both["sources"][0]["text"])
+    assert "72" in (text := both.texts[both.sources[0].file])
     assert text.index("128, 32, 32, 64") < text.index("128, 64, 32, 64") < text.index("<= 72")
 
 
@@ -159,10 +178,11 @@ def test_own_tiles_over_a_cache(aiter_tree: Path, direction: str, tile: str, tex
     rows = seen(aiter_tree, direction).base.rows
     like = next(row for row in rows if row.main.fields["dtype"] == "fp16")
     own = asked(like, direction, hdim_q=64, hdim_v=64, tile=tile)
-    (kernel,) = generated(aiter_tree, direction, own)["kernels"]
-    assert tile in kernel["name"]
-    assert kernel["fields"] == own["fields"]
-    assert text in kernel["text"]
+    answer = generated(aiter_tree, direction, own)
+    (kernel,) = answer.kernels
+    assert tile in kernel.name
+    assert dict(kernel.fields) == own.fields
+    assert text in answer.texts[kernel.file]
 
 
 TILE_72 = "b128x64x32x72x32x96_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
@@ -174,13 +194,13 @@ def test_one_that_differs_in_waves_replaces_ck_s(aiter_tree: Path) -> None:
     answer = generated(
         *(aiter_tree, "fwd"),
         *(asked(row, "fwd", tile=f"{row.main.fields['tile']}_o2"),),
-        wanted=[Wanted(0, "v", 600, {"lse": (True,)}, [(64, 64)]).to_json()],
+        filters=(VariantFilter(0, "v", 600, {"lse": (True,)}, ((64, 64),)),),
         explain=True,
     )
-    names = [kernel["name"] for kernel in answer["kernels"]]
+    names = [kernel.name for kernel in answer.kernels]
     assert row.main.name not in names
     assert sum("_o2_" in name for name in names) == 1
-    (reason,) = (e["dropped_by"] for e in answer["explanations"] if e["name"] == row.main.name)
+    (reason,) = (e.dropped_by for e in answer.explanations if e.name == row.main.name)
     assert "same type in C++" in reason
 
 
@@ -192,12 +212,12 @@ def test_partners_come_along(aiter_tree: Path) -> None:
     row = first(aiter_tree, "bwd", **fields)
     tile = str(row.main.fields["tile"]).replace("b32x128x", "b32x64x")
     answer = generated(aiter_tree, "bwd", asked(row, "bwd", tile=tile))
-    roles = [kernel["role"] for kernel in answer["kernels"]]
+    roles = [kernel.role for kernel in answer.kernels]
     assert sorted(set(roles)) == ["convert_dq", "dot_do_o", "dq_dk_dv"]
-    convert = next(kernel for kernel in answer["kernels"] if kernel["role"] == "convert_dq")
+    convert = next(kernel for kernel in answer.kernels if kernel.role == "convert_dq")
     # CK has none for 64 columns: it is made by the row.
-    assert "b64x64_" in convert["name"]
-    assert "fmha_bwd_convert_dq_traits_" in convert["text"]
+    assert "b64x64_" in convert.name
+    assert "fmha_bwd_convert_dq_traits_" in answer.texts[convert.file]
 
 
 @pytest.mark.quick(2)
@@ -217,12 +237,12 @@ def test_what_cannot_be_made_says_why(
 ) -> None:
     """Prevents: another kernel than the one that is asked for, without a word."""
     own = asked(first(aiter_tree, "fwd", **FORWARD), "fwd", "here", **changes)
-    role = {"role": more.pop("role")} if "role" in more else {}
-    answer = generated(aiter_tree, "fwd", {**own, **role}, **more)
-    assert answer["kernels"] == []
-    (finding,) = answer["refused"]
-    assert finding["place"] == "here"
-    assert said in finding["found"] + finding["expected"]
+    role = more.pop("role") if "role" in more else own.role
+    answer = generated(aiter_tree, "fwd", replace(own, role=role), **more)
+    assert answer.kernels == ()
+    (finding,) = answer.refused
+    assert finding.place == "here"
+    assert said in finding.found + finding.expected
 
 
 def test_two_of_one_type(aiter_tree: Path) -> None:
@@ -231,8 +251,8 @@ def test_two_of_one_type(aiter_tree: Path) -> None:
     tiles = OWN_TILE, f"{OWN_TILE}_o2"
     own = [asked(row, "fwd", label, tile=tile) for label, tile in zip("ab", tiles, strict=True)]
     answer = generated(aiter_tree, "fwd", *own)
-    (finding,) = answer["refused"]
-    assert (finding["place"], "of the same type in C++ as a" in finding["found"]) == ("b", True)
+    (finding,) = answer.refused
+    assert (finding.place, "of the same type in C++ as a" in finding.found) == ("b", True)
 
 
 @pytest.mark.thorough
@@ -243,8 +263,8 @@ def test_one_behind_another_is_told(aiter_tree: Path) -> None:
     rows = [first(aiter_tree, "bwd", hdim_q=hdim, **fields) for hdim in (64, 32)]
     both = [asked(row, "bwd", f"d{row.main.fields['hdim_q']}") for row in rows]
     answer = generated(aiter_tree, "bwd", *both)
-    mains = [kernel for kernel in answer["kernels"] if kernel["role"] == "dq_dk_dv"]
-    assert [kernel["fields"]["hdim_q"] for kernel in mains] == [64]
-    (warning,) = [one for one in answer["findings"] if one["severity"] == "warning"]
-    assert warning["place"] == "d32"
-    assert "asks the 64x64 bucket before that of 32x32" in warning["found"]
+    mains = [kernel for kernel in answer.kernels if kernel.role == "dq_dk_dv"]
+    assert [dict(kernel.fields)["hdim_q"] for kernel in mains] == [64]
+    (warning,) = [one for one in answer.findings if one.severity == "warning"]
+    assert warning.place == "d32"
+    assert "asks the 64x64 bucket before that of 32x32" in warning.found

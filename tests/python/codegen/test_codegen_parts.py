@@ -14,12 +14,13 @@ from qola.aiter.ck_dir import ck_directory
 from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.observe import grouped_check, observe
 from qola.codegen.ck.output import RefusedError, record
-from qola.codegen.ck.predicates import Wanted, broken_rule, mismatches, resolve_hdims, takes
+from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
+from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
-from qola.codegen.types import FieldValue
+from qola.codegen.types import FieldValue, RequestedKernel
 from qola.manifest.load import loads
 
 Fields = dict[str, FieldValue]
@@ -51,7 +52,7 @@ def test_variants_cross_into_the_process_unchanged() -> None:
         "[[mha_bwd_variants]]\ndeterministic = true\n"
     )
     manifest = loads(text, file="m.toml")
-    wanted = Wanted.from_variant(manifest.fwd_variants[0], 600)
+    wanted = VariantFilter.from_variant(manifest.fwd_variants[0], 600)
     assert wanted.receipt == 100
     assert wanted.label == "[[mha_fwd_variants]] #1 (line 3)"
     assert wanted.where["dtype"] == ("bf16",)
@@ -59,10 +60,13 @@ def test_variants_cross_into_the_process_unchanged() -> None:
     assert wanted.where["sink"] == (False, True)
     assert wanted.where["mode"] == ("batch",)
     assert wanted.hdims == ((64, 64), (192, 128))
-    back = Wanted.from_json(wanted.to_json())
-    assert back.hdims == wanted.hdims
-    assert {k: tuple(v) for k, v in back.where.items()} == wanted.where
-    bwd = Wanted.from_variant(manifest.bwd_variants[0], 600)
+    kernel = RequestedKernel("here", "k", "fwd", "fwd", {"lse": True, "tile": "b64"})
+    request = GeneratorRequest(
+        *("generate.py", "fwd", (0, 600), ("gfx950",), ((("gfx950",), "dispatch"),), (wanted,)),
+        *((kernel,), False, True, False, "receipt 600"),
+    )
+    assert GeneratorRequest.from_json(request.to_json()) == request
+    bwd = VariantFilter.from_variant(manifest.bwd_variants[0], 600)
     assert bwd.receipt == 600
     assert bwd.where["deterministic"] == (True,)
     assert "dtype" not in bwd.where
@@ -294,10 +298,9 @@ def test_a_direction_that_a_generator_does_not_have(tmp_path: Path) -> None:
     """Prevents: a traceback in place of words, for a direction that an old CK lacks."""
     (tmp_path / "out").mkdir()
     script = tmp_path / "generate.py"
-    request = {"script": script, "scratch": tmp_path / "out", "direction": "fwd_appendkv"}
     script.write_text("import sys\n{'fwd': 1}[sys.argv[sys.argv.index('-d') + 1]]\n")
     with pytest.raises(RefusedError, match="fwd_appendkv, which this CK does not have"):
-        record(request, 600, ["gfx950"])
+        record(script, "fwd_appendkv", 600, ["gfx950"], tmp_path / "out")
     script.write_text("{}['other']\n")
     with pytest.raises(KeyError):
-        record(request, 600, ["gfx950"])
+        record(script, "fwd_appendkv", 600, ["gfx950"], tmp_path / "out")

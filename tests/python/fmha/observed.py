@@ -34,8 +34,7 @@ def recorded(
     """Run CK's generator for a direction."""
     script = aiter_tree / read_tree(aiter_tree).fmha_dir / "generate.py"
     with TemporaryDirectory() as scratch, quiet():
-        request = {"script": str(script), "scratch": scratch, "direction": direction}
-        return record(request, receipt, archs)
+        return record(script, direction, receipt, archs, Path(scratch))
 
 
 def kernels(

@@ -8,7 +8,7 @@ import pytest
 
 from qola.errors import Finding, ManifestError
 from qola.manifest.load import Manifest, loads
-from qola.plan.asked import asked_of, check_asked
+from qola.plan.requested import check_requested, requested_kernels
 
 HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
 FORWARD = (
@@ -39,11 +39,11 @@ def test_kernels_by_name() -> None:
     # Others are digested as before.
     assert "kernels" not in loads(HEAD, file="m.toml").to_dict()
     assert manifest(FORWARD) != loads(HEAD, file="m.toml")
-    (asked,) = asked_of(read, "libmha_fwd")
+    (asked,) = requested_kernels(read, "libmha_fwd")
     assert (asked.direction, asked.role) == ("fwd", "fwd")
     assert dict(asked.fields)["arch_tag"] == "gfx950"
-    assert asked_of(read, "libmha_bwd") == ()
-    assert list(check_asked(read)) == []
+    assert requested_kernels(read, "libmha_bwd") == ()
+    assert list(check_requested(read)) == []
 
 
 def test_names_that_are_none() -> None:
@@ -65,15 +65,15 @@ def test_names_that_are_none() -> None:
 def test_what_no_library_has_and_broken_rules() -> None:
     """Prevents: a kernel that a plan leaves out, and rules that are told one at a time."""
     wrong = FORWARD.replace("_w16x16x32_w16", "_w16x16x16_w16").replace(".spad.", ".nspad.")
-    found = list(check_asked(manifest(wrong, APPEND)))
+    found = list(check_requested(manifest(wrong, APPEND)))
     texts = [one.found for one in found]
     assert {one.place for one in found} == {"m.toml:5 [[kernels]].names"}
     assert any("breaks the rule async_padding" in text for text in texts)
     (lacking,) = [one for one in found if "direction fwd_appendkv, which libmha_fwd" in one.found]
     assert lacking.fix == 'add_directions = ["fwd_appendkv"]'
     added = HEAD + 'add_directions = ["fwd_appendkv"]\n'
-    assert list(check_asked(manifest(APPEND, head=added))) == []
+    assert list(check_requested(manifest(APPEND, head=added))) == []
     backward = HEAD.replace("libmha_fwd", "libmha_bwd")
-    (missing,) = check_asked(manifest(FORWARD, head=backward))
+    (missing,) = check_requested(manifest(FORWARD, head=backward))
     assert "without the module that has it" in missing.found
     assert 'name = "libmha_fwd"' in missing.fix

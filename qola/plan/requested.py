@@ -1,4 +1,4 @@
-"""Kernels that a manifest asks for one by one: which module has them, and what is wrong."""
+"""Kernels that a manifest names one by one: assigns them to modules, and checks them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from qola.aiter.attention import ATTENTION
 from qola.codegen.ck.receipts import FAMILIES
-from qola.codegen.types import Asked, to_fields
+from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 from qola.kernel.rules.check import validate
 from qola.manifest.kernels import KERNELS, KernelSpec
@@ -20,23 +20,23 @@ _LIBRARY = {
 }
 
 
-def asked_of(manifest: Manifest, module: str) -> tuple[Asked, ...]:
-    """Return the kernels that a module is to have by their configs."""
+def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel, ...]:
+    """Return the kernels that the manifest names for a module."""
     return tuple(
-        Asked(
+        RequestedKernel(
             label=spec.describe(),
             name=spec.config.name,
             direction=spec.config.direction,
             role=spec.config.role,
-            fields=to_fields(spec.config.fields()),
+            fields=spec.config.fields(),
         )
         for spec in manifest.kernels
         if _LIBRARY[spec.config.direction] == module
     )
 
 
-def check_asked(manifest: Manifest) -> Iterator[Finding]:
-    """Find kernels that no module of a manifest has, and every rule that one breaks."""
+def check_requested(manifest: Manifest) -> Iterator[Finding]:
+    """Yield a finding for each kernel without a module, and for each rule that a kernel breaks."""
     modules = {spec.name: spec for spec in manifest.modules}
     for spec in manifest.kernels:
         place = manifest.place(KERNELS.name, spec.index, "names")
