@@ -57,9 +57,6 @@ class Ours:
             modules=tuple(self.modules),
             ruleset=ROOT,
             aiter=AiterSource(WheelSource(**pin)),
-            archs=(),
-            mode=None,
-            override_aiter_commit=False,
             disk_cache=self.disk_cache,
         )
         directory = self.directory / "workspace"

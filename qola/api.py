@@ -11,13 +11,20 @@ from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
 from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
-from qola.build.setup import BuildRequest, Progress, choose_all, set_up
-from qola.checkout.request import DEFAULT_REMOTE, aiter_request, default_aiter_root
+from qola.build.setup import Progress, resolve_build, set_up
+from qola.checkout.request import (
+    DEFAULT_REMOTE,
+    AiterOptions,
+    aiter_request,
+    default_aiter_root,
+)
 from qola.checkout.source import checkout
-from qola.codegen.types import LEVELS
+from qola.codegen.types import LEVELS, Level
 from qola.manifest.archs import choose_modules
 from qola.manifest.load import load
 from qola.manifest.types import BuildMode
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
 from qola.progress import Passing
@@ -43,7 +50,7 @@ def build_kernels(
     lazy: bool | None = None,
     static: bool = False,
     wheel: str = "",
-    require: str = LEVELS[0],
+    require: Level = LEVELS[0],
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -98,20 +105,14 @@ def build_kernels(
         progress = _say_nothing if quiet else _say
     wants_lazy = choose_lazy(lazy, environ, progress)
     request = BuildRequest(
-        manifest_path=manifest_path,
-        aiter_root=aiter_root,
-        archs=archs,
-        build_mode=build_mode,
-        aiter_commit=aiter_commit,
-        patches_dir=patches_dir,
-        skip_checkout=skip_checkout,
-        groups=groups,
-        aiter_remote=aiter_remote,
-        require=require,
+        manifest_path,
+        BuildSpec(tuple(archs or ()), build_mode, require),
+        AiterOptions(aiter_root, aiter_commit, aiter_remote, patches_dir, skip_checkout),
+        tuple(groups or ()),
     )
     output = Path(output_dir).absolute()
     forms = Forms(wants_lazy, static)
-    chosen = choose_all(request, environ, progress)
+    chosen = resolve_build(request, environ, progress)
     wanted = prebuilt or PrebuiltOptions()
     check_wheel(wheel, chosen.modules, chosen.triton, progress)
     if require != LEVELS[0]:
@@ -187,7 +188,6 @@ def checkout_aiter(
         manifest = load(Path(manifest_path), display=Path(manifest_path).as_posix())
         folder = Path(manifest_path).absolute().parent
         choose_modules(manifest, groups or ())
-    request = aiter_request(
-        manifest, folder, ruleset_root(), root, aiter_commit, aiter_remote, patches_dir
-    )
+    options = AiterOptions(root, aiter_commit, aiter_remote, patches_dir)
+    request = aiter_request(manifest, folder, ruleset_root(), options)
     return str(checkout(request, root, progress))

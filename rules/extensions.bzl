@@ -193,6 +193,18 @@ def _check_manifest_name(name, place):
             fix = "rename it",
         ))
 
+def _check_spec(entry):
+    tag = entry.tag
+    both = [n for n in ["architectures", "mode", "override_aiter_commit", "require"] if tag.spec and getattr(tag, n)]
+    if both:
+        fail(finding(
+            "two answers to one question",
+            place = entry.place,
+            found = "spec = \"{}\" and {}".format(tag.spec, ", ".join(both)),
+            expected = "one of the two: a spec replaces all of these attributes",
+            fix = "remove " + ", ".join(both),
+        ))
+
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
     _declare_rocm(mctx)
@@ -225,6 +237,7 @@ def _qola_impl(mctx):
     for name, entry in manifests.items():
         aiter = entry.tag.aiter
         _check_manifest_name(name, entry.place)
+        _check_spec(entry)
         if aiter not in trees.places:
             fail(finding(
                 "unknown AITER source",
@@ -245,6 +258,7 @@ def _qola_impl(mctx):
             mode = entry.tag.mode,
             override_aiter_commit = entry.tag.override_aiter_commit,
             require = entry.tag.require,
+            spec = entry.tag.spec,
         )
     _declare_prebuilt(mctx, trees, manifests)
 
@@ -293,6 +307,7 @@ _manifest = tag_class(
         "name": attr.string(doc = "Name of the manifest; its repository is @qola_<name>.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan against the AITER source although the manifest's aiter_commit names another, which a warning says, or its patches_dir other patches."),
         "require": attr.string(doc = "Fail unless each direction of Composable Kernel is followed this far: filtered (variants select kernels) or linked (each call of the dispatch is known to have its kernel).", values = ["", "linked", "filtered"]),
+        "spec": attr.label(doc = "JSON file with the choices that replace the manifest's, as `qola build` writes it; in place of architectures, mode, override_aiter_commit and require."),
     },
     doc = "A manifest: becomes @qola_<name> with one target per module.",
 )

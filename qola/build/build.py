@@ -17,7 +17,7 @@ from qola.build.install import BuildResult, ModuleRecord, install, not_made, out
 from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, results_of, said_by
-from qola.build.setup import Chosen, Progress, Setup
+from qola.build.setup import Progress, ResolvedBuild, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, TRITON, WHEELS, library_file, triton_file
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
@@ -127,7 +127,7 @@ def _bundle(events: EventReader, asked: Sequence[str]) -> _Bundle:
     return _Bundle(directory, None, "\n".join(words or reasons) or f"{events.told} says why")
 
 
-def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildResult:
+def _install(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> BuildResult:
     results, bundle, namespace = built.results, built.bundle, chosen.manifest.namespace
     files: dict[str, Path] = {}
     failed: list[str] = []
@@ -143,7 +143,7 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
     failed += not_made(namespace, names, files)
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)
-    archs = bundled.get("archs") or chosen.archs or chosen.manifest.architectures
+    archs = bundled.get("archs") or chosen.spec.archs or chosen.manifest.architectures
     for name in names:
         library = _library_of(results[name])
         place = f"lib/{library.name if library else library_files[name]}"
@@ -168,7 +168,7 @@ def _install(chosen: Chosen, lazy: bool, built: Built, output: Path) -> BuildRes
     return whole
 
 
-def _library_files(chosen: Chosen, results: Mapping[str, TargetResult]) -> dict[str, str]:
+def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Return the file name of each module's library, whether it was built or not."""
     plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
     planned: list[PlannedModule | PythonModule | TorchModule] = []

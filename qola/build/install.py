@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from qola.aiter.attention import ATTENTION
-from qola.build.setup import Chosen
+from qola.build.setup import ResolvedBuild
 from qola.files import scratch, writing
 from qola.layout import (
     CMAKE_CONFIG,
@@ -97,7 +97,7 @@ def summarize(modules: Sequence[ModuleRecord]) -> Summary:
 
 
 def run_record(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     modules: list[ModuleRecord],
     archs: Sequence[str],
     *,

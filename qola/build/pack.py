@@ -12,7 +12,7 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Chosen, Progress, set_up
+from qola.build.setup import Progress, ResolvedBuild, set_up
 from qola.errors import Finding
 from qola.files import whole, write_if_changed
 
@@ -47,7 +47,7 @@ def read_list(text: str, place: str) -> list[str]:
 
 
 def build_pack(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     kernels: Sequence[str],
     output: Path,
     options: BuildOptions,

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qola.build import workspace
 from qola.build.bazel import LOG, find_bazel
 from qola.build.outputs import OutputBase, output_base
 from qola.cache import cache_directory, locked, refuse_foreign
-from qola.checkout.request import DEFAULT_REMOTE, aiter_request
+from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
-from qola.codegen.types import LEVELS
 from qola.layout import TRITON
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
-from qola.manifest.types import BuildMode
 from qola.plan import torch_variants
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_files
 from qola.ruleset import ruleset_root
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """A user's wishes about a build; `qola.api.build_kernels` says what each means."""
-
-    manifest_path: str | Path
-    aiter_root: str | Path | None = None
-    archs: Sequence[str] | None = None
-    build_mode: BuildMode | None = None
-    aiter_commit: str | None = None
-    patches_dir: str | Path | None = None
-    skip_checkout: bool = False
-    groups: Sequence[str] | None = None
-    aiter_remote: str = DEFAULT_REMOTE
-    require: str = LEVELS[0]
 
 
 @dataclass(frozen=True)
@@ -51,7 +35,7 @@ class Setup:
         directory: the workspace.
     """
 
-    chosen: Chosen
+    chosen: ResolvedBuild
     bazel: list[str]
     made: workspace.Workspace
     cache: Path
@@ -87,25 +71,20 @@ def write_workspace(directory: Path, files: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The meaning of a request, before there is anything of Bazel's.
+class ResolvedBuild:
+    """A build whose manifest is read and whose AITER source is known.
 
     Attributes:
-        archs: archs instead of the manifest's, () for those.
-        mode: build mode instead of the manifest's, None for that.
-        other_aiter: the source wins over what the manifest says of AITER.
-        require: level that each direction of Composable Kernel has to reach.
-        triton: the kernels in Triton, too.
+        modules: the modules to build.
+        spec: its archs are checked; () for the manifest's.
+        triton: build the kernels in Triton, too.
     """
 
     manifest: Manifest
     file: Path
     modules: tuple[ModuleSpec, ...]
-    archs: tuple[str, ...]
-    mode: BuildMode | None
     aiter: AiterSource
-    other_aiter: bool = False
-    require: str = LEVELS[0]
+    spec: BuildSpec = field(default_factory=BuildSpec)
     triton: bool = False
 
     @property
@@ -114,49 +93,40 @@ class Chosen:
         return [*(module.name for module in self.modules), *([TRITON] if self.triton else [])]
 
 
-def choose_all(request: BuildRequest, environ: Mapping[str, str], progress: Progress) -> Chosen:
-    """Return what a request means; nothing is written but a tree of AITER that is asked for.
+def resolve_build(
+    request: BuildRequest, environ: Mapping[str, str], progress: Progress
+) -> ResolvedBuild:
+    """Read the manifest and find the AITER source; writes nothing but a tree at `aiter.root`.
 
     Raises:
         QolaError: the manifest, the AITER tree or this machine is at fault.
     """
     file = Path(request.manifest_path).absolute()
     manifest = load(file, display=Path(request.manifest_path).as_posix())
+    spec, options = request.spec, request.aiter
     modules = (
         choose_modules(manifest, request.groups)
         if request.groups
-        else torch_variants.all_modules(manifest, request.build_mode)
+        else torch_variants.all_modules(manifest, spec.mode)
     )
-    # A group is one of modules.
-    triton = bool(manifest.triton) and not request.groups
-    gpu_archs = environ.get("GPU_ARCHS", "")
-    archs = choose_archs(request.archs or (), manifest, gpu_archs, native_archs)
-    source = aiter_request(
-        manifest,
-        file.parent,
-        ruleset_root(),
-        request.aiter_root,
-        request.aiter_commit,
-        request.aiter_remote,
-        request.patches_dir,
-    )
+    archs = choose_archs(spec.archs, manifest, environ.get("GPU_ARCHS", ""), native_archs)
+    source = aiter_request(manifest, file.parent, ruleset_root(), options)
     aiter, other_aiter = choose_for(
-        manifest, source, environ, progress, skip_checkout=request.skip_checkout
+        manifest, source, environ, progress, skip_checkout=options.skip_checkout
     )
-    return Chosen(
+    mode = None if spec.mode == manifest.mode else spec.mode
+    return ResolvedBuild(
         manifest,
         file,
         modules,
-        archs,
-        request.build_mode,
         aiter,
-        other_aiter,
-        request.require,
-        triton,
+        replace(spec, archs=archs, mode=mode, override_aiter_commit=other_aiter),
+        # Groups have modules only.
+        triton=bool(manifest.triton) and not request.groups,
     )
 
 
-def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
+def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
     """Return what a request comes to; nothing is written yet.
 
     Raises:
@@ -172,13 +142,10 @@ def set_up(chosen: Chosen, environ: Mapping[str, str]) -> Setup:
         name=workspace.repository_name(file),
         manifest=manifest.text,
         # All of them, so that builds of different groups have one workspace in common.
-        modules=tuple(m.name for m in torch_variants.all_modules(manifest, chosen.mode)),
+        modules=tuple(m.name for m in torch_variants.all_modules(manifest, chosen.spec.mode)),
         ruleset=ruleset,
         aiter=chosen.aiter,
-        archs=chosen.archs,
-        mode=None if chosen.mode == manifest.mode else chosen.mode,
-        override_aiter_commit=chosen.other_aiter,
-        require=chosen.require,
+        spec=chosen.spec,
         disk_cache=cache / "disk",
         python=triton_files(manifest, file),
         triton=bool(manifest.triton),

@@ -15,19 +15,20 @@ from qola.build.outputs import OutputBase
 from qola.build.progress import planned_kernels
 from qola.build.results import results_of
 from qola.build.setup import (
-    BuildRequest,
-    Chosen,
     Progress,
+    ResolvedBuild,
     Setup,
-    choose_all,
+    resolve_build,
     set_up,
     write_workspace,
 )
 from qola.build.verifier import program_of
 from qola.cache import cache_directory, locked
+from qola.checkout.request import AiterOptions
 from qola.errors import QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
+from qola.plan.build_request import BuildRequest
 from qola.ruleset import ruleset_root
 
 _PROGRAMS = "programs"
@@ -101,11 +102,13 @@ def _setups(
 ) -> dict[str, Setup]:
     """Return all that building each manifest takes; the tree is chosen once."""
     found: dict[str, Setup] = {}
-    chosen: Chosen | None = None
+    chosen: ResolvedBuild | None = None
     for name in names:
         file = directory / f"{name}.toml"
         if chosen is None:
-            chosen = choose_all(BuildRequest(file, aiter_root=aiter_root), environ, progress)
+            chosen = resolve_build(
+                BuildRequest(file, aiter=AiterOptions(aiter_root)), environ, progress
+            )
         else:
             manifest = load(file, display=file.name)
             chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
@@ -121,7 +124,8 @@ def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: Out
     files["MODULE.bazel"] = workspace.module_text(first.made.ruleset, first.made.aiter, made)
     # Programs alone are built.
     files["BUILD.bazel"] = workspace.programs_text([])
-    files |= {f"{one.name}.toml": one.manifest for one in made}
+    for one in made:
+        files |= one.manifest_files()
     programs = []
     for name, setup in setups.items():
         modules = modules_with_kernels(setup.chosen.modules, setup.chosen.manifest.file)

@@ -9,13 +9,13 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Chosen, Progress, set_up
+from qola.build.setup import Progress, ResolvedBuild, set_up
 from qola.files import write_if_changed
 
 
 def build_program(
     name: str,
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     options: BuildOptions,
     environ: Mapping[str, str],
     progress: Progress,

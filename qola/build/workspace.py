@@ -12,10 +12,9 @@ from qola import starlark
 from qola.aiter.attention import ATTENTION
 from qola.build.forms import Forms
 from qola.checkout.source import AiterSource
-from qola.codegen.types import LEVELS
 from qola.files import sha256_of_text, write_if_changed
 from qola.layout import TRITON
-from qola.manifest.types import BuildMode
+from qola.plan.spec import BuildSpec
 from qola.version import __version__
 
 _HEADER = f"# Written by qola {__version__} (qola build); do not edit."
@@ -49,10 +48,6 @@ class Workspace:
     Attributes:
         name: name of the manifest; its repository is @qola_<name>.
         modules: the modules to declare a target for.
-        archs: archs instead of the manifest's, () for those.
-        mode: build mode instead of the manifest's, None for that.
-        override_aiter_commit: the AITER source wins over the manifest's aiter_commit.
-        require: level that each direction of Composable Kernel has to reach.
         python: files of the manifest's kernels in Triton, by path.
         triton: the manifest has kernels in Triton.
     """
@@ -62,11 +57,8 @@ class Workspace:
     modules: tuple[str, ...]
     ruleset: Path
     aiter: AiterSource
-    archs: tuple[str, ...]
-    mode: BuildMode | None
-    override_aiter_commit: bool
     disk_cache: Path
-    require: str = LEVELS[0]
+    spec: BuildSpec = field(default_factory=BuildSpec)
     python: Mapping[str, str] = field(default_factory=dict)
     triton: bool = False
 
@@ -78,9 +70,13 @@ class Workspace:
             ".bazelversion": version,
             "BUILD.bazel": self.build_file(),
             "MODULE.bazel": self.module_file(),
-            f"{self.name}.toml": self.manifest,
+            **self.manifest_files(),
             **self.python,
         }
+
+    def manifest_files(self) -> Mapping[str, str]:
+        """Return the manifest and its BuildSpec by their names."""
+        return {f"{self.name}.toml": self.manifest, f"{self.name}.json": self.spec.to_json()}
 
     def module_file(self) -> str:
         """Return MODULE.bazel."""
@@ -91,11 +87,8 @@ class Workspace:
         return starlark.rule(
             "qola.manifest",
             name=self.name,
-            architectures=self.archs or None,
             file=f"//:{self.name}.toml",
-            mode=self.mode,
-            override_aiter_commit=self.override_aiter_commit or None,
-            require=None if self.require == LEVELS[0] else self.require,
+            spec=f"//:{self.name}.json",
         )
 
     def build_file(self) -> str:
@@ -278,7 +271,7 @@ def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
 def write(directory: Path, files: Mapping[str, str]) -> None:
     """Write a workspace's files; those that are as they should be stay untouched."""
     directory.mkdir(parents=True, exist_ok=True)
-    for stale in directory.glob("*.toml"):
+    for stale in (*directory.glob("*.toml"), *directory.glob("*.json")):
         if stale.name not in files:
             stale.unlink()
     for name, text in sorted(files.items()):

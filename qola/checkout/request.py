@@ -11,16 +11,35 @@ from qola.errors import Finding, ManifestError
 from qola.fetch.wheel import read_pin
 from qola.manifest.types import Manifest
 
+DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
+"""The git repository of AITER commits unless a remote is named."""
+
+
+@dataclass(frozen=True)
+class AiterOptions:
+    """Options that choose the AITER tree; `qola.api.build_kernels` explains them.
+
+    Attributes:
+        override: for plans: use the pinned AITER, or `root`, whatever the manifest names.
+    """
+
+    root: str | Path | None = None
+    commit: str | None = None
+    remote: str = DEFAULT_REMOTE
+    patches_dir: str | Path | None = None
+    skip_checkout: bool = False
+    override: bool = False
+
 
 @dataclass(frozen=True)
 class AiterRequest:
-    """A user's wishes about AITER.
+    """The AITER to build from, as options and manifest name it together.
 
     Attributes:
         root: directory for the tree, None to let Bazel keep it.
         commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
             what `root` holds.
-        commit_asked: the commit was asked for beside the manifest.
+        commit_asked: an option names the commit, in addition to the manifest.
         pin: package, version and sha256 of the pinned wheel.
     """
 
@@ -30,10 +49,6 @@ class AiterRequest:
     remote: str
     patches_dir: Path | None
     pin: Mapping[str, str]
-
-
-DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
-"""Where a commit of AITER comes from unless a remote is named."""
 
 
 def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
@@ -81,19 +96,16 @@ def aiter_request(
     manifest: Manifest | None,
     folder: Path,
     ruleset: Path,
-    root: str | Path | None,
-    commit: str | None,
-    remote: str,
-    patches_dir: str | Path | None,
+    options: AiterOptions,
 ) -> AiterRequest:
-    """Return what is asked for of AITER: the arguments win over the manifest, if there is one."""
+    """Return the AITER to build from: options win over the manifest, if there is one."""
     pin, _ = read_pin(ruleset)
-    asked = Path(patches_dir).absolute() if patches_dir else None
+    asked = Path(options.patches_dir).absolute() if options.patches_dir else None
     return AiterRequest(
-        root=Path(root).absolute() if root else None,
-        commit=commit or (manifest.aiter_commit if manifest else None),
-        commit_asked=bool(commit),
-        remote=remote,
+        root=Path(options.root).absolute() if options.root else None,
+        commit=options.commit or (manifest.aiter_commit if manifest else None),
+        commit_asked=bool(options.commit),
+        remote=options.remote,
         patches_dir=choose_patches(asked, manifest, folder),
         pin=pin,
     )

@@ -13,7 +13,7 @@ from qola import api
 from qola.build.forms import ChoiceError
 from qola.build.install import BuildResult, ModuleRecord
 from qola.build.pack import SUFFIX, build_pack, read_list
-from qola.build.setup import choose_all
+from qola.build.setup import resolve_build
 from qola.cli.console import Console
 from qola.cli.context import Surroundings
 from qola.cli.options import (
@@ -28,7 +28,7 @@ from qola.cli.options import (
     output_place,
     paths_of,
 )
-from qola.cli.requests import build_options, prebuilt_options, request_of_build
+from qola.cli.requests import build_options, build_request, prebuilt_options
 from qola.cli.tables import size
 from qola.errors import ExitCode, Finding
 from qola.layout import WHEELS
@@ -185,7 +185,7 @@ def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     output = around.directory.absolute() / place
     _check_place(output, place)
     kernels = _kernels(args, around)
-    chosen = choose_all(request_of_build(args, around), around.environ, console.progress)
+    chosen = resolve_build(build_request(args, around), around.environ, console.progress)
     with console.working(plain=args.verbose) as progress:
         error = build_pack(chosen, kernels, output, build_options(args), around.environ, progress)
     if error:

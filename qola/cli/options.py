@@ -312,7 +312,7 @@ def exit_codes(codes: Sequence[ExitCode]) -> str:
 
 
 def paths_of(args: argparse.Namespace, around: Surroundings) -> dict[str, Any]:
-    """Return what `AITER` and the manifest say, with paths that do not depend on the directory."""
+    """Return the values of `AITER` and the manifest, with absolute paths."""
     return {
         "manifest_path": _place(args.manifest, around),
         "aiter_root": _place(args.aiter_root, around),

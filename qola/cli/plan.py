@@ -17,8 +17,8 @@ from qola.cli.options import (
     add_command,
     add_manifest,
     add_options,
-    paths_of,
 )
+from qola.cli.requests import build_request
 from qola.cli.tables import Table, align, duration, size
 from qola.errors import ExitCode
 from qola.folder import Folder
@@ -28,7 +28,6 @@ from qola.inspect.estimate import Estimate
 from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, count, items_of, select
 from qola.layout import TRITON, triton_file
-from qola.manifest.archs import split
 from qola.plan import planner
 from qola.plan.cached_plans import find_explanations
 from qola.plan.model import Plan, PlannedModule, TorchModule
@@ -99,29 +98,20 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
     Raises:
         QolaError: the manifest is not valid, or there is no AITER tree.
     """
-    manifest: Path = args.manifest
-    paths = paths_of(args, around)
-    options = planned.AiterOptions(
-        root=paths["aiter_root"],
-        commit=paths["aiter_commit"],
-        remote=paths["aiter_remote"],
-        patches_dir=paths["patches_dir"],
-        skip_checkout=args.skip_checkout,
-        override=args.override_aiter_commit,
+    build = build_request(
+        args,
+        around,
+        require=args.require,
+        override_aiter_commit=args.override_aiter_commit,
     )
     with around.console.working() as progress:
         return planned.request_of(
-            paths["manifest_path"],
-            manifest.as_posix(),
-            options,
-            paths["groups"],
+            build,
+            args.manifest.as_posix(),
             around.environ,
             progress,
-            name=args.name or manifest.stem,
-            archs=split(args.arch),
-            mode=args.mode,
+            name=args.name or args.manifest.stem,
             rocm_version=args.rocm_version,
-            level=args.require,
         )
 
 

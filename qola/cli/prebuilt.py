@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from qola.build.forms import Forms, check_static, choose_lazy
-from qola.build.setup import Chosen, choose_all
+from qola.build.setup import ResolvedBuild, resolve_build
 from qola.cli.build import RESULT_AS_JSON, print_modules
 from qola.cli.context import Surroundings
 from qola.cli.options import (
@@ -23,7 +23,7 @@ from qola.cli.options import (
     add_options,
     output_place,
 )
-from qola.cli.requests import build_options, prebuilt_options, request_of_build
+from qola.cli.requests import build_options, build_request, prebuilt_options
 from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
@@ -76,11 +76,11 @@ def _add_key_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[Chosen, Key, Forms]:
+def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBuild, Key, Forms]:
     """Return what the command line means, its key, and which kinds of libraries."""
     progress = around.console.progress
     forms = Forms(choose_lazy(args.lazy, around.environ, progress), args.static)
-    chosen = choose_all(request_of_build(args, around), around.environ, progress)
+    chosen = resolve_build(build_request(args, around), around.environ, progress)
     check_static(forms.static, forms.lazy, chosen.modules, around.environ, progress)
     fetch.refuse_what_is_lacking(chosen)
     key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ, progress)

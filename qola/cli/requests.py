@@ -1,28 +1,45 @@
-"""What options say to who builds and fetches: apart from options, whom every command imports."""
+"""Turns parsed options into requests. Separate from options.py, which every command imports."""
 
 from __future__ import annotations
 
 import argparse
 
 from qola.build.bazel import BuildOptions
-from qola.build.setup import BuildRequest
+from qola.checkout.request import AiterOptions
 from qola.cli.context import Surroundings
 from qola.cli.options import paths_of
+from qola.codegen.types import LEVELS, Level
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
 
 
-def request_of_build(args: argparse.Namespace, around: Surroundings) -> BuildRequest:
-    """Return what `REQUEST` asks for."""
+def build_request(
+    args: argparse.Namespace,
+    around: Surroundings,
+    *,
+    require: Level = LEVELS[0],
+    override_aiter_commit: bool = False,
+) -> BuildRequest:
+    """Return the request of `REQUEST`, with the values of options that few commands have."""
+    paths = paths_of(args, around)
     return BuildRequest(
-        **paths_of(args, around),
-        archs=args.arch,
-        build_mode=args.mode,
-        skip_checkout=args.skip_checkout,
+        paths["manifest_path"],
+        BuildSpec(tuple(args.arch), args.mode, require),
+        AiterOptions(
+            paths["aiter_root"],
+            paths["aiter_commit"],
+            paths["aiter_remote"],
+            paths["patches_dir"],
+            args.skip_checkout,
+            override_aiter_commit,
+        ),
+        paths["groups"],
     )
 
 
 def build_options(args: argparse.Namespace) -> BuildOptions:
-    """Return what `BUILD` says of how Bazel builds."""
+    """Return the options of `BUILD`: how Bazel builds."""
     more = tuple(args.bazel_arg)
     return BuildOptions(args.keep_going, args.jobs, args.verbose, more, args.quiet)
 
@@ -30,7 +47,7 @@ def build_options(args: argparse.Namespace) -> BuildOptions:
 def prebuilt_options(
     args: argparse.Namespace, around: Surroundings, *, enabled: bool = True
 ) -> PrebuiltOptions:
-    """Return what `PREBUILT` says."""
+    """Return the options of `PREBUILT`."""
     return PrebuiltOptions(
         urls=tuple(args.prebuilt),
         enabled=enabled,

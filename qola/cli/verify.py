@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qola.build.bazel import beside, find_bazel
-from qola.build.setup import choose_all
+from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
 from qola.cli.context import Surroundings
 from qola.cli.options import (
@@ -20,7 +20,7 @@ from qola.cli.options import (
     add_options,
     positive,
 )
-from qola.cli.requests import build_options, request_of_build
+from qola.cli.requests import build_options, build_request
 from qola.errors import ExitCode
 from qola.ruleset import ruleset_root
 
@@ -101,7 +101,7 @@ def run_program(
 ) -> int:
     """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
-    chosen = choose_all(request_of_build(args, around), environ, console.progress)
+    chosen = resolve_build(build_request(args, around), environ, console.progress)
     with console.working(plain=args.verbose) as progress:
         program, error = build_program(name, chosen, build_options(args), environ, progress)
     if program is None:

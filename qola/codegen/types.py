@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from qola.errors import Finding
 from qola.kernel import words
@@ -18,8 +18,9 @@ Fields = tuple[tuple[str, FieldValue], ...]
 Bucket = tuple[int, int]
 """A pair of head dimensions (hdim_q, hdim_v) for which the dispatch has kernels."""
 
-LEVELS = ("opaque", "linked", "filtered")
-"""How far a direction can be followed, see `Direction`."""
+Level = Literal["opaque", "linked", "filtered"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""How far qola can follow a direction, in ascending order; see `Direction`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Selection:
     asm: bool = False
     embedded: Sequence[str] | None = None
     drop_srcs: frozenset[str] = frozenset()
-    level: str = LEVELS[0]
+    level: Level = LEVELS[0]
     keep_unreachable: bool = False
     add_directions: frozenset[str] = frozenset()
     kernels: Sequence[RequestedKernel] = ()
@@ -179,7 +180,7 @@ class Direction:
     """
 
     name: str
-    level: str
+    level: Level
     reason: str
     rows: int
     unknown: tuple[str, ...]

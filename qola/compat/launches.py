@@ -11,8 +11,9 @@ from typing import Any
 from qola.build.bazel import BuildOptions, build, child_environment
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import BuildRequest, choose_all, set_up
+from qola.build.setup import resolve_build, set_up
 from qola.cache import cache_directory, own_directory
+from qola.checkout.request import AiterOptions
 from qola.codegen.types import KernelInstance
 from qola.compat.check import Check
 from qola.compat.library import Library, manifest_text
@@ -20,6 +21,7 @@ from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.launch.problems import MAIN_ROLE
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
+from qola.plan.build_request import BuildRequest
 from qola.plan.generated import GeneratedModule
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.
@@ -63,8 +65,10 @@ def _launch(
     file = cache_directory(environ) / "compat" / f"{name}.toml"
     own_directory(file.parent)
     write_if_changed(file, manifest)
-    request = BuildRequest(file, library.resolved.request.tree.root, skip_checkout=True)
-    setup = set_up(choose_all(request, environ, progress), environ)
+    request = BuildRequest(
+        file, aiter=AiterOptions(library.resolved.request.tree.root, skip_checkout=True)
+    )
+    setup = set_up(resolve_build(request, environ, progress), environ)
     test = f"{module}_launch_test"
     with setup.workspace(progress):
         progress(f"{library.of}: compiling")

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
-from qola.build.setup import BuildRequest, choose_all
+from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
+from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 from qola.verify.host import Built
 
 #: The program of `qola dispatch`, which knows where its libraries are.
@@ -52,8 +55,9 @@ def build(
     """
     environ = os.environ if environ is None else environ
     say = progress or (lambda text: print(f"qola: {text}", file=sys.stderr))
-    request = BuildRequest(manifest_path, aiter_root=aiter_root, archs=archs, groups=groups)
-    chosen = choose_all(request, environ, say)
+    spec, aiter = BuildSpec(tuple(archs or ())), AiterOptions(aiter_root)
+    request = BuildRequest(manifest_path, spec, aiter, tuple(groups or ()))
+    chosen = resolve_build(request, environ, say)
     options = BuildOptions(jobs=jobs, quiet=True)
     program, error = build_program(_PROGRAM, chosen, options, environ, say)
     if program is None:

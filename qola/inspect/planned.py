@@ -5,45 +5,30 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from qola.aiter.tree import read_tree
 from qola.checkout.default_tree import tree_of
 from qola.checkout.prepare import LocalSource
-from qola.checkout.request import DEFAULT_REMOTE, aiter_request, choose_patches
+from qola.checkout.request import AiterOptions, aiter_request, choose_patches
 from qola.checkout.source import AiterSource, choose_for
 from qola.errors import AiterError, Finding
 from qola.fetch.fetched import tree_answers
-from qola.fetch.pins import RECORD, pinned_id, recorded_patches
+from qola.fetch.pins import RECORD
 from qola.folder import Folder
-from qola.manifest.archs import choose_modules, split
+from qola.manifest.archs import choose_modules
 from qola.manifest.load import Manifest, load
 from qola.plan import planner
+from qola.plan.build_request import BuildRequest
 from qola.plan.cached_plans import find_plan
+from qola.plan.make_request import make_request
 from qola.plan.model import Plan
-from qola.plan.request import Request, manifest_patches, resolve
-from qola.plan.triton_kernels import triton_files, triton_trees
+from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
+from qola.plan.triton_kernels import triton_trees
 from qola.ruleset import ruleset_root
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class AiterOptions:
-    """Options that choose the AITER tree of a plan, as `qola.api.build_kernels` explains them.
-
-    Attributes:
-        override: plan with the pinned AITER, or with `root`, whatever the manifest names.
-    """
-
-    root: Path | None = None
-    commit: str | None = None
-    remote: str = DEFAULT_REMOTE
-    patches_dir: Path | None = None
-    skip_checkout: bool = False
-    override: bool = False
 
 
 def plan_of(
@@ -68,49 +53,44 @@ def plan_of(
         QolaError: the manifest is not valid, it cannot be planned, or there is no AITER tree.
     """
     file = Path(manifest_path)
-    request = request_of(
-        file,
-        file.as_posix(),
-        AiterOptions(Path(aiter_root) if aiter_root else None),
-        (),
-        os.environ if environ is None else environ,
-        progress,
-        archs=tuple(archs),
-    )
+    environ = os.environ if environ is None else environ
+    build = BuildRequest(file, BuildSpec(tuple(archs)), AiterOptions(aiter_root))
+    request = request_of(build, file.as_posix(), environ, progress)
     return plan(request, progress)
 
 
 def request_of(
-    file: Path,
+    build: BuildRequest,
     display: str,
-    aiter: AiterOptions,
-    groups: Sequence[str],
     environ: Mapping[str, str],
     progress: Progress,
-    **more: Any,
+    *,
+    name: str = "",
+    rocm_version: str | None = None,
 ) -> Request:
-    """Return what to plan for a manifest's file.
+    """Return the request of the plan of a manifest's file.
 
     Args:
         display: the file's name in messages.
-        more: further fields of `Request`.
+        name: name of the plan; by default the file's stem.
+        rocm_version: HIP version of the toolchain, None if there is none.
 
     Raises:
         QolaError: the manifest is not valid, or there is no AITER tree.
     """
+    file = Path(build.manifest_path)
     manifest = load(file, display=display)
-    manifest = replace(manifest, modules=choose_modules(manifest, groups))
-    tree, overridden = _find_tree(manifest, file, aiter, environ, progress)
-    return Request(
-        **{"name": file.stem, **more},
-        manifest=manifest,
-        tree=read_tree(tree),
-        default_archs=split([environ.get("GPU_ARCHS", "")]),
-        aiter_id=pinned_id(tree),
-        overridden=overridden or aiter.override,
-        aiter_patches=recorded_patches(tree),
-        patches=manifest_patches(manifest, file),
-        triton=triton_files(manifest, file, triton_trees(manifest, environ, progress)),
+    manifest = replace(manifest, modules=choose_modules(manifest, build.groups))
+    tree, overridden = _find_tree(manifest, file, build.aiter, environ, progress)
+    return make_request(
+        manifest,
+        file,
+        tree,
+        replace(build.spec, override_aiter_commit=overridden or build.aiter.override),
+        environ,
+        name=name or file.stem,
+        trees=triton_trees(manifest, environ, progress),
+        rocm_version=rocm_version,
         answers=tree_answers(tree, environ),
     )
 
@@ -128,14 +108,12 @@ def _find_tree(
     """
     folder = file.absolute().parent
     if aiter.root and not (aiter.commit or aiter.patches_dir):
-        as_it_is = aiter.skip_checkout or (aiter.root / RECORD).is_file()
+        as_it_is = aiter.skip_checkout or Path(aiter.root, RECORD).is_file()
         patches = None if as_it_is else choose_patches(None, manifest, folder)
-        source = AiterSource(LocalSource(aiter.root), patches)
+        source = AiterSource(LocalSource(Path(aiter.root)), patches)
         return tree_of(source, environ, progress), aiter.skip_checkout
     known = replace(manifest, aiter_commit=None) if aiter.override else manifest
-    root, patches_dir = aiter.root, aiter.patches_dir
-    ruleset = ruleset_root()
-    asked = aiter_request(known, folder, ruleset, root, aiter.commit, aiter.remote, patches_dir)
+    asked = aiter_request(known, folder, ruleset_root(), aiter)
     try:
         source, overrides = choose_for(
             known, asked, environ, progress, skip_checkout=aiter.skip_checkout

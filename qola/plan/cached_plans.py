@@ -61,7 +61,7 @@ def _question(request: Request, kind: str) -> dict[str, object] | None:
     """Return what decides a plan of one tree, None if the archs are not known."""
     manifest = request.manifest
     try:
-        chosen = archs.resolve(request.archs, manifest, request.default_archs, request.native)
+        chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
     except QolaError:  # the planner knows which of several errors comes first
         return None
     return {
@@ -69,13 +69,12 @@ def _question(request: Request, kind: str) -> dict[str, object] | None:
         "name": request.name,
         "manifest": [manifest.file, manifest.text, manifest.to_dict()],
         "modules": [spec.index for spec in manifest.modules],
-        "archs": [request.archs, request.default_archs, chosen],
-        "mode": request.mode,
+        "spec": request.spec.to_json(),
+        "archs": [request.default_archs, chosen],
         "rocm_version": request.rocm_version,
-        "aiter": [request.aiter_id, request.overridden],
+        "aiter": request.aiter_id,
         "patches": [
             [vars(pin) for pin in pins] for pins in (request.aiter_patches, request.patches)
         ],
         "triton": dict(request.triton),
-        "level": request.level,
     }

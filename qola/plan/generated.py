@@ -71,7 +71,7 @@ def generate_module(
         and (bool(module.variants) or not module.requested),
         embedded=spec.hsa_subdirs,
         drop_srcs=frozenset(spec.drop_srcs),
-        level=request.level,
+        level=request.spec.require,
         keep_unreachable=request.manifest.keep_unreachable,
         add_directions=frozenset(spec.add_directions),
         kernels=module.requested,

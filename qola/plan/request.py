@@ -24,17 +24,18 @@ from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import known_receipts
-from qola.codegen.types import LEVELS, RequestedKernel
+from qola.codegen.types import RequestedKernel
 from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.native_archs import native_archs
-from qola.manifest.types import BuildMode, BwdVariant, FwdVariant
+from qola.manifest.types import BwdVariant, FwdVariant
 from qola.manifest.words import TESTED_ARCHS
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
 from qola.plan.requested import check_requested, requested_kernels
+from qola.plan.spec import BuildSpec
 
 FOLLOWED = ("srcs", "flags_extra_cc", "flags_extra_hip", "extra_include", "blob_gen_cmd")
 """Keys of optCompilerConfig.json that a module may replace, and that the plan follows."""
@@ -49,33 +50,27 @@ class Request:
 
     Attributes:
         name: name of the manifest: targets are named after it.
-        archs: archs instead of the manifest's, () to take those.
+        spec: the choices that replace the manifest's.
         default_archs: archs where neither names any ($GPU_ARCHS); () for those of this machine.
         native: asks this machine for its archs; only called where `native` is meant.
-        mode: build mode the command line asks for.
         rocm_version: HIP version of the toolchain, None where there is none.
         aiter_id: commit or version of the tree as its pin says, "" when not pinned.
-        overridden: the tree was chosen knowing that the manifest names another.
         patches: patches the manifest's patches_dir holds.
         triton: Python files of the manifest's kernels in Triton, by path.
-        level: how far each direction has to be followed, see `qola.codegen.types.Direction`.
         answers: cached plans, and what generators answered before.
     """
 
     name: str
     manifest: Manifest
     tree: AiterTree
-    archs: tuple[str, ...] = ()
+    spec: BuildSpec = field(default_factory=BuildSpec)
     default_archs: tuple[str, ...] = ()
     native: Callable[[], tuple[str, ...]] = native_archs
-    mode: BuildMode | None = None
     rocm_version: str | None = None
     aiter_id: str = ""
-    overridden: bool = False
     aiter_patches: tuple[PatchPin, ...] = ()
     patches: tuple[PatchPin, ...] = ()
     triton: Mapping[str, str] = field(default_factory=dict)
-    level: str = LEVELS[0]
     answers: AnswerCache = NO_ANSWERS
 
 
@@ -149,7 +144,7 @@ def resolve(request: Request) -> ResolvedRequest:
     config_of = cache(lambda name: configure(request.tree, manifest, specs[name]))
     kind_of = cache(lambda name: _kind(request.tree, specs[name]))
     warnings = _check(request, config_of, kind_of)
-    chosen = archs.resolve(request.archs, manifest, request.default_archs, request.native)
+    chosen = archs.resolve(request.spec.archs, manifest, request.default_archs, request.native)
     modules = tuple(
         Module(
             spec,
@@ -178,7 +173,7 @@ def variants_of(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tup
 def _expanded(request: Request) -> tuple[Module, ...]:
     """Return the torch modules that forward variants become."""
     manifest = request.manifest
-    specs = torch_variants.specs(manifest, request.mode)
+    specs = torch_variants.specs(manifest, request.spec.mode)
     if not specs or torch_variants.BASE not in request.tree.module_names():
         return ()
     config = configure(request.tree, manifest, replace(specs[0], name=torch_variants.BASE))
@@ -248,8 +243,8 @@ def _check(
             ).srcs
         ),
         rocm_version=request.rocm_version or None,
-        overridden=request.overridden,
-        mode=request.mode,
+        overridden=request.spec.override_aiter_commit,
+        mode=request.spec.mode,
         judged_elsewhere=[name for name in overrides if name not in ATTENTION],
     )
     if any(finding.severity == "error" for finding in findings):
@@ -270,7 +265,9 @@ def _check(
 def _unpatched(request: Request) -> Iterator[Finding]:
     """Find patches the manifest asks for that the tree does not have, just these in this order."""
     manifest = request.manifest
-    if not manifest.patches_dir or request.overridden or request.patches == request.aiter_patches:
+    if not manifest.patches_dir or request.spec.override_aiter_commit:
+        return
+    if request.patches == request.aiter_patches:
         return
     have, want = (
         {pin.name: pin.sha256 for pin in pins} for pins in (request.aiter_patches, request.patches)
@@ -305,7 +302,7 @@ def _unplannable(request: Request, kind_of: Callable[[str], ModuleKind]) -> Iter
             continue
         kind = kind_of(spec.name)
         only_python = kind.torch is not None or kind.python is not None
-        if only_python and manifest.module_mode(spec, request.mode) != "pybind":
+        if only_python and manifest.module_mode(spec, request.spec.mode) != "pybind":
             yield Finding(
                 manifest.place("modules", spec.index, "mode"),
                 f"{spec.name} in mode cpp_itfs",

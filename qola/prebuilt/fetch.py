@@ -11,7 +11,7 @@ from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
-from qola.build.setup import Chosen, Progress, set_up
+from qola.build.setup import Progress, ResolvedBuild, set_up
 from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
 from qola.prebuilt import identity, signature, store, te_layout
@@ -32,7 +32,7 @@ _REPO_ENV = "--repo_env="
 
 
 def first_prebuilt(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     forms: Forms,
     bazel_args: Sequence[str],
     options: PrebuiltOptions,
@@ -63,13 +63,13 @@ def first_prebuilt(
         return None
 
 
-def _lacking(chosen: Chosen) -> str:
+def _lacking(chosen: ResolvedBuild) -> str:
     """Return what no prebuilt bundle has of a build."""
     python = [module.name for module in chosen.modules if module.name not in ATTENTION]
     return f"{', '.join(python)}, which Python imports" if python else ""
 
 
-def refuse_what_is_lacking(chosen: Chosen) -> None:
+def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
     """Raise NoPrebuiltError if there is something that no prebuilt bundle has."""
     if lacking := _lacking(chosen):
         raise NoPrebuiltError(
@@ -83,7 +83,7 @@ def refuse_what_is_lacking(chosen: Chosen) -> None:
 
 
 def key_of(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     forms: Forms,
     bazel_args: Sequence[str],
     environ: Mapping[str, str],
@@ -102,7 +102,7 @@ def key_of(
 
 
 def _ask_bazel(
-    chosen: Chosen, bazel_args: Sequence[str], environ: Mapping[str, str], progress: Progress
+    chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str], progress: Progress
 ) -> Path:
     """Return rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
     setup = set_up(chosen, environ)
@@ -132,7 +132,7 @@ def transport_of(environ: Mapping[str, str], progress: Progress) -> Transport:
 
 
 def find(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     key: Key,
     forms: Forms,
     named: Sequence[NamedSource],
@@ -170,7 +170,7 @@ def find(
 
 
 def fetch(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     key: Key,
     forms: Forms,
     options: PrebuiltOptions,
@@ -214,7 +214,7 @@ def _say_what_it_is(
     kind: Forms,
     forms: Forms,
     options: PrebuiltOptions,
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     progress: Progress,
 ) -> None:
     signed = options.public_key or chosen.manifest.prebuilt.public_key

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qola.build import workspace
 from qola.build.forms import Forms
-from qola.build.setup import Chosen
+from qola.build.setup import ResolvedBuild
 from qola.cache import cache_directory, distrust
 from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.errors import Finding, ToolchainError
@@ -91,7 +91,7 @@ def _digest_of_files(files: Mapping[str, Path]) -> str:
 
 
 def key_of(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     rocm: Mapping[str, str],
     forms: Forms,
     bazel_args: Sequence[str] = (),
@@ -104,7 +104,8 @@ def key_of(
         OSError: another file that decides it cannot be read.
     """
     manifest, aiter = chosen.manifest, chosen.aiter
-    modes = {module.name: manifest.module_mode(module, chosen.mode) for module in chosen.modules}
+    mode = chosen.spec.mode
+    modes = {module.name: manifest.module_mode(module, mode) for module in chosen.modules}
     patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
     triton = None
     if chosen.triton:
@@ -115,7 +116,7 @@ def key_of(
         ruleset=ruleset_digest(ruleset_root()),
         manifest=manifest.to_dict(),
         modes=modes,
-        archs=tuple(sorted(set(chosen.archs or manifest.architectures))),
+        archs=tuple(sorted(set(chosen.spec.archs or manifest.architectures))),
         aiter={**source_identity(aiter.source), "patches": [vars(pin) for pin in patches]},
         rocm=rocm,
         forms=vars(forms),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from qola.build.install import BuildResult, ModuleRecord, install, not_made, outdated, run_record
-from qola.build.setup import Chosen
+from qola.build.setup import ResolvedBuild
 from qola.errors import Finding, PrebuiltError
 from qola.files import scratch
 from qola.layout import RECORD, TRITON, library_file, triton_file
@@ -20,7 +20,7 @@ from qola.prebuilt.te_layout import LAYOUT, without_top
 
 
 def install_found(
-    found: Found, chosen: Chosen, key: Key, lazy: bool, output: Path
+    found: Found, chosen: ResolvedBuild, key: Key, lazy: bool, output: Path
 ) -> BuildResult | None:
     """Unpack a verified archive beside the output directory and install it.
 

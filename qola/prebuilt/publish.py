@@ -12,7 +12,7 @@ import minisign
 from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
-from qola.build.setup import Chosen, Progress, set_up
+from qola.build.setup import Progress, ResolvedBuild, set_up
 from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
 from qola.files import disk_error, sha256_of
 from qola.prebuilt import signature
@@ -42,7 +42,7 @@ class Published:
 
 
 def build_archive(
-    chosen: Chosen,
+    chosen: ResolvedBuild,
     forms: Forms,
     options: BuildOptions,
     environ: Mapping[str, str],

@@ -12,7 +12,7 @@ from pathlib import Path
 from qola import starlark
 from qola.aiter.attention import ATTENTION
 from qola.build.forms import Forms
-from qola.build.setup import Chosen
+from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import Finding, NoPrebuiltError
@@ -22,6 +22,7 @@ from qola.manifest.archs import resolve, split
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.manifest.native_archs import native_archs
 from qola.manifest.words import BUILD_MODES
+from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import TRITON_FILES, triton_list
 from qola.prebuilt import fetch, identity
 from qola.prebuilt.archive import unpack
@@ -107,26 +108,25 @@ def _chosen(
     manifest: Manifest,
     modules: Sequence[ModuleSpec],
     aiter: Mapping[str, str],
-) -> Chosen:
+) -> ResolvedBuild:
     """Return what `qola publish` chooses for the same manifest."""
     pin = {name: value for name, value in aiter.items() if name != "kind"}
     # The remote is not part of a key.
     source = WheelSource(**pin) if aiter["kind"] == "wheel" else GitSource(remote="", **pin)
     archs = resolve(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
     # The file's name, not the tag's: who publishes knows the file alone.
-    return Chosen(
+    return ResolvedBuild(
         manifest,
         args.manifest,
         tuple(modules),
-        archs,
-        args.mode,
         AiterSource(source, args.patches_dir),
+        BuildSpec(archs, args.mode),
         triton=bool(manifest.triton),
     )
 
 
 def _find(
-    args: argparse.Namespace, chosen: Chosen, key: Key, environ: Mapping[str, str]
+    args: argparse.Namespace, chosen: ResolvedBuild, key: Key, environ: Mapping[str, str]
 ) -> Found | list[Outcome]:
     """Return the bundle, or why no source has it."""
     manifest = chosen.manifest

@@ -7,18 +7,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola.aiter.tree import read_tree
 from qola.errors import Finding, visible
-from qola.fetch.pins import pinned_id, recorded_patches
 from qola.files import write_if_changed
 from qola.folder import Folder
-from qola.manifest.archs import split
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
+from qola.plan.make_request import make_request
 from qola.plan.planner import build_plan
 from qola.plan.python_module import export_list
-from qola.plan.request import Request, manifest_patches, resolve
-from qola.plan.triton_kernels import TRITON_FILES, triton_files, triton_list, triton_trees
+from qola.plan.request import resolve
+from qola.plan.spec import BuildSpec
+from qola.plan.triton_kernels import TRITON_FILES, triton_list, triton_trees
 from qola.repository import build_files
 
 UNFETCHED = "unfetched"
@@ -34,7 +33,8 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     output: Path = args.output
     manifest = load(args.manifest, display=args.display)
     # Before anything can fail: a directory that is corrected has to be looked at again.
-    own_patches = not args.override_aiter_commit
+    spec = BuildSpec.from_json(args.spec, args.display) if args.spec else BuildSpec()
+    own_patches = not spec.override_aiter_commit
     write_if_changed(
         output / "patches_dir.txt", (manifest.patches_dir or "") if own_patches else ""
     )
@@ -43,22 +43,17 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     (output / UNFETCHED).touch()
     trees = triton_trees(manifest, environ, lambda _: None)
     (output / UNFETCHED).unlink()
-    named = bool(args.arch or manifest.architectures)
+    named = bool(spec.archs or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")
-    request = Request(
+    request = make_request(
+        manifest,
+        args.manifest,
+        args.aiter,
+        spec,
+        {**environ, "GPU_ARCHS": args.gpu_archs},
         name=args.name,
-        manifest=manifest,
-        tree=read_tree(args.aiter),
+        trees=trees,
         rocm_version=args.rocm_version or None,
-        aiter_id=pinned_id(args.aiter),
-        overridden=args.override_aiter_commit,
-        aiter_patches=recorded_patches(args.aiter),
-        patches=manifest_patches(manifest, args.manifest) if own_patches else (),
-        triton=triton_files(manifest, args.manifest, trees),
-        archs=tuple(args.arch),
-        default_archs=split([args.gpu_archs]),
-        mode=args.mode,
-        level=args.require,
     )
     resolved = resolve(request)
     plan = build_plan(resolved, Folder(output))

@@ -149,7 +149,7 @@ def test_manifests_have_one_server(bazel: Bazel) -> None:
 def workspace(disk_cache: Path) -> Workspace:
     """A workspace of qola build, whose options hold for every manifest."""
     source = AiterSource(WheelSource("0.1.7", "a" * 64))
-    return Workspace("it", "", (), QOLA, source, (), None, False, disk_cache)
+    return Workspace("it", "", (), QOLA, source, disk_cache)
 
 
 SLOW_WRITER = r"""

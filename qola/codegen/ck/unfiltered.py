@@ -25,7 +25,7 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.request import GeneratorRequest
 from qola.codegen.ck.rows import Kernel
 from qola.codegen.ck.vocabulary import fields_of
-from qola.codegen.types import Direction, Explanation, FieldValue
+from qola.codegen.types import Direction, Explanation, FieldValue, Level
 from qola.errors import Finding
 
 DISPATCH = "_api.cpp"
@@ -109,7 +109,7 @@ def _receipt(request: GeneratorRequest, reason: str) -> tuple[int, bool]:
     return some[0], False
 
 
-def _kernels(direction: str, seen: Recording) -> tuple[str, str, list[Kernel]]:
+def _kernels(direction: str, seen: Recording) -> tuple[Level, str, list[Kernel]]:
     """Return the level, why it is not linked, and the kernels."""
     sources = {n: text for n, text in seen.files.items() if not n.endswith(DISPATCH)}
     try:

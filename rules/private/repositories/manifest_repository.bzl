@@ -23,6 +23,17 @@ def watch_triton_files(rctx, manifest):
     for path in rctx.read(files).splitlines() if files.exists else []:
         rctx.watch(manifest.dirname.get_child(*path.split("/")))
 
+def _spec(rctx):
+    """The choices that replace the manifest's, as JSON of qola.plan.spec.BuildSpec."""
+    if rctx.attr.spec:
+        return rctx.read(rctx.attr.spec)
+    return json.encode({
+        "archs": rctx.attr.architectures,
+        "mode": rctx.attr.mode or None,
+        "override_aiter_commit": rctx.attr.override_aiter_commit,
+        "require": rctx.attr.require or "opaque",
+    })
+
 def _manifest_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
     tree = rctx.path(rctx.attr.aiter).dirname
@@ -33,17 +44,14 @@ def _manifest_repository_impl(rctx):
     error = run_qola(rctx, "qola.repository", {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,
-        "arch": rctx.attr.architectures,
         "display": rctx.attr.display,
         # Without a dependency: see variables.txt below.
         "gpu-archs": rctx.os.environ.get("GPU_ARCHS", ""),
         "manifest": manifest,
-        "mode": rctx.attr.mode or None,
         "name": rctx.attr.manifest_name,
         "output": ".",
-        "override-aiter-commit": rctx.attr.override_aiter_commit,
-        "require": rctx.attr.require or None,
         "rocm-version": rocm["rocm_version"],
+        "spec": _spec(rctx),
     }, fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
 
     # A network that is gone comes back, and nothing would have the plan made anew.
@@ -92,7 +100,8 @@ manifest_repository = repository_rule(
         "aiter_path": attr.string(doc = "Where a local source tree is."),
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
-        "require": attr.string(doc = "Level that each direction of Composable Kernel has to reach."),
+        "require": attr.string(doc = "Level that each direction of Composable Kernel must reach."),
+        "spec": attr.label(doc = "JSON of qola.plan.spec.BuildSpec, in place of architectures, mode, override_aiter_commit and require."),
     },
     doc = """Plans one manifest, when a target of it is asked for.
 

@@ -10,9 +10,11 @@ import pytest
 
 from qola.build import workspace
 from qola.build.forms import Forms
-from qola.build.setup import BuildRequest, choose_all
+from qola.build.setup import resolve_build
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[1] / "golden" / "workspace"
@@ -22,9 +24,6 @@ PLAIN = workspace.Workspace(
     modules=("libmha_fwd", "libmha_bwd"),
     ruleset=Path("/opt/qola"),
     aiter=AiterSource(WheelSource("0.1.7", "a" * 64)),
-    archs=(),
-    mode=None,
-    override_aiter_commit=False,
     disk_cache=Path("/home/user/.cache/qola/disk"),
 )
 
@@ -51,11 +50,9 @@ def test_every_choice_is_written() -> None:
     everything = replace(
         PLAIN,
         aiter=AiterSource(LocalSource(Path("/src/aiter")), Path("/src/patches")),
-        archs=("gfx942", "gfx950"),
-        mode="cpp_itfs",
-        override_aiter_commit=True,
-        require="filtered",
+        spec=BuildSpec(("gfx942", "gfx950"), "cpp_itfs", "filtered", override_aiter_commit=True),
     )
+    golden("spec.json", everything.manifest_files()["te_manifest.json"])
     golden("everything.txt", everything.module_file())
 
 
@@ -90,10 +87,10 @@ def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
     manifest = tmp_path / "m.toml"
     triton = '[build]\narchitectures = ["gfx942"]\n[[triton]]\nkernels = ["attention_forward"]\n'
     manifest.write_text(triton)
-    assert choose_all(BuildRequest(manifest), {}, print).names == ["triton"]
+    assert resolve_build(BuildRequest(manifest), {}, print).names == ["triton"]
     manifest.write_text(f'{triton}[[modules]]\nname = "libmha_fwd"\ngroup = "a"\n')
-    assert choose_all(BuildRequest(manifest), {}, print).names == ["libmha_fwd", "triton"]
-    chosen = choose_all(BuildRequest(manifest, groups=["a"]), {}, print)
+    assert resolve_build(BuildRequest(manifest), {}, print).names == ["libmha_fwd", "triton"]
+    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {}, print)
     assert chosen.names == ["libmha_fwd"]
 
 

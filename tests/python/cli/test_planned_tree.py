@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from qola.checkout.request import AiterOptions
 from qola.cli import command_line as cli
 from qola.errors import AiterError
 from qola.inspect import planned
-from qola.inspect.planned import AiterOptions
+from qola.plan.build_request import BuildRequest
 from qola.plan.request import Request
 from tests.python.checkout.trees import FILES, PATCH
 from tests.python.folders import git, write
@@ -51,7 +52,9 @@ def manifest_of(folder: Path, commit: str, more: str = "") -> Path:
 def requested(file: Path, options: AiterOptions, environ: dict[str, str]) -> Request:
     """Return what is planned, with a line for each step in the request's name."""
     said: list[str] = []
-    found = planned.request_of(file, "qola_manifest.toml", options, (), environ, said.append)
+    found = planned.request_of(
+        BuildRequest(file, aiter=options), "qola_manifest.toml", environ, said.append
+    )
     assert all(line.startswith(("fetching", "copying", "applying")) for line in said)
     return found
 
@@ -63,7 +66,7 @@ def test_the_manifests_commit_is_fetched_once(
     url, commit = remote
     file = manifest_of(tmp_path, commit)
     found = requested(file, AiterOptions(remote=url), environ)
-    assert (found.aiter_id, found.overridden) == (commit, False)
+    assert (found.aiter_id, found.spec.override_aiter_commit) == (commit, False)
     assert found.tree.root.parent == tmp_path / "cache/trees"
     # Without the remote: it is kept.
     Path(url).rename(tmp_path / "gone")
@@ -77,7 +80,7 @@ def test_a_commit_of_the_command_line_wins(
     url, commit = remote
     file = manifest_of(tmp_path, "0" * 40)
     found = requested(file, AiterOptions(commit="v1", remote=url), environ)
-    assert (found.aiter_id, found.overridden) == (commit, True)
+    assert (found.aiter_id, found.spec.override_aiter_commit) == (commit, True)
 
 
 def test_patches_are_applied_to_a_copy(
@@ -94,7 +97,7 @@ def test_patches_are_applied_to_a_copy(
     for options in (AiterOptions(remote=url), AiterOptions(root=own)):
         found = requested(file, options, environ)
         assert (found.tree.root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
-        assert found.aiter_patches == found.patches != ()
+        assert [pin.name for pin in found.aiter_patches] == ["0001.patch"]
     assert (own / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     (own / "csrc/include/mha_bwd.h").write_text("// new\n")
     found = requested(file, AiterOptions(root=own), environ)
@@ -124,7 +127,7 @@ def test_the_pinned_aiter_in_place_of_the_manifests(
     monkeypatch.setattr("qola.checkout.default_tree.runfile_tree", lambda _: own)
     file = manifest_of(tmp_path, "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6")
     found = requested(file, AiterOptions(override=True), environ)
-    assert (found.tree.root, found.overridden) == (own, True)
+    assert (found.tree.root, found.spec.override_aiter_commit) == (own, True)
 
 
 OF_THE_WHEEL = """\

@@ -14,7 +14,14 @@ import pytest
 
 from qola.aiter.tree import GeneratorCall, read_tree
 from qola.cli.command_line import main
-from qola.codegen.types import Direction, GeneratedSource, KernelInstance, KernelSet, to_fields
+from qola.codegen.types import (
+    Direction,
+    GeneratedSource,
+    KernelInstance,
+    KernelSet,
+    Level,
+    to_fields,
+)
 from qola.compat.check import Check, Report
 from qola.compat.launches import small_manifests
 from qola.compat.library import Library, library
@@ -342,7 +349,11 @@ def test_compile_takes_the_smallest_kernels(tree: Path) -> None:
         kernel("fwd_splitkv", "splitkv", hdim_q=128, hdim_v=128, mode="group"),
         *[kernel("batch_prefill", "batch_prefill", hdim_q=128, hdim_v=128)] * 201,
     )
-    levels = {"fwd": "filtered", "fwd_splitkv": "filtered", "batch_prefill": "linked"}
+    levels: dict[str, Level] = {
+        "fwd": "filtered",
+        "fwd_splitkv": "filtered",
+        "batch_prefill": "linked",
+    }
     directions = tuple(Direction(name, level, "", 1, ()) for name, level in levels.items())
     keys: dict[str, Any] = {"add_flags_extra_cc": ["-DENABLE_CK=0"]}
     keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]

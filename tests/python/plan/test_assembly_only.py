@@ -15,6 +15,7 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, ResolvedRequest, resolve
+from qola.plan.spec import BuildSpec
 from qola.repository.build_files import manifest_build_file
 from tests.python.later_tree import SINK_SRCS, write_later_tree
 
@@ -176,7 +177,7 @@ def test_a_tree_without_ck_says_so(plan: Planning) -> None:
 
 def test_a_word_that_is_no_arch(tree: AiterTree) -> None:
     """Prevents: a library for an arch that nobody has."""
-    request = Request("m", loads(ALONE + BWD, file="m.toml"), tree, archs=("gfx12",))
+    request = Request("m", loads(ALONE + BWD, file="m.toml"), tree, BuildSpec(("gfx12",)))
     finding = found_by(lambda: resolve(request), PlanError)
     assert finding.found == "gfx12"
     assert finding.expected.startswith("archs by their LLVM names: gfx900, ")

@@ -16,6 +16,7 @@ from qola.manifest.load import loads
 from qola.plan.cached_plans import find_explanations, find_plan
 from qola.plan.model import Plan
 from qola.plan.request import Request
+from qola.plan.spec import BuildSpec
 from tests.python.folders import write
 from tests.python.plans import kernel, package, plan
 
@@ -85,16 +86,16 @@ CHANGES: dict[str, dict[str, object]] = {
         )
     },
     "name": {"name": "n"},
-    "archs": {"archs": ("gfx942",)},
+    "archs": {"spec": BuildSpec(("gfx942",))},
     "default archs": {"default_archs": ("gfx942",)},
-    "mode": {"mode": "cpp_itfs"},
+    "mode": {"spec": BuildSpec(mode="cpp_itfs")},
     "HIP": {"rocm_version": "7.0"},
     "the pin": {"aiter_id": "0.1.7"},
-    "an override": {"overridden": True},
+    "an override": {"spec": BuildSpec(override_aiter_commit=True)},
     "patches of the tree": {"aiter_patches": (PatchPin("a.patch", "0"),)},
     "patches of the manifest": {"patches": (PatchPin("a.patch", "0"),)},
     "kernels in Triton": {"triton": {"kernels/scale.py": ""}},
-    "the level": {"level": "filtered"},
+    "the level": {"spec": BuildSpec(require="filtered")},
 }
 
 
@@ -109,8 +110,8 @@ def test_another_request_has_another_plan(planner: Planner, change: str) -> None
 def test_archs_of_this_machine_are_asked_for_each_time(planner: Planner) -> None:
     """Prevents: kernels for a GPU that is no longer there."""
     for archs, runs in ((("gfx950",), 1), (("gfx942",), 1), (("gfx950",), 0)):
-        assert planner.ask(archs=("native",), native=lambda archs=archs: archs)[1] == runs
-    assert planner.ask(archs=("native",), native=no_gpu)[1] == 1
+        assert planner.ask(spec=BuildSpec(("native",)), native=lambda archs=archs: archs)[1] == runs
+    assert planner.ask(spec=BuildSpec(("native",)), native=no_gpu)[1] == 1
 
 
 def test_explanations_are_cached(planner: Planner) -> None:

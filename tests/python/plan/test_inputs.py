@@ -10,6 +10,7 @@ from qola.aiter.tree import read_tree
 from qola.manifest.load import loads
 from qola.plan.inputs import watched_dirs
 from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
 
 MODULES = """\
 [[modules]]
@@ -34,5 +35,5 @@ def test_directories_that_decide_a_plan(aiter_tree: Path, fwd: str, expected: li
     """Prevents: a code object, table or source added to a local tree that no plan takes up."""
     manifest = loads(MODULES.format(fwd=fwd), file="m.toml")
     archs = ("gfx942", "gfx950")
-    request = Request("m", manifest, read_tree(aiter_tree), archs=archs, mode="cpp_itfs")
+    request = Request("m", manifest, read_tree(aiter_tree), BuildSpec(archs, "cpp_itfs"))
     assert watched_dirs(resolve(request)) == tuple(expected)

@@ -22,6 +22,7 @@ from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan, explain
 from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
 from tests.python.folders import write
 
 HEAD = """\
@@ -131,7 +132,7 @@ def test_header_sets_hold_what_sources_include(plan: Planning, tree: AiterTree) 
 
 def test_archs_asked_for_replace_the_manifests(plan: Planning) -> None:
     """Prevents: --arch that is ignored, or a foreign arch in the manifest getting in its way."""
-    made = plan(TEXT.replace("gfx950", "gfx90a"), archs=("gfx942", "gfx942"))
+    made = plan(TEXT.replace("gfx950", "gfx90a"), spec=BuildSpec(("gfx942", "gfx942")))
     assert made.archs == ("gfx942",)
     assert {k.archs for k in made.kernels} == {("gfx942",)}
 
@@ -297,7 +298,7 @@ def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
 def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
     """Prevents: a doubtful manifest that builds without a word."""
     text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
-    made = plan(text + VARIANT, overridden=True)
+    made = plan(text + VARIANT, spec=BuildSpec(override_aiter_commit=True))
     assert {w.severity for w in made.warnings} == {"warning"}
     found = {w.place.partition(" ")[2]: w for w in made.warnings}
     assert "overridden" in found["[qola].aiter_commit"].found
@@ -385,7 +386,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
     (
         "",
         "",
-        {"archs": ("gfx950", "gfx999")},
+        {"spec": BuildSpec(("gfx950", "gfx999"))},
         PlanError,
         "the archs asked for instead of the manifest's",
         "gfx999",
@@ -394,7 +395,7 @@ REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]
     (
         "",
         "",
-        {"archs": ("native", "gfx950")},
+        {"spec": BuildSpec(("native", "gfx950"))},
         PlanError,
         "the archs asked for instead of the manifest's",
         "native, gfx950",

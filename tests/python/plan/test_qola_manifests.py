@@ -19,6 +19,7 @@ from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
 
 NAMES = ("te_example", "te_f4gemm", "te_groups", "te_gfx1250", "te_two_archs")
 
@@ -36,7 +37,10 @@ def manifest_of(name: str) -> Manifest:
 
 def plan_of(name: str, manifest: Manifest, tree: AiterTree, output: Path) -> Plan:
     """Plan against a tree that is not the one the manifest names."""
-    return build_plan(resolve(Request(name, manifest, tree, overridden=True)), Folder(output))
+    return build_plan(
+        resolve(Request(name, manifest, tree, BuildSpec(override_aiter_commit=True))),
+        Folder(output),
+    )
 
 
 def directions(plan: Plan) -> dict[str, int]:

@@ -18,6 +18,7 @@ from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
 from qola.plan.torch_variants import expand, specs
 from qola.repository.build_files import manifest_build_file
 
@@ -69,7 +70,7 @@ def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> Planning:
             own = 'mode = "cpp_itfs"\n' if name.startswith("lib") else ""
             text += f'[[modules]]\nname = "{name}"\n{own}'
         manifest = loads(text + more, file="m.toml")
-        resolved = resolve(Request("m", manifest, tree, mode=mode, answers=answers))
+        resolved = resolve(Request("m", manifest, tree, BuildSpec(mode=mode), answers=answers))
         return build_plan(resolved, Folder(tmp_path_factory.mktemp("plan")))
 
     return run

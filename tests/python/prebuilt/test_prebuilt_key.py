@@ -13,12 +13,13 @@ from unittest.mock import Mock
 import pytest
 
 from qola.build.forms import Forms
-from qola.build.setup import Chosen
+from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.errors import NoPrebuiltError, ToolchainError
 from qola.files import sha256_of_json
 from qola.manifest.load import loads
+from qola.plan.spec import BuildSpec
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, settings_of
 from qola.triton import own
@@ -172,7 +173,7 @@ def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
     of = loads(TEXT, file="left.toml")
-    chosen = Chosen(of, tmp_path / "te-left.toml", of.modules, (), None, aiter)
+    chosen = ResolvedBuild(of, tmp_path / "te-left.toml", of.modules, aiter)
     found = identity.key_of(chosen, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
     inputs = found.inputs
     assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
@@ -180,7 +181,7 @@ def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (inputs["archs"], inputs["manifest"]["name"]) == (["gfx950"], "te_left")
     assert inputs["forms"] == {"lazy": True, "static": False}
     assert inputs["settings"] == ["--define=a=b"]
-    other = replace(chosen, mode="cpp_itfs", archs=("gfx950", "gfx942", "gfx950"))
+    other = replace(chosen, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
     changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
@@ -209,7 +210,7 @@ def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
         of = loads(text, file="left.toml")
-        chosen = Chosen(of, tmp_path / "left.toml", of.modules, (), None, aiter, triton=triton)
+        chosen = ResolvedBuild(of, tmp_path / "left.toml", of.modules, aiter, triton=triton)
         return identity.key_of(chosen, ROCM, Forms()).inputs
 
     before = inputs()

@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 from qola.build.forms import Forms
-from qola.build.setup import BuildRequest, choose_all
+from qola.build.setup import resolve_build
+from qola.plan.build_request import BuildRequest
 from qola.prebuilt import fetch
 from qola.prebuilt.key import Key
 from tests.python.folders import read, write
@@ -27,8 +28,8 @@ def published(user: User) -> Key:
     shutil.copytree(user.directory / "bundle", user.directory / "triton")
     content = {**TRITON_FILES, "manifest.json": json.dumps(record).encode()}
     write(user.directory / "triton", content)
-    request = BuildRequest(manifest_path=user.directory / "left.toml", archs=(), groups=())
-    chosen = choose_all(request, user.environ, print)
+    request = BuildRequest(manifest_path=user.directory / "left.toml")
+    chosen = resolve_build(request, user.environ, print)
     key = fetch.key_of(chosen, Forms(), (), user.environ, print)
     user.put("triton", key=key)
     return key

@@ -14,8 +14,10 @@ import pytest
 import urllib3
 
 from qola.build.forms import Forms
-from qola.build.setup import BuildRequest, choose_all
+from qola.build.setup import resolve_build
 from qola.cli import main
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
 from qola.prebuilt import fetch, identity, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import Transport
@@ -118,8 +120,8 @@ def a_user(
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
     # Without a bundle a build gets as far as looking for Bazel.
     environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
-    request = BuildRequest(manifest_path=tmp_path / "left.toml", archs=(), groups=())
-    key = fetch.key_of(choose_all(request, environ, print), Forms(), (), environ, print)
+    request = BuildRequest(manifest_path=tmp_path / "left.toml")
+    key = fetch.key_of(resolve_build(request, environ, print), Forms(), (), environ, print)
     signature.write_pair(tmp_path / "k", "")
     write_bundle(tmp_path / "bundle")
     write_bundle(tmp_path / "other", b"other")
@@ -137,8 +139,8 @@ def repository(user: User, manifest: str, look_up: str) -> str:
     output.mkdir(exist_ok=True)
     rocm = user.directory / "rocm.json"
     rocm.write_text('{"origin": "pinned"}')
-    request = BuildRequest(manifest_path=file, archs=("gfx950",))
-    source = choose_all(request, user.environ, print).aiter.source
+    request = BuildRequest(file, BuildSpec(("gfx950",)))
+    source = resolve_build(request, user.environ, print).aiter.source
     pin = json.dumps({"kind": "wheel", **asdict(source)})
     options = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
     options |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}
