@@ -173,3 +173,7 @@ class Forms:
 
     lazy: bool = False
     static: bool = False
+
+    def to_json(self) -> dict[str, bool]:
+        """Return the forms as keys of prebuilt bundles have them."""
+        return {"lazy": self.lazy, "static": self.static}

@@ -30,6 +30,10 @@ class WheelSource:
     sha256: str
     package: str = "amd-aiter"
 
+    def to_json(self) -> dict[str, str]:
+        """Return the source as tags, AITER.json and keys of prebuilt bundles name it."""
+        return {"package": self.package, "sha256": self.sha256, "version": self.version}
+
 
 @dataclass(frozen=True)
 class GitSource:
@@ -38,12 +42,20 @@ class GitSource:
     remote: str
     commit: str
 
+    def to_json(self) -> dict[str, str]:
+        """Return the source as tags and AITER.json name it."""
+        return {"commit": self.commit, "remote": self.remote}
+
 
 @dataclass(frozen=True)
 class LocalSource:
     """A tree on this machine: a checkout with its submodules, or an unpacked wheel."""
 
     path: Path
+
+    def to_json(self) -> dict[str, str]:
+        """Return the source as a tag names it."""
+        return {"path": str(self.path)}
 
 
 Source = WheelSource | GitSource | LocalSource
@@ -57,13 +69,13 @@ def source_record(source: Source, patches: Sequence[PatchPin]) -> dict[str, Any]
     Raises:
         AiterError: the local tree's AITER.json is not one.
     """
-    pins = [vars(pin) for pin in patches]
+    pins = [pin.to_json() for pin in patches]
     if isinstance(source, LocalSource):
         known = _read_record(source.path)
         pins = [*known.get("patches", ()), *pins]
         return {**known, "kind": "local", "patches": pins}
     kind = "wheel" if isinstance(source, WheelSource) else "git"
-    return {**vars(source), "kind": kind, "patches": pins}
+    return {**source.to_json(), "kind": kind, "patches": pins}
 
 
 def prepare_tree(

@@ -29,7 +29,7 @@ class AiterSource:
 
     def to_starlark(self) -> str:
         """Return the tag of the module extension."""
-        attributes = {key: str(value) for key, value in sorted(vars(self.source).items())}
+        attributes = self.source.to_json()
         if self.patches_dir is not None:
             attributes["patches_dir"] = str(self.patches_dir)
         tags = {WheelSource: "aiter_wheel", GitSource: "aiter_git", LocalSource: "aiter_local"}

@@ -287,7 +287,7 @@ def _say(text: str) -> None:
 def _patch(args: argparse.Namespace) -> None:
     patches = patch_files(args.patches_dir, place=args.place)
     result = {
-        "patches": [vars(pin) for pin in pin_patches(patches)],
+        "patches": [pin.to_json() for pin in pin_patches(patches)],
         "touched": apply_patches(args.root, patches, display=args.display, note=_say),
     }
     write_if_changed(args.output, json.dumps(result))

@@ -28,6 +28,10 @@ class PatchPin:
     name: str
     sha256: str
 
+    def to_json(self) -> dict[str, str]:
+        """Return the pin as AITER.json, plan.json and keys of prebuilt bundles have it."""
+        return {"name": self.name, "sha256": self.sha256}
+
 
 def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
     """Return the patches of a directory in the order they apply: that of their names.

@@ -74,7 +74,7 @@ def _question(request: Request, kind: str) -> dict[str, object] | None:
         "rocm_version": request.rocm_version,
         "aiter": request.aiter_id,
         "patches": [
-            [vars(pin) for pin in pins] for pins in (request.aiter_patches, request.patches)
+            [pin.to_json() for pin in pins] for pins in (request.aiter_patches, request.patches)
         ],
         "triton": dict(request.triton),
     }

@@ -191,7 +191,7 @@ def fetch(
     kinds = [forms, Forms()] if forms.lazy else [forms]
     asked: list[Outcome] = []
     for kind in kinds:
-        wanted = replace(key, forms=vars(kind))
+        wanted = replace(key, forms=kind.to_json())
         found = find(chosen, wanted, kind, named, options, environ, progress)
         if not isinstance(found, Found):
             more = "" if kind == forms else f"full libraries, {wanted.text}: "

@@ -117,9 +117,9 @@ def key_of(
         manifest=manifest.to_dict(),
         modes=modes,
         archs=tuple(sorted(set(chosen.spec.archs or manifest.architectures))),
-        aiter={**source_identity(aiter.source), "patches": [vars(pin) for pin in patches]},
+        aiter={**source_identity(aiter.source), "patches": [pin.to_json() for pin in patches]},
         rocm=rocm,
-        forms=vars(forms),
+        forms=forms.to_json(),
         settings=settings_of(bazel_args),
         triton=triton,
     )
@@ -128,7 +128,7 @@ def key_of(
 def source_identity(source: Source) -> dict[str, str]:
     """Return which AITER it is, whatever the place it comes from: a commit has no remote here."""
     if isinstance(source, WheelSource):
-        return {"kind": "wheel", **vars(source)}
+        return {"kind": "wheel", **source.to_json()}
     if isinstance(source, GitSource):
         return {"kind": "git", "commit": source.commit}
     return {"kind": "local", "sha256": tree_digest(source.path)}

@@ -48,6 +48,15 @@ class Archive:
     tar_sha256: str
     unpacked_size: int
 
+    def to_json(self) -> dict[str, int | str]:
+        """Return the archive as a record has it."""
+        return {
+            "size": self.size,
+            "sha256": self.sha256,
+            "tar_sha256": self.tar_sha256,
+            "unpacked_size": self.unpacked_size,
+        }
+
 
 @dataclass(frozen=True)
 class Record:
@@ -72,7 +81,7 @@ class Record:
             "key": self.key,
             "digest": self.digest,
             "inputs": self.inputs,
-            "archive": {"name": archive_name(self.key), **vars(self.archive)},
+            "archive": {"name": archive_name(self.key), **self.archive.to_json()},
         }
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +34,7 @@ architectures = ["gfx950"]
 [[modules]]
 name = "libmha_fwd"
 """
+GOLDEN = Path(__file__).resolve().parents[2] / "golden/prebuilt_key.json"
 PATCHES = [{"name": f"{n}.patch", "sha256": n * 64} for n in "ab"]
 AITER = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
 ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
@@ -185,6 +187,23 @@ def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
+
+
+def test_the_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a renamed attribute that changes every key, so that no bundle is found."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    write(tmp_path, {"a.patch": "a", "k/k.py": "1", "k/parts.py": "2"})
+    manifest = loads(TEXT + TRITON, file="left.toml")
+    aiter = AiterSource(WheelSource("0.1.7", "a" * 64), tmp_path)
+    spec = BuildSpec(("gfx942", "gfx950"), "cpp_itfs")
+    build = ResolvedBuild(
+        manifest, tmp_path / "left.toml", manifest.modules, aiter, spec, triton=True
+    )
+    key = replace(identity.key_of(build, ROCM, Forms(lazy=True), ("--copt=-O1",)), version="0")
+    text = json.dumps(key.inputs, indent=2, sort_keys=True) + "\n"
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert GOLDEN.read_text() == text
 
 
 TRITON = """\
