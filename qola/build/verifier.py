@@ -26,7 +26,7 @@ def build_program(
         name: one of `workspace.PROGRAMS`.
 
     Returns:
-        The program, which takes the arguments of that room; None, and the tools' words about what
+        The program, which takes the arguments of that package; None, and the tools' words about what
         failed, where it could not be built.
 
     Raises:
