@@ -533,12 +533,12 @@ def test_what_cannot_be_planned_is_refused(
 @pytest.mark.parametrize(
     ("named", "changes", "expected"),
     [
-        ('["gfx950"]', {"archs": ("gfx942",)}, ("gfx942",)),
+        ('["gfx950"]', {"spec": BuildSpec(archs=("gfx942",))}, ("gfx942",)),
         ('["gfx950"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
         ('["native"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
         ("", {"default_archs": ("gfx950", "gfx942")}, ("gfx942", "gfx950")),
         ("", {}, ("gfx950",)),
-        ('["gfx942"]', {"archs": ("native",)}, ("gfx950",)),
+        ('["gfx942"]', {"spec": BuildSpec(archs=("native",))}, ("gfx950",)),
     ],
 )
 def test_whose_archs_win(
