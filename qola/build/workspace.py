@@ -239,7 +239,7 @@ PACK_FILE = "pack/BUILD.bazel"
 PACK = "//pack:pack"
 
 PROGRAMS = {"verify": "verify", "dispatch": "fmha"}
-"""Programs that run libraries without a GPU, each in a package of its name: the room it is from.
+"""Programs that run libraries without a GPU, by name, with the package that each is from.
 
 Their BUILD files are written once it is known which libraries there are."""
 
