@@ -1,8 +1,8 @@
-"""room: a part of qola's Python package, seen from above and never from below."""
+"""qola_package: a package of qola's Python code, visible only to the layers above it."""
 
 load("//rules:python.bzl", "python_library")
 
-# From the ground up. A room imports what stands in earlier layers and nothing of its own layer.
+# From bottom to top. A package imports packages of lower layers only, never of its own layer.
 LAYERS = [
     ["ground"],
     ["kernel"],
@@ -17,8 +17,8 @@ LAYERS = [
     ["cli"],
 ]
 
-# Beside the house: these may look at every room.
-_BESIDE = [
+# Outside the layers: these may import every package.
+_OUTSIDE = [
     "//:__pkg__",
     "//bench:__subpackages__",
     "//qola:__pkg__",
@@ -26,15 +26,15 @@ _BESIDE = [
     "//tools:__subpackages__",
 ]
 
-def room(name, srcs = None, data = [], deps = [], imports = ["../.."]):
-    """Declares a room as a library that only the layers above it see.
+def qola_package(name, srcs = None, data = [], deps = [], imports = ["../.."]):
+    """Declares a package as a library that only higher layers see.
 
     Args:
-      name: the room, as LAYERS has it.
-      srcs: its modules; by default all below its directory.
-      data: files beside them.
-      deps: the rooms it imports, and packages.
-      imports: way to the directory that holds qola/.
+      name: name of the package in LAYERS.
+      srcs: its modules; by default all Python files below its directory.
+      data: its data files.
+      deps: the packages it imports, of qola and of PyPI.
+      imports: path to the directory that contains qola/.
     """
     (height,) = [number for number, layer in enumerate(LAYERS) if name in layer]
     python_library(
@@ -42,9 +42,9 @@ def room(name, srcs = None, data = [], deps = [], imports = ["../.."]):
         srcs = native.glob(["**/*.py"]) if srcs == None else srcs,
         data = data,
         imports = imports,
-        visibility = _BESIDE + ["//qola/{}:__pkg__".format(above) for layer in LAYERS[height + 1:] for above in layer],
+        visibility = _OUTSIDE + ["//qola/{}:__pkg__".format(above) for layer in LAYERS[height + 1:] for above in layer],
         deps = deps,
     )
     if native.package_name() != "qola":
-        # What repository rules and nested Bazels read of the room.
+        # The files that repository rules and nested Bazels read.
         native.filegroup(name = "all_files", srcs = native.glob(["**/*"]), visibility = ["//visibility:public"])

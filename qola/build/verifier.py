@@ -26,8 +26,7 @@ def build_program(
         name: one of `workspace.PROGRAMS`.
 
     Returns:
-        The program, which takes the arguments of that room; None, and the tools' words about what
-        failed, where it could not be built.
+        The program, and ""; or None and the tools' error messages if it cannot be built.
 
     Raises:
         QolaError: nothing could be built: the manifest, the AITER tree, the plan or this machine

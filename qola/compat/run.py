@@ -1,4 +1,4 @@
-"""Examines a tree: the door of this room."""
+"""Checks an AITER tree: the entry point of qola.compat."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from qola.errors import Finding, ToolchainError
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import patch_files, pin_patches
 from qola.files import sha256_of, sha256_of_text
+from qola.packages import find_sources
 from qola.plan.triton_kernels import triton_files
 from qola.prebuilt.key import Key, settings_of
-from qola.rooms import sources_of
 from qola.ruleset import ruleset_root
 
 _FILES = (
@@ -54,7 +54,7 @@ def ruleset_digest(root: Path) -> str:
 def ruleset_files(root: Path) -> dict[str, Path]:
     """Return the files that plan and build, by their paths below the ruleset's root."""
     files = [root / name for name in _FILES]
-    files += sources_of(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
+    files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
     for directory in _DIRECTORIES:
         files += _files_below(root / directory)
     named = {path.relative_to(root).as_posix(): path for path in files}

@@ -31,13 +31,13 @@ ROUNDED = re.compile(r"\d+\.\d+(?:e-\d+)?")
 #: Run before the first cell: the libraries that Bazel built, and no Bazel within it.
 STARTUP = """\
 import pathlib
-import qola.fmha.build as _room
+import qola.fmha.build as _build
 
 def _built(manifest):
     assert pathlib.Path(manifest).name == "ci.toml" and pathlib.Path(manifest).is_file()
-    return _room.built_by(pathlib.Path({program!r}))
+    return _build.built_by(pathlib.Path({program!r}))
 
-_room.build = _built
+_build.build = _built
 """
 
 

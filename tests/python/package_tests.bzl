@@ -1,4 +1,4 @@
-"""room_tests: the pytest files of a directory as Bazel tests."""
+"""package_tests: the pytest files of a directory as Bazel tests."""
 
 load("@rules_python//python:defs.bzl", "py_test")
 load(":pytest_test.bzl", "quick_and_thorough")
@@ -12,16 +12,16 @@ _SHARED = [
     "pytest_main.py",
 ]
 
-def room_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases = [], env = {}):
+def package_tests(name, deps, data = {}, apart = [], thorough = [], thorough_cases = [], env = {}):
     """Declares tests of each test_*.py of the package, so that no file is forgotten.
 
     Args:
-      name: the room, and its test: one process for all files that are not apart, since to start one
-        takes a second.
-      deps: the room's library; a test sees no other part of qola.
+      name: the package, and its test: one process for all files that are not in `apart`, since
+        starting a process takes a second.
+      deps: the package's library; a test sees no other part of qola.
       data: further files by test.
       apart: tests that are targets of their own, by their files' names: they run CK's generators, pip
-        or git and may wait for a busy machine, or read what changes more often than the room.
+        or git and may wait for a busy machine, or read what changes more often than the package.
       thorough: further ones, tagged thorough.
       thorough_cases: those of `apart` of which some cases have the marker thorough: these are a target
         of their own, with _thorough in its name.
