@@ -22,7 +22,7 @@ from qola.cli.context import Surroundings
 from qola.cli.options import add_command, add_options
 from qola.cli.tables import align, size
 from qola.errors import ExitCode, ToolchainError
-from qola.manifest.native_archs import native_archs
+from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
 from qola.ruleset import ruleset_root
 from qola.version import __version__

@@ -67,7 +67,7 @@ def _question(request: Request, kind: str) -> dict[str, object] | None:
     return {
         "kind": kind,
         "name": request.name,
-        "manifest": [manifest.file, manifest.text, manifest.to_dict()],
+        "manifest": [manifest.file, manifest.text, manifest.to_json()],
         "modules": [spec.index for spec in manifest.modules],
         "spec": request.spec.to_json(),
         "archs": [request.default_archs, chosen],

@@ -75,7 +75,7 @@ def build_plan(
         name=request.name,
         namespace=request.manifest.namespace,
         archs=resolved.archs,
-        manifest=request.manifest.to_dict(),
+        manifest=request.manifest.to_json(),
         aiter=PlannedAiter(tree.generation, request.aiter_id, tree.version, request.aiter_patches),
         packages=dict(sorted(made.packages.items())),
         header_sets=ordered,

@@ -28,10 +28,10 @@ from qola.codegen.types import RequestedKernel
 from qola.errors import Finding, ManifestError, PlanError
 from qola.fetch.pins import PatchPin, patch_files, pin_patches
 from qola.manifest import archs
+from qola.manifest.archs import native_archs
+from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
-from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BwdVariant, FwdVariant
-from qola.manifest.words import TESTED_ARCHS
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
 from qola.plan.requested import check_requested, requested_kernels

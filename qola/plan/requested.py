@@ -10,9 +10,10 @@ from qola.codegen.ck.receipts import FAMILIES
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 from qola.kernel.rules.check import validate
-from qola.manifest.kernels import KERNELS, KernelSpec
+from qola.manifest.constants import ADDABLE
+from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest
-from qola.manifest.words import ADDABLE
+from qola.manifest.types import NamedKernel
 
 #: By direction, the library that has its kernels.
 _LIBRARY = {
@@ -54,7 +55,7 @@ def check_requested(manifest: Manifest) -> Iterator[Finding]:
         yield from _broken(spec, place)
 
 
-def _broken(spec: KernelSpec, place: str) -> Iterator[Finding]:
+def _broken(spec: NamedKernel, place: str) -> Iterator[Finding]:
     for broken in validate(spec.config):
         name = broken.rule.name
         found = f"{spec.config.name} breaks the rule {name}: {broken.finding.found}"

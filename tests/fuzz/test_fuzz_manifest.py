@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from qola.errors import unseen
-from qola.manifest.field_types import Kind
-from qola.manifest.fields import TABLES
+from qola.manifest.fields import TABLES, Kind
 from qola.manifest.load import load, loads
 from qola.manifest.starter import example_of, starter_manifest
 from qola.manifest.toml_lines import parse
+from qola.manifest.toml_writer import toml_value
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
 
 ODD = (
@@ -33,6 +33,7 @@ ODD = (
 )
 PLAIN = {
     Kind.EXPR: "'a'",
+    Kind.EXPR_BOOL: "false",
     Kind.EXPR_LIST: "['a', 'b']",
     Kind.TEXT_LIST: "['a', 'b']",
     Kind.EXPR_OR_LIST: "'a'",
@@ -52,8 +53,8 @@ def made_up(rng: random.Random) -> str:
         for field in rng.sample(table.fields, min(len(table.fields), rng.randint(0, 6))):
             if field.key == "name":
                 continue
-            given = field.example or field.allowed or field.kind not in PLAIN
-            value = example_of(field) if given else PLAIN[field.kind]
+            given = field.example is not None or field.allowed
+            value = toml_value(example_of(field)) if given else PLAIN[field.kind]
             if rng.random() < 0.1:
                 escaped = json.dumps(rng.choice(HOSTILE), ensure_ascii=rng.random() < 0.7)
                 value = rng.choice((rng.choice(ODD), escaped, escaped))
@@ -84,7 +85,7 @@ def strings(value: Any) -> Iterator[str]:
 def take(text: str) -> None:
     """Read a manifest; what it asks for can be written to files and be printed."""
     manifest = loads(text, file="m.toml")
-    assert not [found for found in strings(manifest.to_dict()) if unseen(found)]
+    assert not [found for found in strings(manifest.to_json()) if unseen(found)]
     document, lines = parse(text)
     assert {path[0] for path in lines.by_path} == set(document)
     assert all(1 <= line <= text.count("\n") + 1 for line in lines.by_path.values())
