@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 
-from tests.python.folders import read
+from tests.support.folders import read
 from tests.servers.http_files import Files
 from tests.setup.machines import PACKAGES, Machine, mirror
 
