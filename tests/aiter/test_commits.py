@@ -13,8 +13,8 @@ import pytest
 from qola.checkout.commits import resolve_commit
 from qola.errors import AiterError
 from qola.fetch.git import fetch_commit
-from tests.support.folders import git
 from tests.setup.cache_rule import give_away
+from tests.support.folders import git
 
 
 @pytest.fixture

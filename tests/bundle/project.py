@@ -13,8 +13,9 @@ from pathlib import Path
 def site() -> Path:
     """Return the directory that the wheels of third_party/python/cmake.txt are unpacked in."""
     spec = find_spec("cmake")
-    assert spec is not None
-    assert spec.origin is not None
+    # Outside of Bazel the name finds the folder of this repository.
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'cmake'")
     return Path(spec.origin).resolve().parents[1]
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
-from tests.verify.table import GFX942, GFX950, Device, Row
 from tests.lazy import sweep
 from tests.library.symbols import of_plan
 from tests.support.sdk import compiler_of
+from tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
+from tests.verify.table import GFX942, GFX950, Device, Row
 
 LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}

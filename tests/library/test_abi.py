@@ -16,9 +16,9 @@ import pytest
 from qola.launch.fake_hip import FakeHip, read_log
 from tests.library.header import entries, functions, structures, values
 from tests.library.run_calls import FIRST, HEADER, HERE, LAZY, NAMESPACE, python
+from tests.support.sdk import compiler_of
 from tests.verify.run_consumer import BUNDLE, FAKE, PLAN
 from tests.verify.table import GFX950, Device
-from tests.support.sdk import compiler_of
 
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
 EXAMPLE = HERE.parents[1] / "examples/c/attention.c"

@@ -12,8 +12,8 @@ import pytest
 
 from qola.errors import BundleError, PrebuiltError
 from qola.prebuilt.archive import pack_bundle, unpack
-from tests.support.folders import write
 from tests.prebuilt.tars import END, entry, pax
+from tests.support.folders import write
 
 LIMIT = 1_000_000
 

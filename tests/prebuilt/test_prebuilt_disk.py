@@ -10,8 +10,8 @@ from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.publish import publish
 from qola.prebuilt.sources import DirectorySource
 from tests.conftest import Disk
-from tests.support.folders import read, write
 from tests.prebuilt.users import LIBRARY_FILE, User
+from tests.support.folders import read, write
 
 FULL = "size=16k"
 NO_INODES = "nr_inodes=6"

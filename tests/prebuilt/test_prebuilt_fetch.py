@@ -25,9 +25,9 @@ from qola.prebuilt.options import PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import UnreachableError
-from tests.support.folders import git, read, write
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
 from tests.servers.http_files import Fault, Files
+from tests.support.folders import git, read, write
 
 COMMIT = "--aiter-commit=" + "c" * 40
 TE_NAME = "rocm-7_aiter-" + "c" * 40

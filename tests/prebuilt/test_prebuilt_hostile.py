@@ -17,8 +17,8 @@ import pytest
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.publish import publish
 from qola.prebuilt.sources import DirectorySource
-from tests.support.folders import read, write
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, SIGNED, User
+from tests.support.folders import read, write
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"

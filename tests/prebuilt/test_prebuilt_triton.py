@@ -12,8 +12,8 @@ from qola.build.setup import resolve_build
 from qola.plan.build_request import BuildRequest
 from qola.prebuilt import fetch
 from qola.prebuilt.key import Key
-from tests.support.folders import read, write
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, User, repository
+from tests.support.folders import read, write
 
 TRITON = '[[triton]]\nkernels = ["mine"]\nfile = "kernels/mine.py"\n'
 TRITON_FILES = {"lib/left_triton.so": LIBRARY, "lib/left_triton-gfx950.qpack": b"pack"}

@@ -25,8 +25,8 @@ from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
 from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import DirectorySource
-from tests.support.folders import write
 from tests.servers.http_files import Files, serving
+from tests.support.folders import write
 
 MANIFEST = """\
 [qola]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from qola.launch.fake_hip import FakeHip, Launch, read_log
+from tests.library.symbols import of_plan, of_symbol
 from tests.verify.predict import predict
 from tests.verify.table import TABLE, Device, Row, line_of
-from tests.library.symbols import of_plan, of_symbol
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).resolve()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.library.symbols import of_plan
 from tests.verify.run_consumer import AITER, PLAN, ROWS, expected, outcomes
 from tests.verify.table import Row
-from tests.library.symbols import of_plan
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

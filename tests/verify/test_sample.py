@@ -15,8 +15,8 @@ from qola.reference.masks import TOP_LEFT
 from qola.verify.edges import MODEL_HEADS, Fields, tile_of
 from qola.verify.problem import Problem
 from qola.verify.sample import MAX_WORK, coverage, draw, draw_called, propose
-from tests.verify import predict
 from tests.support import plans
+from tests.verify import predict
 from tests.verify.consumers import consumer_problem
 from tests.verify.libraries import Library, libraries
 
