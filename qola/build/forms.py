@@ -141,7 +141,7 @@ def check_wheel(
                 "--wheel",
                 ", ".join(others),
                 f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
-                "torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
+                "qola_torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
             )
         )
     if others:
