@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from qola.cli.console import Console
-from qola.cli.tables import Table, align, duration, size, to_text
+from qola.cli.console import Table, align, duration, size, to_text
 from qola.codegen.types import Explanation
 from qola.errors import Finding
 from qola.inspect.explain import rule_of, summary, verdicts
