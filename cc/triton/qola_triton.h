@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The namespace of the library, as in its manifest or triton_library; none where it has none. In a bundle, the
+/* The namespace of the library, as in its manifest or qola_triton_library; none where it has none. In a bundle, the
  * header beside this one defines it. A source that finds another manifest's qola_config.h calls that one's library:
  * what has no namespace cannot be called from it. */
 #if defined(__has_include) && !defined(QOLA_NAMESPACE)

@@ -133,7 +133,7 @@ def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> No
                 "--wheel",
                 ", ".join(others),
                 f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
-                "torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
+                "qola_torch_wheel packages modules that Python imports (docs/guide/pybind.md)",
             )
         )
     if others:

@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]{1,500}(:[a-z0-9]{1,20})?")
 
 
 def read_list(text: str, place: str) -> list[str]:
-    """Return the kernels of a list as kernel_pack takes them: ``<name>`` or ``<name>:<arch>``.
+    """Return the kernels of a list as qola_kernel_pack takes them: ``<name>`` or ``<name>:<arch>``.
 
     A line is a name and perhaps an arch, as QOLA_RECORD and qola-kernels write it.
 

@@ -128,9 +128,9 @@ class Workspace:
         rules = ["qola_bundle"]
         calls = []
         if static:
-            rules.append("qola_static")
+            rules.append("qola_static_library")
             archives = [f"@qola_{self.name}//:{module}_static" for module in modules]
-            calls.append(starlark.rule("qola_static", name="static", modules=archives))
+            calls.append(starlark.rule("qola_static_library", name="static", modules=archives))
         bundle = starlark.rule(
             "qola_bundle",
             name="bundle",
@@ -163,8 +163,11 @@ class Workspace:
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels of these modules; none: of all of them."""
         labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
-        pack = starlark.rule("kernel_pack", name="pack", kernels=kernels or None, modules=labels)
-        return "\n\n".join([_HEADER, 'load("@qola//rules:defs.bzl", "kernel_pack")', pack]) + "\n"
+        load = 'load("@qola//rules:defs.bzl", "qola_kernel_pack")'
+        pack = starlark.rule(
+            "qola_kernel_pack", name="pack", kernels=kernels or None, modules=labels
+        )
+        return "\n\n".join([_HEADER, load, pack]) + "\n"
 
     def program_file(self, name: str, modules: Sequence[str]) -> str:
         """Return the BUILD file of a program that runs these modules' host code, see PROGRAMS."""
@@ -217,7 +220,7 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace
 
 def programs_text(programs: Iterable[str]) -> str:
     """Return a BUILD file with programs that run libraries without a GPU."""
-    load = 'load("@qola//rules/private/package:numeric_test.bzl", "emulation_program")'
+    load = 'load("@qola//rules/private:generated.bzl", "emulation_program")'
     return "\n\n".join([_HEADER, load, *programs]) + "\n"
 
 

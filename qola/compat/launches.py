@@ -97,7 +97,7 @@ def small_manifests(
     def add(name: str, archs: Sequence[str], kept: str, variants: Variants = ()) -> None:
         drop = {*library.table.get("drop_directions", ()), *names} - {kept}
         table = {**library.table, "drop_directions": sorted(drop)}
-        tables = [(f"mha_{of}_variants", variant) for of, variant in variants]
+        tables = {f"mha_{of}_variants": [variant] for of, variant in variants}
         found[f"{base}_{name}"] = manifest_text(table, archs, tables)
 
     for direction in module.kernels.directions:

@@ -155,7 +155,7 @@ def hit_file(key: str, libraries: Mapping[str, str]) -> str:
     bundle = starlark.rule("copy_directory", name="bundle", src=f":{_DIRECTORY}", out="bundle")
     loads = [
         'load("@bazel_skylib//rules:copy_directory.bzl", "copy_directory")',
-        'load("@qola//rules:defs.bzl", "prebuilt_library")',
+        'load("@qola//rules/private:generated.bzl", "prebuilt_library")',
     ]
     head = [_HEADER.format(what=f"prebuilt {key}"), "\n".join(loads), _VISIBLE]
     return "\n\n".join([*head, *calls, bundle]) + "\n"

@@ -1,6 +1,6 @@
 """Writes what Bazel reads, from the plan alone: BUILD files, export lists and qola_config.h.
 
-A BUILD file holds calls of the macros of @qola//rules:defs.bzl and nothing else.
+A BUILD file holds calls of the macros of @qola//rules/private:generated.bzl and nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
         f"# Written by qola {__version__} from {visible(source)}.\n"
         "# Make it again: bazel fetch --force; do not edit."
     )
-    return "\n\n".join([header, f'load("@qola//rules:defs.bzl", {loads})', *calls]) + "\n"
+    return (
+        "\n\n".join([header, f'load("@qola//rules/private:generated.bzl", {loads})', *calls]) + "\n"
+    )
 
 
 def _header_set(name: str, found: HeaderSet, aiter: str, **more: str) -> str:
@@ -115,8 +117,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     symbols += ["python_module"] if plan.python_modules else []
     if plan.torch_modules:
         calls.append(_torch_wheel(plan))
-        symbols += ["torch_module", "torch_wheel"]
-    symbols += ["triton_kernel", "triton_library"] if plan.triton else []
+        symbols += ["torch_module", "qola_torch_wheel"]
+    symbols += ["qola_triton_kernel", "qola_triton_library"] if plan.triton else []
     return _file(source, symbols, calls)
 
 
@@ -268,7 +270,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
 
 def _torch_wheel(plan: Plan) -> str:
     return _call(
-        "torch_wheel",
+        "qola_torch_wheel",
         {
             "name": _string("torch_wheel"),
             "modules": _list(sorted(f":{module.name}" for module in plan.torch_modules), 4),

@@ -11,7 +11,7 @@ def triton_targets(plan: Plan) -> list[str]:
     if not plan.triton:
         return []
     library = call(
-        "triton_library",
+        "qola_triton_library",
         {
             "name": string("triton_library"),
             "kernels": string_list((f":{kernel.name}" for kernel in plan.triton), 4),
@@ -34,7 +34,7 @@ def _kernel(kernel: TritonKernel) -> str:
     root = "@qola//qola/triton:" if kernel.own else ""
     source, *deps = (root + file.file for file in kernel.files)
     return call(
-        "triton_kernel",
+        "qola_triton_kernel",
         {
             "name": string(kernel.name),
             "src": string(source),

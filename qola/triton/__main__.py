@@ -1,4 +1,4 @@
-"""The tool of triton_kernel: one compile, one code object and its metadata."""
+"""The tool of qola_triton_kernel: one compile, one code object and its metadata."""
 
 from __future__ import annotations
 

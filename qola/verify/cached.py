@@ -1,4 +1,4 @@
-"""The tools of kernel_numeric_test, a step each, so that Bazel keeps outcomes by kernel.
+"""The tools of qola_numeric_test, a step each, so that Bazel keeps outcomes by kernel.
 
 `record` calls libraries and writes a case a kernel; `replay` tries one; `judge` is the test. A case
 that is the same as before, whatever else changed in its library, is not tried again.

@@ -1,4 +1,4 @@
-"""torch_wheel: torch modules and their type stubs as a Python wheel."""
+"""qola_torch_wheel: torch modules and their type stubs as a Python wheel."""
 
 load("//rules/private:providers.bzl", "QolaLibraryInfo")
 load("//rules/private/package:bundle_tool.bzl", "BUNDLE_TOOL_ATTRS")
@@ -23,7 +23,7 @@ def _stubs(ctx, module, torch):
     )
     return output
 
-def _torch_wheel_impl(ctx):
+def _qola_torch_wheel_impl(ctx):
     torch = ctx.attr.torch[TorchInfo]
     tag = "cp" + torch.python.replace(".", "")
     wheel = ctx.actions.declare_file("-".join([
@@ -62,8 +62,8 @@ def _torch_wheel_impl(ctx):
         OutputGroupInfo(stubs = depset(stubs)),
     ]
 
-_torch_wheel = rule(
-    implementation = _torch_wheel_impl,
+_qola_torch_wheel = rule(
+    implementation = _qola_torch_wheel_impl,
     attrs = BUNDLE_TOOL_ATTRS | {
         "external_libraries": attr.string_list(doc = "As of qola_wheel: PyTorch's and ROCm's libraries."),
         "hip": attr.label(allow_files = True, doc = "HIP's runtime that modules are imported with, for stubs; by default PyTorch's."),
@@ -82,7 +82,7 @@ _torch_wheel = rule(
     },
 )
 
-def torch_wheel(name, modules, package, version, torch = None, **kwargs):
+def qola_torch_wheel(name, modules, package, version, torch = None, **kwargs):
     """Torch modules as a Python wheel, `<package>-<version>-cp311-cp311-<platform>.whl`.
 
     The package has the modules and type stubs of each, which pybind11-stubgen
@@ -91,7 +91,7 @@ def torch_wheel(name, modules, package, version, torch = None, **kwargs):
     alone.
 
     Example:
-        torch_wheel(
+        qola_torch_wheel(
             name = "mine_torch_wheel",
             modules = ["@qola_mine//:module_mha_fwd"],
             package = "qola_mine_torch",
@@ -109,7 +109,7 @@ def torch_wheel(name, modules, package, version, torch = None, **kwargs):
       **kwargs: `platform` and `external_libraries` as of qola_wheel, by default
         linux_x86_64, which promises nothing, and none; and common attributes.
     """
-    _torch_wheel(
+    _qola_torch_wheel(
         name = name,
         # A PyTorch without HIP has no runtime; with the other nothing is launched.
         hip = select({

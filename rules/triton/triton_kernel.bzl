@@ -1,9 +1,9 @@
-"""triton_kernel: a kernel in Triton, a code object for each choice and arch."""
+"""qola_triton_kernel: a kernel in Triton, a code object for each choice and arch."""
 
 load("//rules/private:archs.bzl", "KNOWN_ARCHS")
 load("//rules/private:finding.bzl", "finding")
 
-TritonKernelsInfo = provider(
+QolaTritonInfo = provider(
     doc = "Kernels in Triton, compiled.",
     fields = {"compiled": "depset of struct(name, kernel, arch, code, metadata): one for each code object"},
 )
@@ -78,7 +78,7 @@ def _compile(ctx, function, point, arch):
     )
     return struct(arch = arch, code = code, kernel = ctx.label.name, metadata = metadata, name = name, text = text)
 
-def _triton_kernel_impl(ctx):
+def _qola_triton_kernel_impl(ctx):
     _check(ctx)
     function = ctx.attr.function or ctx.label.name
     compiled = [_compile(ctx, function, point, arch) for point in _points(ctx.attr.choices) for arch in ctx.attr.archs]
@@ -86,11 +86,11 @@ def _triton_kernel_impl(ctx):
     return [
         DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files)),
         OutputGroupInfo(text = depset([one.text for one in compiled])),
-        TritonKernelsInfo(compiled = depset(compiled)),
+        QolaTritonInfo(compiled = depset(compiled)),
     ]
 
-triton_kernel = rule(
-    implementation = _triton_kernel_impl,
+qola_triton_kernel = rule(
+    implementation = _qola_triton_kernel_impl,
     attrs = {
         "archs": attr.string_list(allow_empty = False, doc = "Archs to compile for, such as gfx942.", mandatory = True),
         "choices": attr.string_list_dict(
@@ -116,7 +116,7 @@ parameters, or stand in `signature`.
 
 Example:
 
-    triton_kernel(
+    qola_triton_kernel(
         name = "attention_forward",
         src = "@qola//qola/triton:kernels/attention_forward.py",
         archs = ["gfx942", "gfx950"],

@@ -1,4 +1,4 @@
-"""triton_library: compiled kernels in Triton, with the functions that find and launch them."""
+"""qola_triton_library: compiled kernels in Triton, with the functions that find and launch them."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
@@ -9,12 +9,12 @@ load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transi
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
 load("//rules/private/compile:hip_source.bzl", "HOST_ONLY")
 load("//rules/private/link:link_flags.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
-load(":triton_kernel.bzl", "TritonKernelsInfo")
+load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(
     allow_empty = False,
     mandatory = True,
-    providers = [TritonKernelsInfo],
+    providers = [QolaTritonInfo],
 )
 _TOOL = attr.label(cfg = "exec", default = "//qola/triton:library_tool", executable = True)
 
@@ -29,7 +29,7 @@ _PacksInfo = provider(
 def _compiled(ctx):
     found = []
     for target in ctx.attr.kernels:
-        found += target[TritonKernelsInfo].compiled.to_list()
+        found += target[QolaTritonInfo].compiled.to_list()
     names = {}
     for one in found:
         if one.name in names:
@@ -172,7 +172,7 @@ _triton_files = rule(
     provides = [TritonLibraryInfo],
 )
 
-def triton_library(name, kernels, namespace = "", tuning = None, manifest = None, tags = [], **kwargs):
+def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest = None, tags = [], **kwargs):
     """Kernels in Triton as a shared library: its functions find, load and launch them.
 
     Makes `<name>/<namespace>_triton.so` (`qola_triton.so` without a namespace),
@@ -189,7 +189,7 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
     the order of `tuning`, then of `kernels`, and of each kernel's values.
 
     Example:
-        triton_library(
+        qola_triton_library(
             name = "mine",
             kernels = ["@qola_mine//:attention_forward"],
             namespace = "mine",
@@ -197,7 +197,7 @@ def triton_library(name, kernels, namespace = "", tuning = None, manifest = None
 
     Args:
       name: target name.
-      kernels: labels of triton_kernel targets.
+      kernels: labels of qola_triton_kernel targets.
       namespace: what names of files and functions begin with.
       tuning: label of a JSON file with a list of objects, the kernels to prefer:
         `kernel`, `arch` and choices, such as

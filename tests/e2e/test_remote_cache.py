@@ -42,7 +42,7 @@ build --sandbox_add_mount_pair=/tmp --platforms=@qola//rules/rocm:linux_x86_64
 build --compilation_mode=opt --force_pic
 """
 BUILD = f"""
-load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
+load("@qola//rules/private:generated.bzl", "header_set", "kernel_instances")
 KERNELS = ["kernel%d" % number for number in range({len(KERNELS)})]
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 # Without ROCm's headers, which cost more than these kernels.

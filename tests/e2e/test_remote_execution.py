@@ -74,7 +74,7 @@ OF_HIP = (
     "build --extra_toolchains=@qola//rules/rocm:toolchain",
 )
 TINY = """
-load("@qola//rules:defs.bzl", "header_set", "kernel_instances")
+load("@qola//rules/private:generated.bzl", "header_set", "kernel_instances")
 
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 

@@ -28,7 +28,7 @@ def list_of(rng: random.Random) -> str:
 def take_list(text: str) -> None:
     """Read a list, and write it as `qola pack` writes it into a BUILD file."""
     kernels = read_list(text, "kernels.txt")
-    written = starlark.rule("kernel_pack", name="pack", kernels=kernels or None)
+    written = starlark.rule("qola_kernel_pack", name="pack", kernels=kernels or None)
     assert values_of(written) == {"pack", *kernels}
 
 

@@ -1,4 +1,4 @@
-"""The C functions of a triton_library, by ctypes. Run as a program, it asks copies of one."""
+"""The C functions of a qola_triton_library, by ctypes. Run as a program, it asks copies of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A triton_library on a HIP runtime without a GPU: what it launches, and what it refuses."""
+"""A qola_triton_library on a HIP runtime without a GPU: what it launches, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Analysis tests of triton_kernel: which compiles it stands for, and what each of them is told."""
+"""Analysis tests of qola_triton_kernel: which compiles it stands for, and what each of them is told."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TritonKernelsInfo", "triton_kernel")
+load("//rules:defs.bzl", "QolaTritonInfo", "qola_triton_kernel")
 load("//tests/starlark:refusal_tests.bzl", "refused_test")
 
 _NAMES = [
@@ -14,7 +14,7 @@ def _matrix_test_impl(ctx):
     """Prevents: choices that are not compiled, a compile of two kernels, or one that another source changes."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
-    names = [one.name for one in target[TritonKernelsInfo].compiled.to_list()]
+    names = [one.name for one in target[QolaTritonInfo].compiled.to_list()]
     asserts.equals(env, sorted(_NAMES), sorted(names))
     actions = [action for action in target.actions if action.mnemonic == "QolaTriton"]
     asserts.equals(env, len(_NAMES), len(actions))
@@ -42,7 +42,7 @@ def triton_test_suite(name):
         ("of_no_arch", ["gfx9420"], {}, "found:    gfx9420"),
         ("twice", ["gfx942"], {"BLOCK": ["1", "1"]}, "values, each once"),
     ]:
-        triton_kernel(name = wrong, src = "kernels/scale.py", archs = archs, choices = choices, tags = ["manual"])
+        qola_triton_kernel(name = wrong, src = "kernels/scale.py", archs = archs, choices = choices, tags = ["manual"])
         refused_test(name = wrong + "_test", size = "small", parts = [part], target_under_test = ":" + wrong)
         tests.append(wrong + "_test")
     native.test_suite(name = name, tests = tests)

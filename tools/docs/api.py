@@ -10,14 +10,6 @@ from typing import Any
 
 from tools.docs.cli import UPDATE
 
-#: What generated repositories call (qola/repository/); all else is for BUILD files of users.
-GENERATED = frozenset(
-    {
-        *("bundle_files", "embedded_code_objects", "header_set", "kernel_instances"),
-        *("manifest_targets", "module_library", "public_headers", "python_module", "torch_module"),
-    }
-)
-
 _HEAD = f"""\
 # Rules, tags and providers
 
@@ -43,11 +35,6 @@ _PROVIDERS = """\
 
 For rules of your own that take a `qola_library`, or kernels in Triton.
 """
-_GENERATED = """\
-## What generated repositories call
-
-`@qola_<manifest>` is made of these; call them only from there.
-"""
 
 
 def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
@@ -57,33 +44,27 @@ def render(defs: Mapping[str, Any], extensions: Mapping[str, Any]) -> str:
         defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
 
     Raises:
-        ValueError: something public has no docstring, or GENERATED names what is not there.
+        ValueError: something public has no docstring.
     """
     entries = {
         **{rule["rule_name"]: rule for rule in defs["rule_info"]},
         **{function["function_name"]: function for function in defs["func_info"]},
     }
-    gone = GENERATED - entries.keys()
-    if gone:
-        raise ValueError(f"rules/defs.bzl has no {', '.join(sorted(gone))}: see GENERATED")
     parts = [_HEAD, _TAGS]
     for extension in extensions["module_extension_info"]:
         parts.append(_text(extension["extension_name"], extension["doc_string"]))
         for tag in sorted(extension["tag_class"], key=lambda tag: str(tag["tag_name"])):
             name = f"{extension['extension_name']}.{tag['tag_name']}"
             parts += _section(name, tag["doc_string"], "Attribute", tag["attribute"])
-    for head, wanted in ((_RULES, entries.keys() - GENERATED), (_GENERATED, GENERATED)):
-        parts.append(head)
-        for name in sorted(wanted):
-            entry = entries[name]
-            rows = entry.get("attribute") or entry.get("parameter") or ()
-            kind = "Attribute" if "attribute" in entry else "Parameter"
-            parts += _section(name, entry["doc_string"], kind, rows)
-        if head == _RULES:
-            parts.append(_PROVIDERS)
-            for provider in defs["provider_info"]:
-                name = provider["provider_name"]
-                parts += _section(name, provider["doc_string"], "Field", provider["field_info"])
+    parts.append(_RULES)
+    for name, entry in sorted(entries.items()):
+        rows = entry.get("attribute") or entry.get("parameter") or ()
+        kind = "Attribute" if "attribute" in entry else "Parameter"
+        parts += _section(name, entry["doc_string"], kind, rows)
+    parts.append(_PROVIDERS)
+    for provider in defs["provider_info"]:
+        name = provider["provider_name"]
+        parts += _section(name, provider["doc_string"], "Field", provider["field_info"])
     return "\n".join(parts)
 
 

@@ -66,7 +66,7 @@ kernel_libraries = rule(
     doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
 
 Each is compiled alone, where the full library has batches. Building the target
-makes all; kernel_pack takes what it wants.
+makes all; qola_kernel_pack takes what it wants.
 """,
     fragments = ["cpp"],
     provides = [KernelLibrariesInfo],

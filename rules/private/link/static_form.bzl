@@ -101,7 +101,7 @@ static_form = rule(
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], doc = "plan.json of the manifest.", mandatory = True),
     },
-    doc = """A module as one relocatable object, for qola_static.
+    doc = """A module as one relocatable object, for qola_static_library.
 
 Of its symbols only `qola::<namespace>::*` and the C functions
 `qola_<namespace>_mha_*` can be linked to, and those are hidden: they end in the

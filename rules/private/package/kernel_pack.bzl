@@ -1,4 +1,4 @@
-"""kernel_pack: kernels for lazy libraries, compiled by Bazel, as one file."""
+"""qola_kernel_pack: kernels for lazy libraries, compiled by Bazel, as one file."""
 
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private:kernel_transition.bzl", "TRANSITION_ATTRS", "kernel_transition")
@@ -40,7 +40,7 @@ def _wanted(ctx):
         ))
     return found
 
-def _kernel_pack_impl(ctx):
+def _qola_kernel_pack_impl(ctx):
     pack = ctx.actions.declare_file(ctx.label.name + ".qpack")
     rows = ctx.actions.args()
     rows.set_param_file_format("multiline")
@@ -65,8 +65,8 @@ def _kernel_pack_impl(ctx):
     )
     return [DefaultInfo(files = depset([pack]), runfiles = ctx.runfiles([pack]))]
 
-kernel_pack = rule(
-    implementation = _kernel_pack_impl,
+qola_kernel_pack = rule(
+    implementation = _qola_kernel_pack_impl,
     attrs = TRANSITION_ATTRS | {
         "archs": attr.string_list(
             doc = "Archs to pack kernels for, such as those of one sort of machine; empty: all of the modules.",
@@ -95,7 +95,7 @@ directory share/qola/<namespace>/packs of their bundle (docs/guide/lazy.md). The
 kernels give the same bytes.
 
 Example:
-    kernel_pack(
+    qola_kernel_pack(
         name = "te_pack",
         modules = [
             "@qola_te//:libmha_bwd_kernels",

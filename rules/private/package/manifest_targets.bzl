@@ -1,11 +1,11 @@
 """manifest_targets, qola_manifest_targets: what users are given of a manifest, by one call."""
 
 load("//rules/private/link:qola_library.bzl", "qola_library")
-load(":kernel_pack.bzl", "kernel_pack")
+load(":kernel_pack.bzl", "qola_kernel_pack")
 load(":launch_test.bzl", "launch_test", "library_caller")
 load(":numeric_test.bzl", "emulated_module")
 load(":qola_bundle.bzl", "qola_bundle")
-load(":qola_static.bzl", "qola_static")
+load(":qola_static.bzl", "qola_static_library")
 load(":qola_wheel.bzl", "qola_wheel")
 
 # Compared with what the files need (docs/guide/bundle.md); ROCm's runtime is there where a wheel is installed.
@@ -35,13 +35,13 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, prefix, stati
     )
     if not modules:
         return
-    qola_static(
+    qola_static_library(
         name = prefix + "static",
         modules = ["{}:{}_static".format(repository, module) for module in modules],
         tags = manual,
         **kwargs
     )
-    kernel_pack(
+    qola_kernel_pack(
         name = prefix + "pack",
         archs = packs,
         modules = ["{}:{}_kernels".format(repository, module) for module in modules],
@@ -137,12 +137,12 @@ def qola_manifest_targets(name, modules = ["libmha_bwd", "libmha_fwd"], static =
     | --- | --- | --- |
     | `<name>_<module>` | qola_library | a module |
     | `<name>` and `<name>_tar` | qola_bundle | the modules |
-    | `<name>_static` | qola_static | the modules |
+    | `<name>_static` | qola_static_library | the modules |
     | `<name>_wheel` | qola_wheel | the bundle, for manylinux_2_28 and ROCm 7 |
     | `<name>_<module>_lazy` | qola_library | a module's lazy library |
     | `<name>_lazy` and `<name>_lazy_tar` | qola_bundle | the lazy libraries |
     | `<name>_lazy_wheel` | qola_wheel | the bundle of these, for the same |
-    | `<name>_pack` | kernel_pack | the kernels of the modules |
+    | `<name>_pack` | qola_kernel_pack | the kernels of the modules |
 
     Those below the bundle are `manual`: `//...` leaves them out. The manifest's
     repository has the same without a call: `@qola_<name>//:<module>`, `:bundle`,

@@ -1,4 +1,4 @@
-"""kernel_numeric_test: compiled kernels, run without a GPU, agree with float64.
+"""qola_numeric_test: compiled kernels, run without a GPU, agree with float64.
 
 Three steps, so that a kernel that did not change is not tried again: the library's host code is called, on a runtime
 that runs nothing, with problems for each kernel, which gives a case a kernel; each case is tried by an action of its
@@ -154,7 +154,7 @@ def _outcomes(ctx, info, place):
         )
     return outcomes
 
-def _kernel_numeric_test_impl(ctx):
+def _qola_numeric_test_impl(ctx):
     outcomes = []
     for place, target in enumerate(ctx.attr.modules):
         outcomes += _outcomes(ctx, target[EmulatedModuleInfo], place)
@@ -167,8 +167,8 @@ def _kernel_numeric_test_impl(ctx):
     words += [_place(ctx, file) for file in outcomes]
     return _program(ctx, words, outcomes, [ctx.attr._judge])
 
-kernel_numeric_test = rule(
-    implementation = _kernel_numeric_test_impl,
+qola_numeric_test = rule(
+    implementation = _qola_numeric_test_impl,
     attrs = {
         "archs": attr.string_list(doc = "Archs to emulate, gfx942 or gfx950; empty: those of the manifest."),
         "kernels": attr.string_list(doc = "Names of the kernels to try, with `*` and `?`; empty: all of the modules."),
@@ -198,7 +198,7 @@ another kernel of its library or its batch did.
 
 Example:
 
-    kernel_numeric_test(
+    qola_numeric_test(
         name = "attention_numeric_test",
         kernels = ["*_gfx950"],
         modules = ["@qola_te//:libmha_fwd_emulated"],

@@ -54,7 +54,7 @@ def _check_libraries(ctx):
                 place = "{}: packs".format(ctx.label),
                 found = ", ".join(labels),
                 expected = "packs whose names differ: a bundle has all of them in one directory",
-                fix = "one kernel_pack with the modules of both, or another name",
+                fix = "one qola_kernel_pack with the modules of both, or another name",
             ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
     if ctx.attr.static:
@@ -80,7 +80,7 @@ def _check_static(ctx, first, static):
             place = place,
             found = "{} of {}".format(static.label, static[QolaStaticInfo].plan.short_path),
             expected = "an archive of {}, as the libraries".format(plan.short_path),
-            fix = "a qola_static of the libraries' modules",
+            fix = "a qola_static_library of the libraries' modules",
         ))
     names = sorted([library[QolaLibraryInfo].file_name.removesuffix(".so") for library in ctx.attr.libraries])
     if sorted(static[QolaStaticInfo].modules) != names:
@@ -89,7 +89,7 @@ def _check_static(ctx, first, static):
             place = place,
             found = "{} of {}".format(static.label, ", ".join(static[QolaStaticInfo].modules)),
             expected = "an archive of {}, as the libraries: the bundle's headers are for both".format(", ".join(names)),
-            fix = "a qola_static of the libraries' modules",
+            fix = "a qola_static_library of the libraries' modules",
         ))
     if first[QolaLibraryInfo].lazy:
         fail(finding(
@@ -274,8 +274,8 @@ def qola_bundle(name, libraries = [], packs = [], static = None, triton = None, 
       name: target name, and the name of the directory.
       libraries: labels of qola_library targets, all of one manifest: all lazy or
         none. There may be none beside `triton`.
-      packs: labels of kernel_pack targets for lazy libraries.
-      static: label of a qola_static of the same manifest, to have it in the bundle
+      packs: labels of qola_kernel_pack targets for lazy libraries.
+      static: label of a qola_static_library of the same manifest, to have it in the bundle
         too; not with lazy libraries.
       triton: label of the same manifest's library of kernels in Triton,
         `@qola_<manifest>//:triton_library`: library, packs and header are in the

@@ -1,4 +1,4 @@
-"""qola_static: modules of a manifest as one archive, to be linked into a program or library."""
+"""qola_static_library: modules of a manifest as one archive, to be linked into a program or library."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
@@ -17,7 +17,7 @@ def _check(ctx, modules):
                 place = str(ctx.label).removesuffix(".archive") + ": modules",
                 found = "\n".join([modules[0].plan.short_path, module.plan.short_path]),
                 expected = "modules of one manifest: an archive has one qola_config.h, and so one namespace",
-                fix = "a qola_static for each manifest",
+                fix = "a qola_static_library for each manifest",
             ))
 
 def _static_archive_impl(ctx):
@@ -50,7 +50,7 @@ _static_archive = rule(
     attrs = {
         "modules": attr.label_list(
             allow_empty = False,
-            doc = "As of qola_static.",
+            doc = "As of qola_static_library.",
             mandatory = True,
             providers = [QolaStaticModuleInfo],
         ),
@@ -61,7 +61,7 @@ _static_archive = rule(
     toolchains = use_cc_toolchain(),
 )
 
-def _qola_static_impl(ctx):
+def _qola_static_library_impl(ctx):
     info = ctx.attr.archive[0][QolaStaticInfo]
 
     # Its own directory: a package may have archives of different modules of one manifest.
@@ -77,8 +77,8 @@ def _qola_static_impl(ctx):
         QolaStaticInfo(archive = archive, modules = info.modules, plan = info.plan),
     ]
 
-_qola_static = rule(
-    implementation = _qola_static_impl,
+_qola_static_library = rule(
+    implementation = _qola_static_library_impl,
     attrs = TRANSITION_ATTRS | LINK_ATTRS | {
         "archive": attr.label(
             cfg = kernel_transition,
@@ -93,7 +93,7 @@ _qola_static = rule(
     toolchains = use_cc_toolchain(),
 )
 
-def qola_static(name, modules, **kwargs):
+def qola_static_library(name, modules, **kwargs):
     """Modules of a manifest as a static archive, `<name>/libqola_<namespace>.a`.
 
     A program or library that links it has the modules' functions inside and
@@ -106,7 +106,7 @@ def qola_static(name, modules, **kwargs):
     transition.
 
     Example:
-        qola_static(
+        qola_static_library(
             name = "te_static",
             modules = [
                 "@qola_te//:libmha_bwd_static",
@@ -126,7 +126,7 @@ def qola_static(name, modules, **kwargs):
         visibility = ["//visibility:private"],
         **KERNEL_TARGET
     )
-    _qola_static(
+    _qola_static_library(
         name = name,
         archive = name + ".archive",
         **kwargs

@@ -233,7 +233,7 @@ def test_a_wheel_of_no_version(version: str) -> None:
 def test_modules_that_no_wheel_has() -> None:
     """Prevents: a wheel without a module that its manifest has, and not a word of it."""
     other = replace(manifest().modules[0], name="module_aiter_enum")
-    with pytest.raises(ChoiceError, match="torch_wheel packages modules that Python imports"):
+    with pytest.raises(ChoiceError, match="qola_torch_wheel packages modules that Python imports"):
         check_wheel("1.0", [other], False, pytest.fail)
     notes: list[str] = []
     check_wheel("1.0", [*manifest().modules, other], False, notes.append)

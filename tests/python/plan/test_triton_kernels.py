@@ -123,7 +123,7 @@ def test_kernels_of_a_user(tree: AiterTree, tmp_path: Path) -> None:
         assert (tmp_path / "out" / file.file).read_text("utf-8") == FILES[path]
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
     for line in (
-        '"header_set", "manifest_targets", "triton_kernel", "triton_library")',
+        '"header_set", "manifest_targets", "qola_triton_kernel", "qola_triton_library")',
         '"plan": "plan.json"',
         'modules = [],\n    triton = ":triton_library"',
         'src = "triton/scale/scale.py"',

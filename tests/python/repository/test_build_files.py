@@ -64,7 +64,7 @@ MANIFEST_BUILD = f"""\
 # Written by qola {__version__} from manifests/small.toml.
 # Make it again: bazel fetch --force; do not edit.
 
-load("@qola//rules:defs.bzl", {CALLED})
+load("@qola//rules/private:generated.bzl", {CALLED})
 
 bundle_files(
     name = "bundle_files",
