@@ -26,6 +26,7 @@ from qola.plan.model import Plan
 from qola.plan.request import Request, resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_trees
+from qola.progress import log
 from qola.ruleset import ruleset_root
 
 
@@ -125,5 +126,13 @@ def _find_tree(
 
 
 def plan(request: Request) -> Plan:
-    """Plan in memory: who asks wants the plan alone."""
-    return find_plan(request, lambda: planner.build_plan(resolve(request), Folder()))
+    """Return the plan of a request, cached or made in memory."""
+    return find_plan(request, lambda: make_plan(request, Folder()))
+
+
+def make_plan(request: Request, output: Folder) -> Plan:
+    """Plan a request and log it; write the generated sources to `output`."""
+    resolved = resolve(request)
+    archs = ", ".join(resolved.archs)
+    log.info(f"{request.name}: generating kernel instances for {archs}")
+    return planner.build_plan(resolved, output)

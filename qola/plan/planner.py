@@ -36,7 +36,6 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     """
     request = resolved.request
     tree = request.tree
-    log.info(f"{request.name}: generating kernel instances for {', '.join(resolved.archs)}")
     with thread_pool(2) as pool:
         # Each module's generators run in processes of their own.
         further = pool.map(

@@ -244,10 +244,8 @@ def test_progress_is_told(
 ) -> None:
     """Prevents: a command that is silent while it works."""
     resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree, answers=answers))
-    build_plan(resolved, Folder(tmp_path))
     explain(resolved, Folder(tmp_path))
-    assert logged[0] == "m: generating kernel instances for gfx950"
-    assert logged[1].startswith("m: comparing")
+    assert logged[0].startswith("m: comparing")
 
 
 def test_a_module_is_evaluated_once(

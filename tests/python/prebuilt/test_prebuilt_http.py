@@ -21,6 +21,7 @@ from qola.errors import PrebuiltError
 from qola.prebuilt import deadline, http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
+from qola.progress import log
 from tests.servers.http_files import Fault, Files, certificate, serving
 
 CONTENT = random.Random(7).randbytes(50_000)
@@ -69,10 +70,11 @@ def test_a_passing_fault(
 ) -> None:
     """Prevents: hours of building for a bad second; parts of a file, or of two, as a whole one."""
     server.faults["/file"] = fault
+    times = fault.times
     asked = source(server.url, timeout=urllib3.Timeout(connect=2, read=0.4))
     assert asked.download("file", tmp_path / "x", LIMIT)
     assert (tmp_path / "x").read_bytes() == CONTENT
-    assert len(logged) == fault.times
+    assert len(logged) == times
     assert all(words in line for line in logged), logged
 
 
@@ -80,7 +82,7 @@ def test_another_file_in_between(server: Files, monkeypatch: pytest.MonkeyPatch)
     """Prevents: the end of an earlier file behind a shorter one."""
     server.faults["/file"] = Fault(cut=20_000)
     change = lambda _: server.content.update({"/file": b"short"})  # noqa: E731
-    monkeypatch.setattr(http.log, "info", change)
+    monkeypatch.setattr(log, "info", change)
     assert source(server.url).read("file", LIMIT) == b"short"
 
 
