@@ -29,7 +29,7 @@ class NotBuiltError(QolaError):
     default_title = "the libraries were not built"
 
 
-def build(
+def build_libraries(
     manifest_path: str | Path,
     *,
     archs: Sequence[str] | None = None,
