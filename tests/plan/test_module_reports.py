@@ -57,11 +57,10 @@ def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
     assert found["libmha_fwd"].cause.startswith(missing)
 
 
-def test_reports_are_cached_and_progress_is_reported(tmp_path: Path) -> None:
+def test_reports_are_cached_and_progress_is_reported(tmp_path: Path, logged: list[str]) -> None:
     """Prevents: two silent minutes each time that the modules of one tree are asked for."""
     tree = read_tree(write_pybind_tree(tmp_path))
     answers: dict[str, Any] = {}
-    said: list[str] = []
 
     def find_json(question: object, make: Callable[[], Any]) -> Any:
         key = json.dumps(question)
@@ -69,9 +68,9 @@ def test_reports_are_cached_and_progress_is_reported(tmp_path: Path) -> None:
             answers[key] = json.dumps(make())
         return json.loads(answers[key])
 
-    first = find_reports(tree, find_json, said.append)
-    assert said[0] == "planning each of 5 modules"
-    assert said[1:] == [f"{count} of 5 modules planned" for count in range(1, 5)]
-    said.clear()
-    assert find_reports(tree, find_json, said.append) == first == module_reports(tree)
-    assert said == []
+    first = find_reports(tree, find_json)
+    assert logged[0] == "planning each of 5 modules"
+    assert logged[1:] == [f"{count} of 5 modules planned" for count in range(1, 5)]
+    logged.clear()
+    assert find_reports(tree, find_json) == first == module_reports(tree)
+    assert logged == []
