@@ -1,0 +1,116 @@
+"""Small programs of scalar instructions, assembled by hand, and what they leave."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from qola.code_object.reader import CodeObject, Descriptor, Kernel
+from qola.emulate.arrays import U32
+from qola.emulate.faults import Faults
+from qola.emulate.machine import Machine
+from qola.emulate.memory import AddressMap
+from qola.emulate.program import Program
+from qola.emulate.schedule import Schedule
+from qola.emulate.waves import EXEC, LANES, SGPRS, VCC, Waves
+
+SOPP = {
+    "S_ENDPGM": 1,
+    "S_BRANCH": 2,
+    "S_CBRANCH_SCC0": 4,
+    "S_CBRANCH_SCC1": 5,
+    "S_CBRANCH_VCCZ": 6,
+    "S_CBRANCH_VCCNZ": 7,
+    "S_CBRANCH_EXECZ": 8,
+    "S_CBRANCH_EXECNZ": 9,
+    "S_BARRIER": 10,
+}
+END = 0xBF800000 | 1 << 16
+
+
+def sopp(name: str, distance: int = 0) -> int:
+    return 0xBF800000 | SOPP[name] << 16 | distance & 0xFFFF
+
+
+def movk(register: int, value: int) -> int:
+    return 0xB0000000 | register << 16 | value & 0xFFFF
+
+
+def addk(register: int, value: int) -> int:
+    return 0xB0000000 | 14 << 23 | register << 16 | value & 0xFFFF
+
+
+def cmp_lg(register: int, constant: int) -> int:
+    return 0xBF000000 | 7 << 16 | 128 + constant << 8 | register
+
+
+def execute(
+    words: Sequence[int], scalars: Sequence[dict[int, int]], limit: int = 10_000
+) -> dict[int, list[int]]:
+    """Run a workgroup with a wave for each dict of SGPRs; what SGPRs 0 to 15 end as."""
+    image = struct.pack(f"<{len(words)}I", *words)
+    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
+    program = Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
+    count = len(scalars)
+    s = np.zeros((count, SGPRS), U32)
+    s[:, EXEC : EXEC + 2] = 0xFFFFFFFF
+    for wave, values in enumerate(scalars):
+        for number, value in values.items():
+            s[wave, number] = value
+    machine = Machine("test", AddressMap(), Faults(), 0, 0, 1, count, entry=0x10000)
+    v = np.zeros((program.layout.vgprs, count, LANES), U32)
+    zeros = np.zeros(count, np.int64)
+    w = Waves(program.layout, v, s, np.zeros((count, 1), bool), zeros, np.arange(count), 0, machine)
+    schedule = _Recording(program, np.full(1, count), limit)
+    schedule.ended = {}
+    schedule.run(w)
+    return schedule.ended
+
+
+class _Recording(Schedule):
+    """A schedule that remembers the SGPRs of waves when they end."""
+
+    ended: dict[int, list[int]]
+
+    def _end(self, w: Waves, one: object) -> None:
+        if getattr(one, "name", "") == "S_ENDPGM":
+            for row, number in enumerate(w.numbers):
+                self.ended[int(number)] = [int(value) for value in w.s[row, :16]]
+        super()._end(w, one)  # type: ignore[arg-type]
+
+
+def check(name: str) -> None:
+    """What a branch or an end does, with waves that go different ways."""
+    if name.startswith("S_CBRANCH"):
+        # SCC is whether s0 is not 0; the branch skips a move.
+        words = [cmp_lg(0, 0), sopp(name, 1), movk(1, 7), END]
+        vcc = name.startswith("S_CBRANCH_VCC")
+        mask = VCC if vcc else EXEC
+        waves: list[dict[int, int]] = [{0: 1, mask: 1, mask + 1: 0}, {0: 0, mask: 0, mask + 1: 0}]
+        skips_first = name.endswith(("SCC1", "NZ"))
+        found = execute(words, waves)
+        assert [found[0][1], found[1][1]] == ([0, 7] if skips_first else [7, 0])
+    elif name in ("S_BRANCH", "S_ENDPGM"):
+        assert execute([sopp("S_BRANCH", 1), movk(1, 7), END], [{}])[0][1] == 0
+    elif name == "S_BARRIER":
+        # The second wave counts to 3 before it comes to the barrier; both end.
+        words = [cmp_lg(0, 0), sopp("S_CBRANCH_SCC0", 2), addk(0, -1), sopp("S_BRANCH", -4)]
+        found = execute([*words, sopp("S_BARRIER"), movk(1, 7), END], [{0: 0}, {0: 3}])
+        assert [found[0][1], found[1][1]] == [7, 7]
+    else:
+        _jumps(name)
+
+
+def _jumps(name: str) -> None:
+    # The code is at 0x10000; s2 and s3 hold where to go: behind the move.
+    if name == "S_CALL_B64":
+        words = [0xB0000000 | 21 << 23 | 4 << 16 | 1, movk(1, 7), END]
+    else:
+        opcode = {"S_SETPC_B64": 29, "S_SWAPPC_B64": 30}[name]
+        words = [0xBE800000 | 4 << 16 | opcode << 8 | 2, movk(1, 7), END]
+    found = execute(words, [{2: 0x10008, 3: 0}])[0]
+    assert found[1] == 0
+    assert found[4] == (0 if name == "S_SETPC_B64" else 0x10004)

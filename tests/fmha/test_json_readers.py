@@ -1,0 +1,100 @@
+"""Readers of JSON that users keep: whatever a text says, it is read, or refused by a finding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.attention import AttentionProblem
+from qola.errors import QolaError
+from qola.fmha.dispatched import read_problems
+from qola.fmha.registry import Entry, Registry
+from qola.kernel.archs import FILE, Archs
+from qola.kernel.config import KernelConfig
+
+CONFIG = KernelConfig.parse(
+    "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+    ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value"
+)
+PROBLEM = AttentionProblem(
+    "bwd", "bf16", 64, 64, (32,), (32,), 2, 1, 0.125, mask_type="top_left", dropout_p=0.5
+)
+
+
+def read_lines(text: str) -> object:
+    Path("problems").write_bytes(text.encode("utf-8", "surrogateescape"))
+    return read_problems(Path("problems"))
+
+
+READERS: dict[str, tuple[Callable[[str], object], str]] = {
+    "a config": (KernelConfig.from_json, CONFIG.to_json()),
+    "a file of problems": (read_lines, PROBLEM.to_json()),
+    "archs": (
+        Archs.from_json,
+        json.dumps(
+            {**json.loads(FILE.read_text()), "offers": json.loads(FILE.read_text())["offers"][:1]}
+        ),
+    ),
+    "a registry": (
+        Registry.from_json,
+        Registry([Entry("libmha_fwd.so", "k", ("gfx950",), CONFIG)]).to_json(),
+    ),
+}
+DEEP = "[" * 100_000 + "]" * 100_000
+RATHER_DEEP = "[" * 900 + "]" * 900
+WRONG = (
+    *("null", "true", "-1", "0", "1.5", '""', '"x"', "[]", "{}", "[[]]", '[{"a": []}]', "[null]"),
+    *('"b' + "9" * 5000 + '"', '"\\ud800"', '"\\u0000"', "1e999", "NaN", "-Infinity"),
+    *("9" * 400, "9" * 5000, DEEP, RATHER_DEEP, '{"a": ' * 900 + "1" + "}" * 900),
+)
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to each part of a JSON value."""
+    yield way
+    if isinstance(value, (dict, list)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(part, (*way, key))
+
+
+def changed(value: Any, way: tuple[Any, ...], part: str) -> str:
+    """Return a value as JSON, with a text in place of one part of it."""
+    if not way:
+        return part
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    texts = [
+        (key, changed(own, way[1:], part) if key == way[0] else json.dumps(own))
+        for key, own in pairs
+    ]
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in texts) + "}"
+    return "[" + ", ".join(text for _, text in texts) + "]"
+
+
+def refusal(read: Callable[[str], object], text: str) -> str:
+    """Return what a reader says of a text, "" where it takes it."""
+    try:
+        read(text)
+    except QolaError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("what", READERS)
+def test_wrong_and_deep_values(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a RecursionError, TypeError or OverflowError for a value of the wrong type."""
+    monkeypatch.chdir(tmp_path)
+    read, text = READERS[what]
+    read(text)
+    value = json.loads(text)
+    texts = [changed(value, way, part) for way in places(value) for part in WRONG]
+    errors = [error for one in texts if (error := refusal(read, one))]
+    assert len(errors) > 20
+    assert max(map(len, errors)) < 5000, "a message that nobody can read"
+    for other in ("{", "\x00", "\udcff", text[:-3]):
+        with pytest.raises(QolaError):
+            read(other)

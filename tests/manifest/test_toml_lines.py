@@ -1,0 +1,118 @@
+"""TOML with line numbers, and TOML as qola writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qola.manifest.toml_lines import TomlSyntaxError, parse
+from qola.manifest.toml_writer import toml_document
+
+
+def test_keys_tables_and_arrays_of_tables() -> None:
+    """Prevents: findings on the wrong one of several [[tables]]."""
+    _, lines = parse(
+        "# comment\n"
+        "[qola]\n"
+        'namespace = "te"  # [not a table]\n'
+        "\n"
+        "[[modules]]\n"
+        'name = "a"\n'
+        "[[ modules ]]\n"
+        '"name" = "b"\n'
+        "[modules.flags]\n"
+        "a.cu = [ ]\n"
+    )
+    assert lines.by_path == {
+        ("qola",): 2,
+        ("qola", "namespace"): 3,
+        ("modules", 0): 5,
+        ("modules", 0, "name"): 6,
+        ("modules", 1): 7,
+        ("modules", 1, "name"): 8,
+        ("modules", 1, "flags"): 9,
+        ("modules", 1, "flags", "a"): 10,
+        ("modules", 1, "flags", "a", "cu"): 10,
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '[\n  "]", # ]\n  "#",\n  \']\',\n]',
+        '"""\n[x]\n\\""" = 1\n"""',
+        "'''\n[x]\nkey = 1\n'''''",
+        '"""a"""""',
+        '[[1,\n2], [{ a = "}" }]]',
+        '{ a = "\\"", b = [\n1] }',
+        '""',
+        '["", \'\', """"""]',
+    ],
+)
+def test_what_looks_like_a_statement_inside_a_value(value: str) -> None:
+    """Prevents: brackets, quotes and hashes within values shifting all later lines."""
+    text = f"first = {value}\nlast = 1\n"
+    document, lines = parse(text)
+    assert set(document) == {"first", "last"}
+    assert lines.of(("first",)) == 1
+    assert lines.of(("last",)) == text.count("\n")
+    assert all(path[0] in document for path in lines.by_path)
+
+
+def test_inline_tables_and_dotted_keys() -> None:
+    """Prevents: a key of an inline table reported at line 1."""
+    _, lines = parse("\n\nqola = { namespace = 'te' }\nbuild.mode = 'x'\n")
+    assert lines.of(("qola", "namespace")) == 3
+    assert lines.of(("build", "mode")) == 4
+
+
+def test_windows_line_ends() -> None:
+    """Prevents: manifests saved on Windows failing, or being counted twice a line."""
+    _, lines = parse("[qola]\r\nnamespace = 'te'\r\n")
+    assert lines.of(("qola", "namespace")) == 2
+
+
+def test_a_key_that_is_not_written_is_at_its_table() -> None:
+    """Prevents: "missing key" findings at line 1 of a long file."""
+    _, lines = parse("a = 1\n[[modules]]\nmode = 'x'\n")
+    assert lines.of(("modules", 0, "name")) == 2
+    assert lines.of(("modules",)) == 2
+    assert lines.of(("build",)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("a = 1\nb = \n", 2, 5, "Invalid value"),
+        ("a = 1\na = 2\n", 2, 6, "Cannot overwrite a value"),
+        ("a = [1,\n2\n\n", 2, 2, "Unclosed array"),
+        ("a = 'x", 1, 7, 'Expected "\'"'),
+    ],
+)
+def test_syntax_errors_have_a_place(text: str, line: int, column: int, reason: str) -> None:
+    """Prevents: a syntax error without line and column."""
+    with pytest.raises(TomlSyntaxError) as caught:
+        parse(text)
+    # Parsers differ by a column or two in where a duplicate key ends.
+    assert caught.value.line == line
+    assert abs(caught.value.column - column) <= 2
+    assert reason in caught.value.reason
+    assert caught.value.source == text.split("\n")[line - 1]
+
+
+@pytest.mark.parametrize("text", ["a = " + "9" * 5000, "a = " + "[" * 5000])
+def test_absurd_input_is_a_syntax_error(text: str) -> None:
+    """Prevents: a stack trace for input that exhausts the parser."""
+    with pytest.raises(TomlSyntaxError):
+        parse(text)
+
+
+def test_a_written_document_reads_back() -> None:
+    """Prevents: manifests with special characters or long lists that qola cannot read again."""
+    tables: dict[str, Any] = {
+        "qola": {"namespace": 'x\x7f\u2028"\U0001f600', "odd key": True},
+        "modules": [{"srcs": ["x" * 40] * 4, "table": {"a": [1, [2, 3]]}}, {}],
+        "empty": {},
+    }
+    assert parse(toml_document(tables))[0] == tables

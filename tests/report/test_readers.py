@@ -1,0 +1,192 @@
+"""Readers of ELF, MessagePack and logs: as packages that are made for it, and on broken files."""
+
+from __future__ import annotations
+
+import json
+import random
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from qola.cli.command_line import main
+from qola.code_object.elf import Elf
+from qola.report.compiles import Compile, compiles, summarize_log
+from qola.report.data import ReportError
+from qola.report.execution_log import parse_spawns
+from qola.report.library import read_library
+from qola.report.write import libraries_in, read_date, read_log, read_plan
+
+
+def c_library() -> Path:
+    """The C library of this process."""
+    lines = Path("/proc/self/maps").read_text("ascii").splitlines()
+    return next(Path(line.split()[-1]) for line in lines if "/libc.so" in line)
+
+
+def test_symbols_are_those_of_pyelftools() -> None:
+    """Prevents: symbols of another table, an address that is off by a section."""
+    data = c_library().read_bytes()
+    elf, expected = Elf(data), ELFFile(BytesIO(data))
+    table: Any = expected.get_section_by_name(".dynsym")
+    symbols = [(s.name, s["st_value"], s["st_size"]) for s in table.iter_symbols()]
+    assert [(s.name, s.address, s.size) for s in elf.symbols(".dynsym")] == symbols
+    relocations: Any = expected.get_section_by_name(".rela.dyn")
+    assert elf.addends() == {r["r_offset"]: r["r_addend"] for r in relocations.iter_relocations()}
+    assert list(elf.symbols(".nowhere")) == []
+
+
+def test_a_library_without_kernels() -> None:
+    """Prevents: a lazy library, or one of assembly kernels alone, called broken."""
+    found = read_library(c_library())
+    assert (found.units, found.assembly) == ({}, ())
+    assert found.size == c_library().stat().st_size
+
+
+def test_the_parts_of_a_library() -> None:
+    """Prevents: bytes of a library that no part has, or two, or that count for another."""
+    found = read_library(c_library())
+    parts = {part.what: part.bytes for part in found.parts}
+    assert sum(parts.values()) == found.size
+    sizes: dict[str, int] = {}
+    for section in ELFFile(BytesIO(c_library().read_bytes())).iter_sections():
+        if section["sh_type"] != "SHT_NOBITS":
+            sizes[section.name] = section["sh_size"]
+    host = (".text", ".plt", ".plt.got", ".plt.sec", "__libc_freeres_fn", ".init", ".fini")
+    assert parts["host code"] == sum(sizes.get(name, 0) for name in host)
+    unwind = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
+    assert parts["unwind tables"] == sum(sizes.get(name, 0) for name in unwind)
+    assert parts["symbol table and names"] > sizes[".dynsym"] + sizes[".dynstr"]
+    assert parts["headers and padding"] >= 64
+
+
+def test_a_bundle_states_its_time(tmp_path: Path) -> None:
+    """Prevents: a report without a date, or a traceback for another manifest.json."""
+    assert read_date(tmp_path) == ""
+    file = tmp_path / "manifest.json"
+    for text, date in (
+        ('{"generated_at": "2026-01-31T01:02:03.456789+00:00"}', "2026-01-31T01:02:03Z"),
+        ('{"generated_at": null}', ""),
+        ("{}", ""),
+    ):
+        file.write_text(text, "utf-8")
+        assert read_date(tmp_path) == date
+    for text in (
+        '{"generated_at": "yesterday"}',
+        '{"generated_at": 1}',
+        "[]",
+        "[" * 100_000,
+        "\xff",
+    ):
+        file.write_text(text, "latin-1")
+        with pytest.raises(ReportError) as raised:
+            read_date(tmp_path)
+        assert raised.value.findings[0].place == str(file)
+
+
+def test_broken_libraries_are_errors(tmp_path: Path) -> None:
+    """Prevents: a traceback, or an endless loop, for a file that was cut off or overwritten."""
+    whole = c_library().read_bytes()
+    dice = random.Random(7)
+    file = tmp_path / "it.so"
+    refused = 0
+    for number in range(100):
+        data = bytearray(whole if number % 2 else whole[: dice.randrange(len(whole))])
+        # In the header, but for its first bytes, without which it is no such file.
+        for _ in range(number % 7):
+            data[dice.randrange(6, 64)] = dice.randrange(256)
+        file.write_bytes(data)
+        try:
+            read_library(file)
+        except ReportError:
+            refused += 1
+    assert 50 < refused < 100
+
+
+def test_where_libraries_are(tmp_path: Path) -> None:
+    """Prevents: a bundle whose lib/ is not looked into."""
+    (tmp_path / "lib/cmake").mkdir(parents=True)
+    with pytest.raises(ReportError, match="a directory without libraries"):
+        libraries_in(tmp_path)
+    for name in ("b.so", "a.so", "libqola.a"):
+        (tmp_path / "lib" / name).write_bytes(b"")
+    assert [path.name for path in libraries_in(tmp_path)] == ["a.so", "b.so"]
+    assert [path.name for path in libraries_in(tmp_path / "lib")] == ["a.so", "b.so"]
+    assert libraries_in(tmp_path / "no.so") == [tmp_path / "no.so"]
+
+
+def test_what_a_log_says_of_compiles() -> None:
+    """Prevents: a link taken for a compile, or an action that failed for the one that counts."""
+    rows: list[tuple[str, str, str, dict[str, object]]] = [
+        ("a", "linux-sandbox", "2.5s", {}),
+        ("a", "remote", "1s", {}),
+        ("b", "disk cache hit", "0.25s", {}),
+        ("c", "remote cache hit", "1.125s", {}),
+        ("d", "remote", "60s", {}),
+        ("e", "linux-sandbox", "5s", {"exitCode": 1}),
+        ("f", "linux-sandbox", "5s", {"mnemonic": "CppLink"}),
+    ]
+    entries = [
+        {
+            "commandArgs": ["clang++"],
+            "mnemonic": "QolaCompile",
+            "metrics": {"totalTime": took},
+            "runner": runner,
+            "listedOutputs": [f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"],
+            **more,
+        }
+        for name, runner, took, more in rows
+    ]
+    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
+    assert compiles(parse_spawns(lines)) == {
+        "a": Compile(2.5, "compiled"),
+        "b": Compile(0.25, "disk cache"),
+        "c": Compile(1.125, "remote cache"),
+        "d": Compile(60.0, "compiled"),
+    }
+
+
+def test_a_log_says_when_it_began() -> None:
+    """Prevents: a report without a date, or with that of an action in the middle."""
+    times = ["2026-01-31T23:59:59.5Z", "2026-01-31T09:00:00.123456789Z", "2026-02-01T00:00:00Z"]
+    entries = [{"commandArgs": [], "mnemonic": "A", "metrics": {"startTime": t}} for t in times]
+    entries.append({"commandArgs": [], "mnemonic": "A"})
+    lines = "".join(json.dumps(entry, indent=2) for entry in entries).splitlines(keepends=True)
+    assert summarize_log(parse_spawns(lines)).start == "2026-01-31T09:00:00Z"
+    assert summarize_log(()).start == ""
+    with pytest.raises(ValueError, match="'tomorrow' is not a UTC time"):
+        list(parse_spawns([line.replace(times[0], "tomorrow") for line in lines]))
+
+
+def test_other_files_are_errors(tmp_path: Path) -> None:
+    """Prevents: a traceback for a file that is not there, or is another one."""
+    file = tmp_path / "it"
+    for read in (read_log, read_plan, read_library):
+        with pytest.raises(ReportError, match="No such file"):
+            read(file)
+    file.write_text("{\n", "utf-8")
+    with pytest.raises(ReportError, match="--execution_log_json_file"):
+        read_log(file)
+    file.write_bytes(b"\xff")
+    with pytest.raises(ReportError, match="not UTF-8"):
+        read_plan(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--output", "it.htm", "x.so"], "fix       --output it.html"),
+        (["--output", "it.html", "x.so"], "error: {}/x.so\n  found     No such file"),
+        (["--output", "it.html", "."], "a directory without libraries"),
+        (["--output", "it.html", "x.so", "--compare", "y.json"], "y.json"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a page that is half written, or an error that does not say which file."""
+    assert main(["report", *words], {}, directory=tmp_path) == 1
+    assert found.format(tmp_path) in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,33 @@
+"""Problems in the words of the consumer program, whose predictor knows nothing of a dispatch."""
+
+from __future__ import annotations
+
+from qola.attention import AttentionProblem
+from tests.verify.problem import Problem as ConsumerProblem
+
+
+def consumer_problem(problem: AttentionProblem) -> ConsumerProblem | None:
+    """The problem as the consumer program states it, None where it cannot."""
+    if problem.is_group_mode and len(set(problem.seqlen_q)) + len(set(problem.seqlen_k)) > 2:
+        return None
+    mask = "no" if problem.mask_type == "no" else "window"
+    return ConsumerProblem(
+        problem.direction,
+        problem.dtype,
+        problem.hdim_q,
+        problem.hdim_v,
+        problem.mode,
+        mask,
+        problem.bias_type,
+        problem.return_lse,
+        problem.has_dbias,
+        problem.dropout_p,
+        deterministic=problem.deterministic,
+        batch=problem.batch,
+        nhead_q=problem.nhead_q,
+        nhead_k=problem.nhead_k,
+        seqlen_q=problem.seqlen_q[0],
+        seqlen_k=problem.seqlen_k[0],
+        soft_cap=problem.logits_soft_cap,
+        min_seqlen_q=problem.min_seqlen_q,
+    )

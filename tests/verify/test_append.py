@@ -1,0 +1,205 @@
+"""Rows appended to K and V: a kernel as Composable Kernel writes it is right, another is not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from qola.aiter.tree import read_tree
+from qola.attention import AttentionProblem, Layout, parse_words
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
+from qola.reference.formats import F64, decoded, encoded
+from qola.reference.masks import BOTTOM_RIGHT
+from qola.verify.edges import Fields
+from qola.verify.expected import compare, expected
+from qola.verify.memory import buffers, filled, tables
+from qola.verify.repository import Repository
+from qola.verify.sample import draw, generator, propose
+from qola.verify.tensors import arithmetic, tensors
+from qola.verify.values import entry_values
+
+PLAIN = AttentionProblem(
+    "fwd_appendkv",
+    "fp16",
+    32,
+    24,
+    (5, 5),
+    (9, 4),
+    4,
+    2,
+    1.0,
+    seqlen_knew=3,
+    layout=Layout(row_padding=8),
+)
+ROTATED = replace(PLAIN, rope_type="half", rotary_dim=16)
+PROBLEMS = [
+    PLAIN,
+    ROTATED,
+    replace(ROTATED, rope_type="inter", **asdict(BOTTOM_RIGHT)).with_layout(order="bhsd"),
+    replace(ROTATED, **asdict(BOTTOM_RIGHT), dtype="bf16").with_layout(page_block_size=4),
+    PLAIN.with_layout(page_block_size=4),
+]
+
+
+class Machine:
+    """Memory of a problem, and what a kernel does to it by addresses alone."""
+
+    def __init__(self, problem: AttentionProblem) -> None:
+        self.problem = problem
+        self.buffers = buffers(problem, "gfx950")
+        values = filled(problem, tensors(problem, "gfx950"))
+        self.memory = {
+            name: decoded(buffer.written(values[name]), buffer.format)
+            for name, buffer in self.buffers.items()
+        }
+        self.of: dict[str, Any] = entry_values(problem, "gfx950", ())
+        self.tables = tables(problem)
+
+    def at(self, name: str, batch: int, head: int, row: int) -> int:
+        """Where a row of a tensor begins."""
+        of = self.of
+        if name in ("k", "v") and self.problem.layout.page_block_size:
+            number, row = divmod(row, of["page_block_size"])
+            batch = self.tables["block_table_ptr"][batch * of["batch_stride_block_table"] + number]
+        head_at = head * of[f"nhead_stride_{name}"]
+        return int(batch * of[f"batch_stride_{name}"] + head_at + row * of[f"stride_{name}"])
+
+    def rotated(self, row: F64, position: int) -> F64:
+        """Rotate a row, element by element."""
+        half = int(self.of["rotary_dim"]) // 2
+        result: F64 = row.copy()
+        if self.of["rope_type"] == 0:
+            return result
+        for i in range(half):
+            a, b = (2 * i, 2 * i + 1) if self.of["rope_type"] == 1 else (i, half + i)
+            cos, sin = (self.memory[f"rotary_{n}"][position * half + i] for n in ("cos", "sin"))
+            result[a] = row[a] * cos - row[b] * sin
+            result[b] = row[b] * cos + row[a] * sin
+        return result
+
+    def run(self) -> dict[str, F64]:
+        """Append and rotate; return what buffers hold then."""
+        of, memory = self.of, self.memory
+        for batch in range(of["batch"]):
+            before = int(self.tables["seqlen_k_ptr"][batch])
+            for head in range(of["nhead_k"]):
+                for n in range(of["seqlen_knew"]):
+                    for name, size in (("k", of["hdim_q"]), ("v", of["hdim_v"])):
+                        source = self.at(f"{name}new", batch, head, n)
+                        row = memory[f"{name}new"][source : source + size]
+                        if name == "k":
+                            row = self.rotated(row, before + n)
+                        target = self.at(name, batch, head, before + n)
+                        memory[name][target : target + size] = row
+            for head in range(of["nhead_q"]):
+                for n in range(of["seqlen_q"]):
+                    at = self.at("q", batch, head, n)
+                    row = memory["q"][at : at + of["hdim_q"]]
+                    memory["q"][at : at + of["hdim_q"]] = self.rotated(
+                        row, before + n * of["has_mask"]
+                    )
+        return {name: buffer.read(self.raw(name)) for name, buffer in self.buffers.items()}
+
+    def raw(self, name: str) -> NDArray[Any]:
+        """What a buffer's memory holds, as bits."""
+        return encoded(self.memory[name], self.buffers[name].format)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_what_composable_kernel_writes_is_right(problem: AttentionProblem) -> None:
+    """Prevents: a right kernel called wrong, or handed other rows than the reference."""
+    machine = Machine(problem)
+    found = machine.run()
+    given = tensors(problem, "gfx950")
+    wanted = expected(problem, given, arithmetic(problem, "gfx950", 16))
+    assert set(wanted) == {"k", "v"} | ({"q"} if problem.rope_type != "no" else set())
+    assert all(verdict.passed for verdict in compare(found, wanted))
+    for name, buffer in machine.buffers.items():
+        assert buffer.is_clean(machine.raw(name))
+        # What is not written is an input.
+        assert (buffer.filled == "updated") is (name in wanted)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[1:4], ids=str)
+def test_another_position_or_rotation_is_wrong(problem: AttentionProblem) -> None:
+    """Prevents: limits within which every rotation is right."""
+    given = tensors(problem, "gfx950")
+    wanted = expected(problem, given, arithmetic(problem, "gfx950", 16))
+    late = Machine(problem)
+    late.memory |= {n: np.roll(late.memory[n], 8) for n in ("rotary_cos", "rotary_sin")}
+    verdicts = {one.name: one for one in compare(late.run(), wanted)}
+    assert [verdicts[name].passed for name in ("k", "q", "v")] == [False, False, True]
+    other = Machine(problem)
+    other.of["rope_type"] = 3 - other.of["rope_type"]
+    assert not all(one.passed for one in compare(other.run(), wanted))
+
+
+def test_rows_that_are_there_must_stay() -> None:
+    """Prevents: a kernel that writes over the rows before those that are appended."""
+    given = tensors(PLAIN, "gfx950")
+    wanted = expected(PLAIN, given, arithmetic(PLAIN, "gfx950", 16))
+    machine = Machine(PLAIN)
+    machine.tables["seqlen_k_ptr"] = machine.tables["seqlen_k_ptr"] - 1
+    verdicts = compare(machine.run(), wanted)
+    assert not any(one.passed for one in verdicts)
+    assert parse_words(str(ROTATED).split(), "fwd") == ROTATED
+
+
+def test_problems_are_those_of_a_kernels_words() -> None:
+    """Prevents: a kernel for rotations in pages that is tried without them."""
+    fields: Fields = {
+        "dtype": "bf16",
+        "hdim_q": 128,
+        "rope": "half",
+        "pagedkv": True,
+        "spad": False,
+    }
+    for edge in range(12):
+        sample = propose("fwd_appendkv", fields, edge, generator("k", 0, edge, 0), 1 << 17)
+        assert sample is not None
+        problem = sample.problem
+        assert (problem.rope_type, problem.layout.page_block_size, problem.seqlen_q[0] % 64) == (
+            "half",
+            128,
+            0,
+        )
+        assert problem.rotary_dim % 16 == 0 < problem.rotary_dim <= problem.hdim_q
+        assert min(problem.seqlen_k) >= problem.seqlen_knew > 0
+        assert tensors(replace(problem, hdim_q=32, rotary_dim=16), "gfx950").appended is not None
+
+
+MANIFEST = """
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+add_directions = ["fwd_appendkv", "pagedkv_prefill"]
+drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]
+hsa_subdirs = []
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 128
+has_bias = false
+has_alibi = false
+"""
+
+
+def test_each_kernel_has_problems(aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a dispatch that is not found or not understood, and kernels nobody tries."""
+    manifest = loads(MANIFEST, file="m.toml")
+    plan = build_plan(resolve(Request("m", manifest, read_tree(aiter_tree))), Folder(tmp_path))
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    library = Repository("libmha_fwd", tmp_path)
+    for direction, count in (("fwd_appendkv", 12), ("pagedkv_prefill", 12)):
+        kernels, dispatch = library.of_direction(direction), library.dispatch(direction)
+        drawn = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
+        assert [len(one.samples) for one in drawn] == [2] * count

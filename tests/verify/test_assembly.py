@@ -1,0 +1,80 @@
+"""Problems for assembly kernels: what their names say, and what a host code makes of problems."""
+
+from __future__ import annotations
+
+import pytest
+
+from qola.attention import AttentionProblem
+from qola.codegen.types import FieldValue
+from qola.verify.assembly import Hints, draw_assembly, of_code_object, of_fields
+
+BWD = "hsa/gfx950/fmha_v3_bwd/"
+
+
+@pytest.mark.parametrize(
+    ("key", "hints"),
+    [
+        (
+            "hsa/gfx942/fmha_v3_fwd/MI308/fwd_hd128_bf16_causal_rtz_group.co",
+            Hints(
+                ("bf16",), ((128, 128),), (True,), ("causal",), (True,), conversion=2, cu_count=80
+            ),
+        ),
+        (
+            "hsa/gfx950/fmha_v3_fwd/fwd_hd192_hd128_bf16.co",
+            Hints(("bf16",), ((192, 128),), (False,), ("no",), (True,)),
+        ),
+        (
+            BWD + "bwd_hd64_fp16_a16.co",
+            Hints(("fp16",), ((64, 64),), (False,), ("no",), (False,)),
+        ),
+        (
+            BWD + "bwd_hd128_bf16_swa_a32_rtne_psskddv.co",
+            Hints(("bf16",), ((128, 128),), (False,), ("window",), (True,), conversion=0),
+        ),
+        # It turns what kernels of every data type and mask leave in 16 bits.
+        (
+            BWD + "bwd_hd128_dq_shuffle.co",
+            Hints(hdims=((128, 128),), groups=(False,), sums=(False,)),
+        ),
+    ],
+)
+def test_names_are_hints(key: str, hints: Hints) -> None:
+    """Prevents: a kernel without problems, because they are drawn for another."""
+    assert of_code_object(key) == hints
+
+
+def test_a_kernel_beside_has_the_hints_of_those_it_runs_with() -> None:
+    """Prevents: a kernel that is never launched, because others have its data type."""
+    keys = [BWD + name for name in ("bwd_hd64_fp16_a16.co", "bwd_hd64_bf16_a32_rtz_pssk_group.co")]
+    fields: dict[str, FieldValue] = {"dtype": "fp16", "mode": "batch", "hdim_v": 64}
+    assert list(of_fields(fields, keys)) == [of_code_object(keys[0])]
+    assert list(of_fields({**fields, "mode": "group"}, keys)) == []
+
+
+def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[AttentionProblem, ...]:
+    def launched(problem: AttentionProblem) -> tuple[str, ...]:
+        whole = problem.seqlen_q == problem.seqlen_k
+        return ("asm",) if serves == (problem.is_group_mode, whole) else ("other",)
+
+    hints = [of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")]
+    found = draw_assembly(name, "bwd", hints, launched, samples, 0, 1 << 17)
+    assert bool(found.missing) == (len(found.samples) < samples), found
+    return tuple(sample.problem for sample in found.samples)
+
+
+def test_the_host_code_decides() -> None:
+    """Prevents: a problem that goes to another kernel; other problems for the same seed."""
+    found = draw("asm", (False, True))
+    assert len(set(found)) == 3
+    assert found == draw("asm", (False, True))
+    for problem in found:
+        assert problem.seqlen_q == problem.seqlen_k
+        assert (problem.use_asm, problem.how_v3_bf16_cvt, problem.is_v3_atomic_fp32) == (
+            True,
+            2,
+            True,
+        )
+        assert "use_asm=yes how_v3_bf16_cvt=2" in str(problem)
+    assert draw("asm", (True, True)) == ()
+    assert draw("another", (False, True)) == ()

@@ -1,0 +1,90 @@
+"""Tensors in memory: where elements lie, and what lies between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qola.attention import AttentionProblem, Layout
+from qola.verify.memory import buffers, filled, stride_arguments
+from qola.verify.tensors import tensors
+
+PROBLEM = AttentionProblem(
+    "bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True, layout=Layout(row_padding=8)
+)
+PROBLEMS = [
+    PROBLEM,
+    replace(
+        PROBLEM, bias_type="bias", nhead_bias=4, has_dbias=True, deterministic=True
+    ).with_layout(order="bhsd"),
+    replace(
+        PROBLEM,
+        mode="group",
+        seqlen_q=(5, 0, 3),
+        seqlen_k=(7, 2, 0),
+        bias_type="bias",
+        has_dbias=True,
+    ),
+    replace(PROBLEM, direction="fwd", bias_type="alibi", batched_alibi_slopes=True, dropout_p=0.5),
+    replace(PROBLEM, direction="fwd", dtype="fp8bf16", return_lse=False),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_elements_are_where_the_strides_say(problem: AttentionProblem) -> None:
+    """Prevents: a kernel that is handed other numbers than the reference."""
+    given = tensors(problem, "gfx950")
+    found = buffers(problem, "gfx950")
+    strides = stride_arguments(problem, found)
+    values = filled(problem, given)
+    for name in ("q", "k", "v"):
+        buffer = found[name]
+        raw = buffer.written(values[name])
+        assert len(raw) == buffer.elements
+        assert np.array_equal(buffer.read(raw), values[name])
+        sequence, row, head, dim = 1, 2, 1, 3
+        if problem.is_group_mode:
+            start = (given.starts_q if name == "q" else given.starts_k)[2 if name == "q" else 0]
+            place = (start + row) * strides[f"stride_{name}"]
+            expected = values[name][start + row, head, dim]
+        else:
+            place = sequence * strides[f"batch_stride_{name}"] + row * strides[f"stride_{name}"]
+            expected = values[name][sequence, row, head, dim]
+        place += head * strides[f"nhead_stride_{name}"] + dim
+        small = replace(buffer, shape=(1,), strides=(1,))
+        assert small.read(raw[place : place + 1]) == expected
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_tensors_do_not_overlap_themselves(problem: AttentionProblem) -> None:
+    """Prevents: strides by which two elements share a place."""
+    for buffer in buffers(problem, "gfx950").values():
+        steps = [np.arange(n) * s for n, s in zip(buffer.shape, buffer.strides, strict=True)]
+        places = np.zeros((), np.int64)
+        for step in steps:
+            places = places[..., None] + step
+        assert len(np.unique(places)) == places.size == int(np.prod(buffer.shape))
+        assert np.max(places, initial=-1) == buffer.elements - 1
+
+
+def test_what_lies_between_rows_is_seen_and_stays() -> None:
+    """Prevents: a kernel that reads or writes beside its rows, and is not seen."""
+    buffer = buffers(PROBLEM, "gfx950")["dq"]
+    raw = buffer.written()
+    assert np.isnan(buffer.read(raw)).all()
+    assert buffer.is_clean(raw)
+    raw[buffer.strides[1] - 1] = 0  # the last of what is between the first row and the second
+    assert not buffer.is_clean(raw)
+    given = tensors(PROBLEM, "gfx950")
+    q = buffers(PROBLEM, "gfx950")["q"]
+    beside = replace(q, shape=(q.elements,), strides=(1,)).read(q.written(given.q))
+    assert (beside == 208).sum() == q.elements - given.q.size > 0
+
+
+def test_sums_start_at_zero() -> None:
+    """Prevents: dQ summed up onto what was there."""
+    found = buffers(replace(PROBLEM, deterministic=True, seqlen_k=(40, 40)), "gfx950")["dq_acc"]
+    assert found.shape == (3, 2, 4, 5, 24)
+    assert not found.read(found.written()).any()
