@@ -25,7 +25,7 @@ from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
 from qola.inspect.query import QueryError
 from qola.plan import planner
-from qola.plan.request import resolve
+from qola.plan.resolve import resolve
 
 _SWEEP = "sweep"
 _HELP = """\

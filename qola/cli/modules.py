@@ -13,7 +13,7 @@ from qola.cli.options import DEFAULT_TREE, add_command, add_options
 from qola.cli.tables import align
 from qola.errors import ExitCode
 from qola.fetch.fetched import tree_answers
-from qola.plan.modules import find_reports
+from qola.plan.modules import ModuleReport, module_reports
 
 
 def add_commands(commands: Any) -> None:
@@ -29,7 +29,11 @@ def _modules(args: argparse.Namespace, around: Surroundings) -> int:
     with around.console.working() as progress:
         tree = find_tree(asked, around.environ, progress)
         with tree_answers(tree, around.environ) as answers:
-            reports = find_reports(read_tree(tree), answers.find_json, progress)
+            reports = answers.find(
+                "modules",
+                tuple[ModuleReport, ...],
+                lambda: module_reports(read_tree(tree), progress),
+            )
     console = around.console
     if args.json:
         console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))

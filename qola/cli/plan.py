@@ -29,9 +29,9 @@ from qola.inspect.explain import Verdict, summary, triton_verdicts, verdicts
 from qola.inspect.query import KEY, count, items_of, select
 from qola.layout import TRITON, triton_file
 from qola.plan import planner
-from qola.plan.cached_plans import find_explanations
-from qola.plan.model import Plan, PlannedModule, TorchModule
-from qola.plan.request import Request, resolve
+from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
 
 _QUERY = """\
@@ -118,18 +118,18 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
 def make_plan(request: Request, console: Console) -> Plan:
     """Return the plan of a request."""
     with console.working() as progress:
-        return planned.plan(request, progress)
+        return planner.plan(request, progress)
 
 
 def explained(request: Request, console: Console) -> list[Verdict]:
     """Return the fate of each kernel instance of the receipts in use."""
     with console.working() as progress:
-        found = find_explanations(
-            request,
-            lambda: planner.explain(resolve(request), Folder(), progress=progress),
-        )
-    kernels = plan_triton(resolve(request), Folder()) if request.manifest.triton else ()
-    return [*verdicts(request.manifest, found), *triton_verdicts(request.manifest, kernels)]
+        found = planner.explain(request, progress)
+    manifest = request.manifest
+    kernels: tuple[TritonKernel, ...] = ()
+    if manifest.triton:
+        kernels = plan_triton(manifest, request.triton, resolve(request).archs, Folder())
+    return [*verdicts(manifest, found), *triton_verdicts(manifest, kernels)]
 
 
 def _plan(args: argparse.Namespace, around: Surroundings) -> None:

@@ -14,8 +14,7 @@ from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
 from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.verify.host import Built
 
 #: The program of `qola dispatch`, which knows where its libraries are.
