@@ -24,8 +24,8 @@ from qola.prebuilt.publish import publish
 from qola.prebuilt.record import MAX_ARCHIVE, Archive, archive_name, parse, record_name, record_of
 from qola.prebuilt.sources import DirectorySource
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
-from tests.python.folders import read, write
-from tests.python.prebuilt.tars import END, entry, pax
+from tests.prebuilt.tars import END, entry, pax
+from tests.support.folders import read, write
 
 KEY = Key("left", "a", {"x": [1]}, {}, ("gfx950",), {}, {"rocm_version": "7.2.4", "y": "1"}, {})
 NAME = record_name(KEY.text)

@@ -1,0 +1,138 @@
+"""Cached plans and explanations: which requests share one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from qola.aiter.tree import CONFIG_FILE, read_tree
+from qola.answers import NO_ANSWERS, AnswerCache
+from qola.codegen.types import Explanation
+from qola.errors import Finding, ToolchainError
+from qola.fetch.pins import PatchPin
+from qola.manifest.load import loads
+from qola.plan import planner
+from qola.plan.request import Request
+from qola.plan.spec import BuildSpec
+from tests.support.folders import write
+from tests.support.plans import kernel, package, plan
+
+TEXT = """\
+[qola]
+[build]
+architectures = ["gfx950"]
+[[modules]]
+name = "libmha_fwd"
+[[modules]]
+name = "libmha_bwd"
+"""
+TREE = {
+    CONFIG_FILE: '{"libmha_fwd": {"srcs": ["{AITER_CSRC_DIR}/cpp_itfs/mha_fwd.cu"]}}',
+    "csrc/include/mha_fwd.h": "int a;\n",
+    "csrc/cpp_itfs/mha_fwd.cu": "",
+}
+SMALL = plan(
+    kernels=(kernel("k0", fields={"mask": True, "hdim_q": 64}), kernel("k1", variants=(0, 2))),
+    packages={"fwd": package("-O3")},
+    warnings=(Finding("here", "this", "that", severity="warning"),),
+)
+
+
+class Planner:
+    """Plans a request, and counts how often a plan is made."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = AnswerCache(root / "cache", lambda: "state")
+        tree = read_tree(write(root / "tree", TREE))
+        self.request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
+        self.runs = 0
+        monkeypatch.setattr(planner, "resolve", lambda request: request)
+        monkeypatch.setattr(planner, "build_plan", self._build)
+
+    def count(self, **changes: object) -> int:
+        """Plan a changed request, and return how many plans were made for it."""
+        before = self.runs
+        request = replace(self.request, **changes)  # type: ignore[arg-type]
+        assert planner.plan(request, lambda _: None) == SMALL
+        return self.runs - before
+
+    def _build(self, *_: object, **__: object) -> object:
+        self.runs += 1
+        return SMALL
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
+    return Planner(tmp_path, monkeypatch)
+
+
+def test_a_plan_is_cached(made: Planner) -> None:
+    """Prevents: a plan that is made twice, or differs the second time."""
+    assert [made.count(), made.count(), made.count(answers=NO_ANSWERS)] == [1, 0, 1]
+
+
+def no_gpu() -> tuple[str, ...]:
+    raise ToolchainError(Finding("this machine", "no GPU", "one"))
+
+
+CHANGES: dict[str, dict[str, object]] = {
+    "a comment, which moves lines": {"manifest": loads(f"# one\n{TEXT}", file="m.toml")},
+    "another file": {"manifest": loads(TEXT, file="n.toml")},
+    "fewer modules": {
+        "manifest": replace(
+            loads(TEXT, file="m.toml"), modules=loads(TEXT, file="m.toml").modules[1:]
+        )
+    },
+    "name": {"name": "n"},
+    "archs": {"spec": BuildSpec(("gfx942",))},
+    "default archs": {"default_archs": ("gfx942",)},
+    "mode": {"spec": BuildSpec(mode="cpp_itfs")},
+    "HIP": {"rocm_version": "7.0"},
+    "the pin": {"aiter_id": "0.1.7"},
+    "an override": {"spec": BuildSpec(override_aiter_commit=True)},
+    "patches of the tree": {"aiter_patches": (PatchPin("a.patch", "0"),)},
+    "patches of the manifest": {"patches": (PatchPin("a.patch", "0"),)},
+    "kernels in Triton": {"triton": {"kernels/scale.py": ""}},
+    "the level": {"spec": BuildSpec(require="filtered")},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_request_has_another_plan(made: Planner, change: str) -> None:
+    """Prevents: the plan of another manifest, or findings with another manifest's places."""
+    made.count()
+    assert [made.count(**CHANGES[change]) for _ in range(2)] == [1, 0]
+
+
+def test_archs_of_this_machine_are_read_each_time(made: Planner) -> None:
+    """Prevents: kernels for a GPU that is no longer there."""
+    for archs, runs in ((("gfx950",), 1), (("gfx942",), 1), (("gfx950",), 0)):
+        assert made.count(spec=BuildSpec(("native",)), native=lambda archs=archs: archs) == runs
+    assert made.count(spec=BuildSpec(("native",)), native=no_gpu) == 1
+
+
+def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: reasons of another manifest, or a field that is lost in the cache."""
+    fields = (("hdim_q", 64), ("mask", True), ("pipeline", None))
+    explanations = tuple(
+        Explanation(f"k{number}", "fwd", "fwd", ("gfx950",), fields, kept_by, dropped_by)
+        for number, (kept_by, dropped_by) in enumerate([((0, 1), ""), ((), "no variant has it")])
+    )
+    specs = made.request.manifest.modules
+    modules = [SimpleNamespace(spec=spec) for spec in specs]
+    kernels = SimpleNamespace(explanations=explanations)
+    runs: list[object] = []
+
+    def generate(_: object, module: SimpleNamespace, *__: object, **___: object) -> object:
+        runs.append(module)
+        return SimpleNamespace(spec=module.spec, kernels=kernels)
+
+    monkeypatch.setattr(planner, "resolve", lambda _: SimpleNamespace(attention=modules))
+    monkeypatch.setattr(planner, "generate_module", generate)
+    for _ in range(2):
+        found = planner.explain(made.request, lambda _: None)
+        assert found == tuple((spec, explanations) for spec in specs)
+    assert runs == modules
