@@ -7,7 +7,7 @@ LAYERS = [
     ["ground"],
     ["kernel"],
     ["aiter", "manifest", "reference", "triton"],
-    ["fetch"],
+    ["attention", "fetch"],
     ["checkout", "codegen"],
     ["plan"],
     ["build", "bundle", "emulate", "inspect", "launch", "lazy", "report", "repository"],

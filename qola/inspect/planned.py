@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_trees
 from qola.ruleset import ruleset_root
 
-Progress = Callable[[str], None]
-
 
 def plan_of(
     manifest_path: str | Path,
@@ -33,7 +31,6 @@ def plan_of(
     archs: Sequence[str] = (),
     aiter_root: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
-    progress: Progress = lambda _: None,
 ) -> Plan:
     """Plan a manifest without building it.
 
@@ -43,7 +40,6 @@ def plan_of(
         aiter_root: an AITER tree; by default that of the manifest's commit, or the pinned one,
             fetched once into the cache.
         environ: environment with GPU_ARCHS and QOLA_CACHE_HOME; by default the process's.
-        progress: called with a line when a long step begins.
 
     Raises:
         QolaError: the manifest is invalid or cannot be planned, or no AITER tree is available.
@@ -51,15 +47,13 @@ def plan_of(
     file = Path(manifest_path)
     environ = os.environ if environ is None else environ
     build = BuildRequest(file, BuildSpec(tuple(archs)), AiterOptions(aiter_root))
-    request = request_of(build, file.as_posix(), environ, progress)
-    return planner.plan(request, progress)
+    return planner.plan(request_of(build, file.as_posix(), environ))
 
 
 def request_of(
     build: BuildRequest,
     display: str,
     environ: Mapping[str, str],
-    progress: Progress,
     *,
     name: str = "",
     rocm_version: str | None = None,
@@ -77,7 +71,7 @@ def request_of(
     file = Path(build.manifest_path)
     manifest = load(file, display=display)
     manifest = replace(manifest, modules=choose_modules(manifest, build.groups))
-    tree, overridden = _find_tree(manifest, file, build.aiter, environ, progress)
+    tree, overridden = _find_tree(manifest, file, build.aiter, environ)
     return make_request(
         manifest,
         file,
@@ -85,7 +79,7 @@ def request_of(
         replace(build.spec, override_aiter_commit=overridden or build.aiter.override),
         environ,
         name=name or file.stem,
-        trees=triton_trees(manifest, environ, progress),
+        trees=triton_trees(manifest, environ),
         rocm_version=rocm_version,
         answers=tree_answers(tree, environ),
     )
@@ -96,7 +90,6 @@ def _find_tree(
     file: Path,
     aiter: AiterOptions,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> tuple[Path, bool]:
     """Find or fetch the AITER tree; return it, and whether it overrides the manifest's.
 
@@ -107,14 +100,12 @@ def _find_tree(
         as_it_is = aiter.skip_checkout or Path(aiter.root, RECORD).is_file()
         patches = None if as_it_is else choose_patches(None, manifest, folder)
         source = AiterSource(LocalSource(Path(aiter.root)), patches)
-        return tree_of(source, environ, progress), aiter.skip_checkout
+        return tree_of(source, environ), aiter.skip_checkout
     known = replace(manifest, aiter_commit=None) if aiter.override else manifest
     wanted = aiter_request(known, folder, ruleset_root(), aiter)
     try:
-        source, overrides = choose_for(
-            known, wanted, environ, progress, skip_checkout=aiter.skip_checkout
-        )
-        return tree_of(source, environ, progress), overrides
+        source, overrides = choose_for(known, wanted, environ, skip_checkout=aiter.skip_checkout)
+        return tree_of(source, environ), overrides
     except AiterError as error:
         if wanted.commit is None or aiter.commit:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
@@ -19,6 +19,7 @@ from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.processes import thread_pool
+from qola.progress import log
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 #: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
@@ -53,16 +54,10 @@ class ModuleReport:
     cause: str = ""
 
 
-def module_reports(
-    tree: AiterTree, progress: Callable[[str], None] = lambda _: None
-) -> tuple[ModuleReport, ...]:
-    """Return a report of each module, in the order of the configuration.
-
-    Args:
-        progress: called with a line about every fifth of the modules.
-    """
+def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
+    """Return a report of each module, in the order of the configuration."""
     names = tree.module_names()
-    progress(f"planning each of {len(names)} modules")
+    log.info(f"planning each of {len(names)} modules")
     reports: list[ModuleReport] = []
     with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
@@ -70,7 +65,7 @@ def module_reports(
             reports.append(report)
             step, before = (_STEPS * n // len(names) for n in (len(reports), len(reports) - 1))
             if before < step < _STEPS:
-                progress(f"{len(reports)} of {len(names)} modules planned")
+                log.info(f"{len(reports)} of {len(names)} modules planned")
     return tuple(reports)
 
 

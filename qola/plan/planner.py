@@ -24,27 +24,32 @@ from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
 from qola.plan.unlaunched import judged
 from qola.processes import thread_pool
+from qola.progress import log
 
-Progress = Callable[[str], None]
+
+def plan(request: Request) -> Plan:
+    """Return the plan of a request from the cache, or make it in memory.
+
+    Raises:
+        QolaError: as `make_plan`.
+    """
+    found: Plan = _find_cached(request, "plan", Plan, lambda: make_plan(request, Folder()))
+    return found
 
 
-def plan(request: Request, progress: Progress) -> Plan:
-    """Return the plan of a request; its sources are not written.
+def make_plan(request: Request, output: Folder) -> Plan:
+    """Check a request, log it and plan it; write the generated sources to `output`.
 
     Raises:
         QolaError: as `resolve` and `build_plan`.
     """
-
-    def compute() -> Plan:
-        return build_plan(resolve(request), Folder(), progress=progress)
-
-    found: Plan = _find_cached(request, "plan", Plan, compute)
-    return found
+    resolved = resolve(request)
+    archs = ", ".join(resolved.archs)
+    log.info(f"{request.name}: generating kernel instances for {archs}")
+    return build_plan(resolved, output)
 
 
-def explain(
-    request: Request, progress: Progress
-) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
+def explain(request: Request) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
     """Explain for every kernel of the receipts in use why it is in the plan or not.
 
     Returns:
@@ -56,7 +61,7 @@ def explain(
 
     def compute() -> object:
         resolved = resolve(request)
-        progress(f"{request.name}: comparing with every kernel of the receipts in use")
+        log.info(f"{request.name}: comparing with every kernel of the receipts in use")
         modules = (
             generate_module(resolved, module, Folder(), explain=True)
             for module in resolved.attention
@@ -98,9 +103,7 @@ def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], A
         return answers.find(question, kind, compute)
 
 
-def build_plan(
-    resolved: ResolvedRequest, output: Folder, *, progress: Progress = lambda _: None
-) -> Plan:
+def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     """Plan a manifest and write the sources it needs.
 
     Args:
@@ -114,7 +117,6 @@ def build_plan(
     """
     request = resolved.request
     tree = request.tree
-    progress(f"{request.name}: generating kernel instances for {', '.join(resolved.archs)}")
     with thread_pool(2) as pool:
         # Each module's generators run in processes of their own.
         further = pool.map(

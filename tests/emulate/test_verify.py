@@ -21,6 +21,7 @@ from qola.emulate.offload import code_objects
 from qola.errors import QolaError
 from qola.verify import cached
 from qola.verify.__main__ import main
+from qola.verify.case import Sample
 from qola.verify.dispatch import Dispatch
 from qola.verify.host import Built
 from qola.verify.outcome import Outcome, lines, to_json
@@ -186,10 +187,12 @@ def test_an_unpadded_kernel_with_an_odd_length_is_seen(monkeypatch: pytest.Monke
 
     def drawn(*words: Any) -> Drawn:
         found = draw(*words)
-        (problem,) = found.problems
-        columns = tuple(length - less for length in problem.columns)
+        (sample,) = found.samples
+        seqlen_k = tuple(length - less for length in sample.problem.seqlen_k)
+        problem = replace(sample.problem, seqlen_k=seqlen_k)
         # Beside large logits, those of 0 that come of what is not there would not count.
-        return replace(found, problems=(replace(problem, columns=columns, magnitude=0.5),))
+        data = replace(sample.data, magnitude=0.5)
+        return replace(found, samples=(Sample(problem, data),))
 
     def launch(device: Device, module: Module, symbol: str, *words: Any) -> Result:
         grid, block, arguments, lds = words
@@ -274,7 +277,7 @@ def test_pages_agree_and_those_of_another_are_seen(monkeypatch: pytest.MonkeyPat
     pattern = "fmha_fwd_splitkv_d32_*_pssk_nlogits_*_pagedkv_*"
     right = tried(pattern, manifest="SPLITKV")
     assert right.state == "passed", lines([right])
-    assert right.trials[0].problem.page
+    assert right.trials[0].problem.layout.page_block_size
     assert {"lse", "o"} >= {verdict.name for verdict in right.trials[0].verdicts} >= {"o"}
     edit_values(monkeypatch, {"batch_stride_block_table": lambda _: 0})
     wrong = tried(pattern, manifest="SPLITKV")

@@ -56,7 +56,7 @@ class Planner:
         """Plan a changed request, and return how many plans were made for it."""
         before = self.runs
         request = replace(self.request, **changes)  # type: ignore[arg-type]
-        assert planner.plan(request, lambda _: None) == SMALL
+        assert planner.plan(request) == SMALL
         return self.runs - before
 
     def _build(self, *_: object, **__: object) -> object:
@@ -133,6 +133,6 @@ def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planner, "resolve", lambda _: SimpleNamespace(attention=modules))
     monkeypatch.setattr(planner, "generate_module", generate)
     for _ in range(2):
-        found = planner.explain(made.request, lambda _: None)
+        found = planner.explain(made.request)
         assert found == tuple((spec, explanations) for spec in specs)
     assert runs == modules

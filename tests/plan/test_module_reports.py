@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+
+import pytest
 
 from qola.aiter.tree import read_tree
 from qola.plan.modules import module_reports
@@ -54,9 +57,11 @@ def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
     assert found["libmha_fwd"].cause.startswith(missing)
 
 
-def test_progress_is_reported(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Prevents: a command that is silent for two minutes."""
-    lines: list[str] = []
-    module_reports(read_tree(write_pybind_tree(tmp_path)), lines.append)
-    assert lines[0] == "planning each of 5 modules"
-    assert lines[1:] == [f"{count} of 5 modules planned" for count in range(1, 5)]
+    caplog.set_level(logging.INFO)
+    module_reports(read_tree(write_pybind_tree(tmp_path)))
+    assert caplog.messages == [
+        "planning each of 5 modules",
+        *(f"{count} of 5 modules planned" for count in range(1, 5)),
+    ]

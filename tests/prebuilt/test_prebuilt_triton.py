@@ -29,8 +29,8 @@ def published(user: User) -> Key:
     content = {**TRITON_FILES, "manifest.json": json.dumps(record).encode()}
     write(user.directory / "triton", content)
     request = BuildRequest(manifest_path=user.directory / "left.toml")
-    chosen = resolve_build(request, user.environ, print)
-    key = fetch.key_of(chosen, Forms(), (), user.environ, print)
+    chosen = resolve_build(request, user.environ)
+    key = fetch.key_of(chosen, Forms(), (), user.environ)
     user.put("triton", key=key)
     return key
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.action_inputs import Group, group_of, summarize, to_table
-from qola.cli.tables import to_text
+from qola.cli.console import to_text
 from qola.report.execution_log import LoggedFile, read_spawns
 from tests.tools.entries import entry, file, spawns, text_of
 
