@@ -17,8 +17,7 @@ from qola.layout import TRITON
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_files
 from qola.ruleset import ruleset_root
 
