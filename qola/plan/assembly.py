@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.includes import includes
-from qola.aiter.missing_headers import Includer
+from qola.aiter.missing_names import Includer
 from qola.aiter.tree import ModuleConfig
 from qola.codegen.ck.batches import batch_source, included, local_names
 from qola.codegen.types import KernelInstance

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qola.aiter.attention import is_attention
 from qola.aiter.includes import includes
-from qola.aiter.missing_headers import Includer, missing_headers
+from qola.aiter.missing_names import Includer, missing_headers
 from qola.aiter.preprocess import defined_by, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.errors import Finding, PlanError
