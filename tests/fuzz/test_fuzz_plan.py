@@ -16,11 +16,11 @@ from qola.files import sha256_of_text
 from qola.inspect.costs import DEFAULT_COSTS, load_costs
 from qola.inspect.estimate import estimate
 from qola.inspect.query import count, items_of
-from qola.launch.problems import problems
 from qola.lazy.__main__ import make_index
 from qola.lazy.index import render_index, render_table
 from qola.plan.model import HeaderSet, Plan, PlannedBatch, PlannedFile, PlannedSource
 from qola.repository.build_files import config_header, manifest_build_file
+from qola.verify.launches import make_problems
 from tests.fuzz.fuzzing import fuzz, mutate_json
 from tests.fuzz.starlark_reader import values_of
 from tests.support import plans
@@ -104,7 +104,7 @@ def readers(directory: Path) -> list[Callable[[Plan], object]]:
         lambda plan: count(items_of(plan)),
         lambda plan: estimate(plan, costs, 2).to_dict(),
         lambda plan: [
-            p.line() for m in plan.modules for d in ENTRIES for p in problems(plan, m, d)
+            str(p) for m in plan.modules for d in ENTRIES for p in make_problems(plan, m, d)
         ],
         lambda plan: to_json(
             manifest_record(
