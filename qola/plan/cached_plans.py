@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qola.codegen.types import Explanation, to_fields
+from qola.codegen.types import Explanation
 from qola.errors import QolaError
 from qola.manifest import archs
 from qola.manifest.load import ModuleSpec
@@ -46,15 +46,12 @@ def find_explanations(request: Request, make: Callable[[], Explained]) -> Explai
 
 
 def _to_json(explained: Explained) -> Sequence[object]:
-    return [
-        (spec.index, [{**vars(e), "fields": dict(e.fields)} for e in explanations])
-        for spec, explanations in explained
-    ]
+    return [(spec.index, list(map(vars, explanations))) for spec, explanations in explained]
 
 
 def _explanation(data: dict[str, Any]) -> Explanation:
     sequences = {name: tuple(data[name]) for name in ("archs", "kept_by", "asked_by")}
-    return Explanation(**{**data, **sequences, "fields": to_fields(data["fields"])})
+    return Explanation(**{**data, **sequences})
 
 
 def _question(request: Request, kind: str) -> dict[str, object] | None:

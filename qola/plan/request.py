@@ -193,7 +193,9 @@ def _faults(
     for module in modules:
         if module.spec.name in ATTENTION:
             variants = [vars(variant) for variant in module.variants]
-            kernels = [{k: (v,) for k, v in one.fields.items()} for one in module.requested]
+            kernels = [
+                {k: (v,) for k, v in one.config.fields().items()} for one in module.requested
+            ]
             yield from known_faults(request.tree, module.config, chosen, [*variants, *kernels])
 
 

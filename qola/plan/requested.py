@@ -23,13 +23,7 @@ _LIBRARY = {
 def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel, ...]:
     """Return the kernels that the manifest names for a module."""
     return tuple(
-        RequestedKernel(
-            label=spec.describe(),
-            name=spec.config.name,
-            direction=spec.config.direction,
-            role=spec.config.role,
-            fields=spec.config.fields(),
-        )
+        RequestedKernel(spec.describe(), spec.config)
         for spec in manifest.kernels
         if _LIBRARY[spec.config.direction] == module
     )

@@ -116,7 +116,7 @@ def test_archs_of_this_machine_are_asked_for_each_time(planner: Planner) -> None
 
 def test_explanations_are_cached(planner: Planner) -> None:
     """Prevents: reasons that are another's, or lose something on the way."""
-    fields = (("hdim_q", 64), ("mask", True), ("pipeline", None))
+    fields = {"hdim_q": 64, "mask": True, "pipeline": None}
     of = tuple(
         Explanation(f"k{number}", "fwd", "fwd", ("gfx950",), fields, kept_by, dropped_by)
         for number, (kept_by, dropped_by) in enumerate([((0, 1), ""), ((), "no variant has it")])
