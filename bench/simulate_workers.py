@@ -15,13 +15,14 @@ from pathlib import Path
 
 from bench.workers import Network, Outcome, Task, bound, simulate, tasks_of
 from qola.aiter.tree import read_tree
-from qola.cli.tables import Table, duration, size, to_text
+from qola.cli.console import Table, duration, size, to_text
 from qola.folder import Folder
 from qola.inspect.costs import load_costs
 from qola.inspect.estimate import compiles
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 EVERYTHING = Path(__file__).resolve().parent / "everything/everything.toml"
 WORKERS = (1, 2, 8, 32, 128, 256, 512, 1024)

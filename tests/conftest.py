@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from qola.progress import STATUS, log
 
 TREE_VARIABLE = "QOLA_TEST_AITER_TREE"
 
@@ -77,3 +80,17 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     yield mount
     if place.is_mount():
         subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Collect the messages that qola logs with level INFO and above."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    level = log.level
+    log.setLevel(STATUS)
+    yield messages
+    log.setLevel(level)
+    log.removeHandler(handler)

@@ -6,11 +6,10 @@ import argparse
 
 from qola.build.bazel import BuildOptions
 from qola.checkout.request import AiterOptions
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import paths_of
 from qola.codegen.types import LEVELS, Level
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
 
 

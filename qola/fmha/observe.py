@@ -41,7 +41,7 @@ _CAPACITY = re.compile(
 )
 
 
-def emitted(
+def observe_kernels(
     tree: Path,
     direction: str,
     archs: Sequence[str] = ("gfx942", "gfx950"),
@@ -74,7 +74,7 @@ def emitted(
     )
 
 
-def tables_of(tree: Path) -> Archs:
+def observe_archs(tree: Path) -> Archs:
     """Return what the CK of an AITER tree has for each arch.
 
     Raises:
@@ -113,4 +113,4 @@ def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfi
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(tables_of(Path(sys.argv[1])).to_json(), encoding="utf-8")
+    Path(sys.argv[2]).write_text(observe_archs(Path(sys.argv[1])).to_json(), encoding="utf-8")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qola.attention import AttentionProblem
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.errors import ExitCode, Finding, QolaError
 from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.config import KernelConfig
 from qola.verify.dispatch import Dispatch
-from qola.verify.problem import Problem
 from qola.verify.repository import Repository, is_beside
 
 
@@ -167,7 +167,7 @@ class Registry:
         found = [self._by_config[key, config] for key in keys if (key, config) in self._by_config]
         return _only(found, config.name)
 
-    def select(self, problem: Problem, arch: str, library: str = "") -> tuple[Entry, ...]:
+    def select(self, problem: AttentionProblem, arch: str, library: str = "") -> tuple[Entry, ...]:
         """Return the kernels that a problem is launched with, () where the library has none.
 
         They are read from the library's dispatch, condition by condition, as it is compiled. Which
@@ -186,13 +186,15 @@ class Registry:
         rows = self._ask(problem, arch, library, lambda of: [of.taken(problem, arch)])
         return rows[0]
 
-    def query(self, problem: Problem, arch: str, library: str = "") -> list[tuple[Entry, ...]]:
+    def query(
+        self, problem: AttentionProblem, arch: str, library: str = ""
+    ) -> list[tuple[Entry, ...]]:
         """Return all that would serve a problem, in the order of the dispatch; see `select`."""
         return self._ask(problem, arch, library, lambda of: of.fitting(problem, arch))
 
     def _ask(
         self,
-        problem: Problem,
+        problem: AttentionProblem,
         arch: str,
         library: str,
         ask: Callable[[Dispatch], Iterable[Sequence[str]]],
@@ -208,7 +210,7 @@ class Registry:
             fix = "name the library" if having else "make the registry with Registry.of"
             raise RegistryError(Finding(place, words, "one", fix))
         (name,) = having
-        if problem.assembly and self._sources[name].has_assembly(problem.direction, arch):
+        if problem.use_asm and self._sources[name].has_assembly(problem.direction, arch):
             words = "assembly kernels may serve it, which AITER's host code chooses"
             fix = "ask the library: its C function find, or qola dispatch"
             raise RegistryError(Finding(place, words, "assembly=False", fix))

@@ -106,7 +106,7 @@ class KernelSpec:
         it: of several, of one for the most lengths and head dimensions, in the largest tile.
 
         Args:
-            emitted: the kernels that CK has, of `qola.fmha.observe.emitted`.
+            emitted: the kernels that CK has, of `qola.fmha.observe.observe_kernels`.
 
         Raises:
             ConfigError: a field has several values, or CK has no kernel of the family and arch.

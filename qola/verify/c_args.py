@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from qola.attention import AttentionProblem
 from qola.verify.memory import buffers, tables
-from qola.verify.problem import Problem
 from qola.verify.values import entry_values
 
 MAX_STAGES = 8
@@ -31,7 +31,13 @@ _NAMES = {
     "page_block_size": "page_size",
     "num_total_pages": "num_pages",
 }
-_TENSORS = {"do": "d_o", "dbias": "d_bias", "knew": "k_new", "vnew": "v_new", "slopes": "bias"}
+_TENSORS = {
+    "do": "d_o",
+    "dbias": "d_bias",
+    "knew": "k_new",
+    "vnew": "v_new",
+    "alibi_slopes": "bias",
+}
 _TABLES = {"seqlen_k": "seqlens_k"}
 _I32, _I64, _PTR = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 _U32, _U64, _FLOAT = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_float
@@ -95,44 +101,46 @@ class Answer(ctypes.Structure):
     ]
 
 
-def arguments(of: Problem, arch: str) -> Args:
+def arguments(problem: AttentionProblem, arch: str) -> Args:
     """Return what a C caller hands an entry point for a problem, without memory."""
-    values = entry_values(of, arch, ())
+    values = entry_values(problem, arch, ())
     args = Args(
         struct_size=ctypes.sizeof(Args),
-        dtype=_DTYPES.index(of.dtype),
-        mask=_WINDOWS[of.mask.kind],
-        kernels=0 if of.assembly else _CK_ALONE,
+        dtype=_DTYPES.index(problem.dtype),
+        mask=_WINDOWS[problem.mask_type],
+        kernels=0 if problem.use_asm else _CK_ALONE,
         # Of assembly kernels: functions that never ask them refuse the word.
-        rounding=of.conversion + 1 if of.assembly else 0,
-        atomic16=int(of.direction == "bwd" and not of.dq_in_float),
+        rounding=problem.how_v3_bf16_cvt + 1 if problem.use_asm else 0,
+        atomic16=int(problem.direction == "bwd" and not problem.is_v3_atomic_fp32),
     )
-    if of.mask.kind != "no":
-        args.window_left, args.window_right = of.mask.left, of.mask.right
+    if problem.mask_type != "no":
+        args.window_left, args.window_right = problem.window_size_left, problem.window_size_right
     for name, value in values.items():
         field = _NAMES.get(name, name)
         if isinstance(getattr(args, field, None), int | float):
             setattr(args, field, value)
-    for name, tensor in _tensors(of, arch, values):
+    for name, tensor in _tensors(problem, arch, values):
         setattr(args, name, tensor)
-    for name in tables(of):
+    for name in tables(problem):
         plain = name.removesuffix("_ptr")
         setattr(args, _TABLES.get(plain, plain), _SOMEWHERE)
     return args
 
 
-def _tensors(of: Problem, arch: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in buffers(of, arch):
+def _tensors(
+    problem: AttentionProblem, arch: str, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    for name in buffers(problem, arch):
         field = _TENSORS.get(name, name)
-        if name == "q" and of.new and of.rope == "no":
+        if name == "q" and problem.seqlen_knew and problem.rope_type == "no":
             continue  # Nothing is done to it.
         if name.startswith("rotary"):
             yield name, _SOMEWHERE
-        elif name == "slopes":
+        elif name == "alibi_slopes":
             yield field, Tensor(data=_SOMEWHERE, stride_batch=values["stride_bias"])
         elif field in dict(Args._fields_):
             # A backward's arguments have a word of their own for the strides of LSE.
-            ending = "lsed" if (name, of.direction) == ("lse", "bwd") else name
+            ending = "lsed" if (name, problem.direction) == ("lse", "bwd") else name
             strides = (
                 values.get(f"{of_which}stride_{ending}", 0) for of_which in ("batch_", "nhead_", "")
             )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.aiter.attention import ENTRIES
+from qola.attention import AttentionProblem
 from qola.errors import Finding
 from qola.verify.c_args import Answer, arguments
-from qola.verify.problem import Problem
 from qola.verify.repository import VerifyError
 
 #: Statuses of qola_c.h: kernels are there, or none is; the problem is not one for C functions.
@@ -50,7 +50,7 @@ class Found:
         return self.status in (_UNSUPPORTED, _INVALID)
 
 
-def find(library: ctypes.CDLL, namespace: str, problem: Problem, arch: str) -> Found:
+def find(library: ctypes.CDLL, namespace: str, problem: AttentionProblem, arch: str) -> Found:
     """Ask a library what it would launch for a problem on the device of this process.
 
     Raises:

@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qola.aiter.attention import ATTENTION, ENTRIES
+from qola.attention import AttentionProblem, Device
+from qola.code_object.reader import CodeObject
 from qola.emulate import single
-from qola.emulate.code_object import CodeObject
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
-from qola.report.device_code import read_library
-from qola.verify.case import REFUSED, Call, Launch
+from qola.report.library import read_library
+from qola.verify.case import REFUSED, Call, Launch, Sample
 from qola.verify.find import Found, Stage, find
 from qola.verify.memory import buffers, tables
-from qola.verify.problem import Problem
 from qola.verify.repository import Repository, VerifyError
 from qola.verify.values import address_names, entry_values
 
@@ -64,31 +64,28 @@ class Built(Repository):
 
 
 def on_device(
-    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+    built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
     """Do some work in a process of its own, with a device and the library loaded.
-
-    Args:
-        units: compute units of the device, 0 for those of the arch's largest GPU.
 
     Raises:
         VerifyError: the process died.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
-            return pool.submit(_in_process, built, arch, units, work, of).result()
+            return pool.submit(_in_process, built, device, work, argument).result()
         except BrokenProcessPool:
-            place = f"{built.library} on {arch}"
+            place = f"{built.library} on {device.arch}"
             words = "the process that called it died"
             raise VerifyError(Finding(place, words, "an answer")) from None
 
 
 def _in_process(
-    built: Built, arch: str, units: int, work: Callable[[Host, _Of], _Done], of: _Of
+    built: Built, device: Device, work: Callable[[Host, _Of], _Done], argument: _Of
 ) -> _Done:
     # Addresses of a thread's stack differ more from process to process than those of the first.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: work(Host(built, arch, units), of)).result()
+        return thread.submit(lambda: work(Host(built, device), argument)).result()
 
 
 class Host:
@@ -98,10 +95,10 @@ class Host:
         codes: texts of kernels by themselves, by their sha256.
     """
 
-    def __init__(self, built: Built, arch: str, units: int) -> None:
-        self.arch = arch
-        self.units = units
-        self._hip = Hip(built.runtime, arch, units=units, runs=False)
+    def __init__(self, built: Built, device: Device) -> None:
+        arch = self.arch = device.arch
+        self.device = device
+        self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
         self._namespace = built.plan.namespace
         self._call = self._hip.caller(built.caller)
@@ -113,8 +110,9 @@ class Host:
         self.direction = ATTENTION[built.module].direction
         self._parameters = built.parameters
 
-    def call(self, problem: Problem) -> Call:
-        """Return what the entry point launches for a problem."""
+    def call(self, sample: Sample) -> Call:
+        """Return the launches of the entry point for a problem."""
+        problem = sample.problem
         entry = ENTRIES[problem.direction]
         values: dict[str, Any] = entry_values(problem, self.arch, self._parameters[entry])
         held = self._allocate(problem)
@@ -130,9 +128,9 @@ class Host:
         finally:
             for memory in held.values():
                 memory.free()
-        return Call(problem, launches, error)
+        return Call(sample, launches, error)
 
-    def _allocate(self, problem: Problem) -> dict[str, Allocation]:
+    def _allocate(self, problem: AttentionProblem) -> dict[str, Allocation]:
         """Return memory as large as a problem takes, by the names of arguments."""
         sizes = {
             address_names(name): -(-buffer.elements * buffer.format.bits // 8)
@@ -167,7 +165,7 @@ class Host:
             grid=asked.grid,
             block=asked.block,
             lds=asked.dynamic_lds,
-            arguments=bytes(arguments),
+            arguments=arguments.hex(),
             addresses=tuple(addresses),
         )
 
@@ -187,7 +185,7 @@ class Host:
         own = (self._symbols.get(asked.kernel, asked.kernel),)
         return self._code_objects.get(asked.code, own)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: AttentionProblem) -> Found:
         """Return what the library says that the entry point would launch."""
         return find(self._library, self._namespace, problem, self.arch)
 
@@ -206,6 +204,6 @@ class Host:
                 names.append("?")
         return tuple(names)
 
-    def launched(self, problem: Problem) -> tuple[str, ...]:
+    def launched(self, problem: AttentionProblem) -> tuple[str, ...]:
         """Return the names of what a problem would be launched with."""
-        return self.call(problem).names
+        return self.call(Sample(problem)).names

@@ -89,14 +89,15 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitSource:
     return GitSource(str(repository), pinned)
 
 
-def test_a_wheel_with_patches(wheel: WheelSource, patch: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_patches(
+    wheel: WheelSource, patch: Path, tmp_path: Path, logged: list[str]
+) -> None:
     """Prevents: a tree without its patches, or one that does not say which it has."""
-    lines: list[str] = []
-    tree = prepare_tree(wheel, tmp_path / "deep/tree", [patch], lines.append)
+    tree = prepare_tree(wheel, tmp_path / "deep/tree", [patch])
     assert (tree / "aiter_meta/csrc/include/mha_fwd.h").read_text() == "// two\n"
     assert pinned_id(tree) == "1.0"
     assert [(p.name, p.sha256) for p in recorded_patches(tree)] == [("1.patch", sha256_of(patch))]
-    assert lines == ["fetching qola-tiny==1.0", "applying 1 patch"]
+    assert logged == ["fetching qola-tiny==1.0", "applying 1 patch"]
     assert beside(tree) == ["tree"]
 
 

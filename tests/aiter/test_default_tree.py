@@ -45,17 +45,16 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path) -> None:
+def test_it_is_fetched_once_and_kept(wheel: Path, tmp_path: Path, logged: list[str]) -> None:
     """Prevents: `qola plan` after pip install that asks for a tree; a fetch at every command."""
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "a b/cache")}
-    said: list[str] = []
-    tree = find_tree(None, environ, said.append)
+    tree = find_tree(None, environ)
     assert (tree / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     assert tree.parent == tmp_path / "a b/cache/trees"
-    assert said == ["fetching amd-aiter==0.1.7"]
+    assert logged == ["fetching amd-aiter==0.1.7"]
     wheel.unlink()
-    assert find_tree(None, environ, said.append) == tree
-    assert len(said) == 1
+    assert find_tree(None, environ) == tree
+    assert len(logged) == 1
 
 
 def test_another_wheel_is_refused(wheel: Path, tmp_path: Path) -> None:
@@ -103,17 +102,16 @@ pathlib.Path(sys.argv[sys.argv.index("-d") + 1], "a.whl").write_bytes(b"")
 
 
 def test_a_slow_fetch_says_how_much_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     """Prevents: minutes without a word."""
     write(tmp_path / "modules", {"pip.py": _SLOW_PIP})
     (tmp_path / "wheel").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     monkeypatch.setattr(wheel_module, "_TELL_SECONDS", 0.2)
-    said: list[str] = []
-    found = wheel_module.pip_download("p", "1", tmp_path / "wheel", said.append)
+    found = wheel_module.pip_download("p", "1", tmp_path / "wheel")
     assert found.name == "a.whl"
-    assert said == ["fetching p==1: 7 MB so far"]
+    assert logged == ["fetching p==1: 7 MB so far"]
 
 
 def test_a_python_without_pip_is_told_how_to_get_it(

@@ -38,9 +38,9 @@ def remote(tmp_path: Path) -> tuple[str, str]:
 
 def test_without_a_word_it_is_the_pinned_wheel(patches: Path) -> None:
     """Prevents: a build that needs git, or a commit, where qola has a pin."""
-    assert choose(NOTHING, print).source == WheelSource("0.1.7.post2", "a" * 64)
+    assert choose(NOTHING).source == WheelSource("0.1.7.post2", "a" * 64)
     for commit in ("0.1.7.post2", "v0.1.7.post2"):
-        found = choose(replace(NOTHING, commit=commit, patches_dir=patches), print)
+        found = choose(replace(NOTHING, commit=commit, patches_dir=patches))
         assert found.source == WheelSource("0.1.7.post2", "a" * 64)
         assert found.patches_dir == patches
 
@@ -50,18 +50,18 @@ def test_commit_comes_from_the_remote(remote: tuple[str, str]) -> None:
     url, commit = remote
     for name in (commit, "v1", commit[:8]):
         request = replace(NOTHING, commit=name, remote=url)
-        assert pinned_source(request, print) == GitSource(url, commit)
+        assert pinned_source(request) == GitSource(url, commit)
 
 
 def test_own_tree_is_left_as_it_is(tmp_path: Path, patches: Path) -> None:
     """Prevents: a user's checkout that is reset or patched in place."""
     root = write(tmp_path / "own", FILES)
     request = replace(NOTHING, root=root, commit="d32b0cb62", patches_dir=patches)
-    found = choose(request, print)
+    found = choose(request)
     assert (found.source, found.patches_dir) == (LocalSource(root), patches)
     assert (root / "csrc/include/mha_fwd.h").read_text() == "// one\n"
     with pytest.raises(AiterError, match=f"fix .*git -C {root} checkout d32b0cb62"):
-        choose(replace(request, commit_asked=True), print)
+        choose(replace(request, commit_asked=True))
 
 
 def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: Path) -> None:
@@ -70,12 +70,12 @@ def test_absent_root_is_made(tmp_path: Path, remote: tuple[str, str], patches: P
     root = tmp_path / "new"
     request = replace(NOTHING, root=root, commit="v1", remote=url, patches_dir=patches)
     for _ in range(2):
-        found = choose(request, print)
+        found = choose(request)
         assert (found.source, found.patches_dir) == (LocalSource(root), None)
         assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
     assert json.loads((root / "AITER.json").read_text())["commit"] == commit
     # No commit is named: the tree is what it is, patched as it should be or not.
-    found = choose(replace(request, commit=None), print)
+    found = choose(replace(request, commit=None))
     assert (found.source, found.patches_dir) == (LocalSource(root), None)
 
 
@@ -85,13 +85,13 @@ def test_prepared_tree_with_other_patches(
     """Prevents: patches on top of others; a tree built with patches that nobody asked for."""
     root = tmp_path / "new"
     request = replace(NOTHING, root=root, commit="v1", remote=remote[0], patches_dir=patches)
-    checkout(request, root, print)
+    checkout(request, root)
     with pytest.raises(AiterError, match=r"found .*0001\.patch.*\n +expected +with no patches"):
-        choose(replace(request, commit=None, patches_dir=None), print)
+        choose(replace(request, commit=None, patches_dir=None))
     (patches / "0002.patch").write_text("another")
     fix = f"fix +qola checkout --aiter-root {root} --patches-dir {patches} "
     with pytest.raises(AiterError, match=fix):
-        choose(replace(request, commit=None), print)
+        choose(replace(request, commit=None))
     assert (root / "csrc/include/mha_fwd.h").read_text() == "// two\n"
 
 

@@ -138,48 +138,47 @@ def test_groups() -> None:
         (("1", "true", "on", "True", "ON"), True),
     ],
 )
-def test_lazy_by_the_old_variable(values: tuple[str, ...], expected: bool) -> None:
+def test_lazy_by_the_old_variable(
+    values: tuple[str, ...], expected: bool, logged: list[str]
+) -> None:
     """Prevents: a value of NVTE_CK_JIT with another meaning than its users know; no word of it."""
     for value in values:
-        notes: list[str] = []
-        assert choose_lazy(None, {"NVTE_CK_JIT": value}, notes.append) is expected
-        assert notes == ["NVTE_CK_JIT is deprecated, use qola build --lazy or --no-lazy"]
+        assert choose_lazy(None, {"NVTE_CK_JIT": value}) is expected
+        assert logged.pop().startswith(f"NVTE_CK_JIT={value} chooses the libraries")
 
 
-def test_lazy_by_option() -> None:
+def test_lazy_by_option(logged: list[str]) -> None:
     """Prevents: the environment winning over the command line; a note where nothing is old."""
-    notes: list[str] = []
     for asked in (False, True):
         for value in ("", "0", "1", "auto", "maybe"):
-            assert choose_lazy(asked, {"NVTE_CK_JIT": value}, notes.append) is asked
+            assert choose_lazy(asked, {"NVTE_CK_JIT": value}) is asked
     for environ in ({}, {"NVTE_CK_JIT": ""}):
-        assert choose_lazy(None, environ, notes.append) is False
-    assert notes == []
+        assert choose_lazy(None, environ) is False
+    assert logged == []
 
 
-def test_lazy_where_transformer_engine_would() -> None:
+def test_lazy_where_transformer_engine_would(logged: list[str]) -> None:
     """Prevents: a user of TransformerEngine's variables who gets the other form, without a word."""
-    notes: list[str] = []
     theirs = {"NVTE_USE_ROCM": "1", "NVTE_FUSED_ATTN": "1"}
-    assert choose_lazy(None, theirs, notes.append) is False
-    assert len(notes) == 1
-    assert notes[0].startswith("full libraries, with their kernels inside: NVTE_CK_JIT is not set")
-    assert "(NVTE_FUSED_ATTN is set)" in notes[0]
+    assert choose_lazy(None, theirs) is False
+    assert len(logged) == 1
+    assert logged[0].startswith("full libraries, with their kernels inside: NVTE_CK_JIT is not set")
+    assert "(NVTE_FUSED_ATTN is set)" in logged[0]
     for asked, environ in (
         (False, theirs),
         (True, theirs),
         (None, {"NVTE_USE_ROCM": ""}),
         (None, {"QOLA_LAZY": "auto"}),
     ):
-        choose_lazy(asked, environ, notes.append)
-    assert len(notes) == 1
+        choose_lazy(asked, environ)
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize("value", ["2", "yes", " 1", "lazy"])
 def test_lazy_by_no_value(value: str) -> None:
     """Prevents: a misspelt value taken for the default; an error that does not list the values."""
     with pytest.raises(ChoiceError) as caught:
-        choose_lazy(None, {"NVTE_CK_JIT": value}, lambda _: None)
+        choose_lazy(None, {"NVTE_CK_JIT": value})
     assert caught.value.exit_code == 2
     text = str(caught.value)
     assert "error: NVTE_CK_JIT" in text
@@ -190,27 +189,26 @@ def test_lazy_by_no_value(value: str) -> None:
 def test_an_archive_of_lazy_libraries() -> None:
     """Prevents: an archive without kernels, or one left out without a word."""
     with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
-        check_static(True, True, manifest().modules, {}, lambda _: None)
+        check_static(True, True, manifest().modules, {})
 
 
 def test_an_archive_of_no_modules() -> None:
     """Prevents: a build that ends well without the archive that was asked for."""
     none = [replace(manifest().modules[0], name="module_aiter_enum")]
     with pytest.raises(ChoiceError, match="module_aiter_enum"):
-        check_static(True, False, none, {}, lambda _: None)
-    check_static(False, False, none, {}, lambda _: None)
+        check_static(True, False, none, {})
+    check_static(False, False, none, {})
 
 
-def test_archive_batches_say_nothing() -> None:
+def test_archive_batches_say_nothing(logged: list[str]) -> None:
     """Prevents: a build script of TransformerEngine's that fails for a variable of no use here."""
-    notes: list[str] = []
     environ = {"AITER_ARCHIVE_BATCH_SIZE": "500"}
     modules = manifest().modules
-    check_static(False, True, modules, environ, notes.append)
-    check_static(True, False, modules, {}, notes.append)
-    assert notes == []
-    check_static(True, False, modules, environ, notes.append)
-    assert notes == [
+    check_static(False, True, modules, environ)
+    check_static(True, False, modules, {})
+    assert logged == []
+    check_static(True, False, modules, environ)
+    assert logged == [
         "AITER_ARCHIVE_BATCH_SIZE has nothing to do: an archive has one member a module"
     ]
 
@@ -218,25 +216,24 @@ def test_archive_batches_say_nothing() -> None:
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])
 def test_versions_of_a_wheel(version: str) -> None:
     """Prevents: a version refused that Python takes."""
-    check_wheel(version, manifest().modules, False, pytest.fail)
+    check_wheel(version, manifest().modules, False)
 
 
 @pytest.mark.parametrize("version", ["v1", "1.2-3", "1_0", "1.2.", "../x", "1.0RC1"])
 def test_a_wheel_of_no_version(version: str) -> None:
     """Prevents: an hour's build for a wheel with a name that pip refuses."""
     with pytest.raises(ChoiceError, match="a version as Python writes it") as caught:
-        check_wheel(version, manifest().modules, False, pytest.fail)
+        check_wheel(version, manifest().modules, False)
     assert caught.value.findings[0].found == version
-    check_wheel("", [], False, pytest.fail)
+    check_wheel("", [], False)
 
 
-def test_modules_that_no_wheel_has() -> None:
+def test_modules_that_no_wheel_has(logged: list[str]) -> None:
     """Prevents: a wheel without a module that its manifest has, and not a word of it."""
     other = replace(manifest().modules[0], name="module_aiter_enum")
     with pytest.raises(ChoiceError, match="qola_torch_wheel packages modules that Python imports"):
-        check_wheel("1.0", [other], False, pytest.fail)
-    notes: list[str] = []
-    check_wheel("1.0", [*manifest().modules, other], False, notes.append)
-    check_wheel("1.0", [other], True, notes.append)
+        check_wheel("1.0", [other], False)
+    check_wheel("1.0", [*manifest().modules, other], False)
+    check_wheel("1.0", [other], True)
     words = "not in the wheel, since Python imports them by themselves: module_aiter_enum"
-    assert notes == [words, words]
+    assert logged == [words, words]

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from qola.build.outputs import output_base
 cache, workspace, keeps = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "keeps"
-with output_base(cache, "pinned", workspace, print) as found:
+with output_base(cache, "pinned", workspace) as found:
     if keeps:
         found.keep()
     else:
@@ -30,12 +30,11 @@ sys.stdin.read()
 """
 
 
-def chosen(cache: Path, workspace: str, source: str = "pinned") -> tuple[str, list[str]]:
-    """Return the number of the output base that a build gets now, and what it says."""
-    said: list[str] = []
-    with output_base(cache, source, Path("/w", workspace), said.append) as found:
+def chosen(cache: Path, workspace: str, source: str = "pinned") -> str:
+    """Return the name of the output base that a build gets now."""
+    with output_base(cache, source, Path("/w", workspace)) as found:
         assert found.directory.parent == cache / "outputs"
-        return found.directory.name, said
+        return found.directory.name
 
 
 @contextmanager
@@ -50,29 +49,30 @@ def another(cache: Path, workspace: str, what: str) -> Iterator[str]:
 
 def test_manifests_share_what_was_fetched(tmp_path: Path) -> None:
     """Prevents: 550 MB and a server for each manifest; repositories fetched at each change."""
-    first, said = chosen(tmp_path, "a")
-    assert chosen(tmp_path, "b") == (first, []) == (first, said)
-    assert chosen(tmp_path, "b", "qola.aiter_local(path = '/aiter')")[0] != first
+    first = chosen(tmp_path, "a")
+    assert chosen(tmp_path, "b") == first
+    assert chosen(tmp_path, "b", "qola.aiter_local(path = '/aiter')") != first
 
 
-def test_two_builds_at_once(tmp_path: Path) -> None:
+def test_two_builds_at_once(tmp_path: Path, logged: list[str]) -> None:
     """Prevents: a build that waits for hours for another manifest's, without a word."""
     with another(tmp_path, "a", "builds") as busy:
-        own, (line,) = chosen(tmp_path, "b")
+        own = chosen(tmp_path, "b")
+        (line,) = logged
         assert own == busy.replace("-1", "-2") != busy
         assert str(tmp_path / "outputs" / own) in line
-    assert chosen(tmp_path, "b") == (busy, [])
+    assert chosen(tmp_path, "b") == busy
 
 
 def test_programs_that_run_stay_as_they_are(tmp_path: Path) -> None:
     """Prevents: libraries replaced below `qola verify` by the next manifest's of the same name."""
     with another(tmp_path, "a", "keeps") as kept:
-        assert chosen(tmp_path, "b")[0] != kept
+        assert chosen(tmp_path, "b") != kept
         # Builds of the same manifest, of eight processes say, have the same program.
-        assert chosen(tmp_path, "a") == (kept, [])
+        assert chosen(tmp_path, "a") == kept
         with another(tmp_path, "a", "keeps") as again:
             assert again == kept
-    assert chosen(tmp_path, "b") == (kept, [])
+    assert chosen(tmp_path, "b") == kept
 
 
 @pytest.mark.parametrize("what", ["builds", "keeps"])
@@ -84,4 +84,4 @@ def test_a_process_that_was_killed_keeps_nothing(tmp_path: Path, what: str) -> N
         first = process.stdout.readline().strip()
         process.kill()
         process.wait()
-    assert chosen(tmp_path, "b") == (first, [])
+    assert chosen(tmp_path, "b") == first

@@ -13,8 +13,7 @@ from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "workspace"
@@ -87,10 +86,10 @@ def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
     manifest = tmp_path / "m.toml"
     triton = '[build]\narchitectures = ["gfx942"]\n[[triton]]\nkernels = ["attention_forward"]\n'
     manifest.write_text(triton)
-    assert resolve_build(BuildRequest(manifest), {}, print).names == ["triton"]
+    assert resolve_build(BuildRequest(manifest), {}).names == ["triton"]
     manifest.write_text(f'{triton}[[modules]]\nname = "libmha_fwd"\ngroup = "a"\n')
-    assert resolve_build(BuildRequest(manifest), {}, print).names == ["libmha_fwd", "triton"]
-    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {}, print)
+    assert resolve_build(BuildRequest(manifest), {}).names == ["libmha_fwd", "triton"]
+    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
     assert chosen.names == ["libmha_fwd"]
 
 

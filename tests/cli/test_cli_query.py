@@ -8,14 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from qola.cli.console import Console
-from qola.cli.tables import Table, align, duration, size, to_text
+from qola.cli.console import Console, Table, align, duration, size, to_text
 from qola.codegen.types import Explanation
 from qola.errors import Finding
 from qola.inspect.explain import rule_of, summary, verdicts
 from qola.inspect.query import Item, QueryError, count, make_item, nearest_names, select
 from qola.manifest.load import loads
-from qola.progress import Passing
 
 
 def item(
@@ -241,37 +239,12 @@ def test_terminal_tables_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_rich_a_terminal_gets_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a plain checkout that needs a package for its looks alone."""
-    for name in ("qola.cli.console_rich", "rich", "rich.box"):
+    """Prevents: a plain checkout that fails without a package for colours."""
+    for name in ("rich", "rich.box"):
         monkeypatch.setitem(sys.modules, name, None)
-    out, err = Terminal(), Terminal()
-    console = Console(out, err)
-    console.table(TABLE)
-    with console.working() as progress:
-        progress("step")
+    out = Terminal()
+    Console(out, io.StringIO()).table(TABLE)
     assert out.getvalue() == to_text(TABLE) + "\n"
-    assert err.getvalue() == "qola: step\n"
-
-
-def test_progress_is_a_line_in_a_pipe_and_nothing_when_quiet() -> None:
-    """Prevents: escape codes in a log, and noise that was declined."""
-    for quiet, expected in ((False, "qola: step\n"), (True, "")):
-        out, err = io.StringIO(), io.StringIO()
-        with Console(out, err, quiet).working() as progress:
-            progress("step")
-            progress(Passing("step for a terminal"))
-        assert (out.getvalue(), err.getvalue()) == ("", expected)
-
-
-def test_progress_on_a_terminal_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a spinner on standard output, or one that stays."""
-    monkeypatch.setenv("TERM", "xterm")
-    out, err = io.StringIO(), Terminal()
-    with Console(out, err).working() as progress:
-        progress(Passing("[step]"))
-    assert out.getvalue() == ""
-    assert "[step]" in err.getvalue()
-    assert err.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in err.getvalue()
 
 
 @pytest.mark.parametrize(

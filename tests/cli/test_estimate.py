@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
-from qola.cli.tables import to_text
 from qola.errors import PlanError
 from qola.inspect.costs import Cost, Costs, load_costs
 from qola.inspect.estimate import available_cores, estimate

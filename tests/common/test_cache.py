@@ -55,7 +55,7 @@ def test_written_by_others(tmp_path: Path, mode: int) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w").chmod(mode)
     with pytest.raises(QolaError, match=rf"{tmp_path}/w\n.*others \(mode {mode:04o}, owner"):
-        locked(tmp_path / "w", "build", print).__enter__()
+        locked(tmp_path / "w", "build").__enter__()
     assert list((tmp_path / "w").iterdir()) == []
 
 

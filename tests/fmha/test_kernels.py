@@ -1,19 +1,15 @@
-"""Builds of many kernels: which share a library, what is not tried, and what is told."""
+"""Builds of many kernels: which share a library, and which are not tried."""
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from qola.fmha.bar import Step, told
-from qola.fmha.bar_rich import bar
 from qola.fmha.kernels import archs_of, build_kernels, grouped
 from qola.kernel.config import KernelConfig
-from qola.progress import Passing
 
 FORWARD = KernelConfig.parse(
     "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
@@ -44,36 +40,14 @@ def test_the_archs_of_a_kernel() -> None:
 def test_kernels_that_are_not_tried() -> None:
     """Prevents: a build of Bazel's for a kernel that is known to be none."""
     wrong = replace(FORWARD, spad=False, hdim_q=20)
-    steps: list[Step] = []
-    found = build_kernels([wrong, FORWARD, wrong], ["gfx942"], environ={}, progress=steps.append)
+    found = build_kernels([wrong, FORWARD, wrong], ["gfx942"], environ={})
     assert [one.config for one in found] == [wrong, FORWARD]
     assert "async_padding" in found[0].error
     assert "hdim" in found[0].error
     assert "an arch that CK calls gfx950" in found[1].error
     assert not any(one.built for one in found)
-    assert steps == []
 
 
-def test_progress_is_told() -> None:
-    """Prevents: a long build without a word, and a bar in a log."""
-    lines = io.StringIO()
-    with told(None, lines) as tell:
-        tell(Step(1, 3, "12 of 48 kernels"))
-        tell(Step(1, 3, Passing("13 of 48 kernels")))
-    assert lines.getvalue() == "qola: 1 of 3: 12 of 48 kernels\n"
-    steps: list[Step] = []
-    with told(steps.append, lines) as tell:
-        tell(Step(2, 3, "x"))
-    assert steps == [Step(2, 3, "x")]
-    shown = io.StringIO()
-    with bar(shown) as tell:
-        tell(Step(1, 3, "warning: [x]\n  found y"))
-        tell(Step(3, 3, "done"))
-    assert "warning: [x]" in shown.getvalue()
-
-
-#: Plans each manifest as Bazel does, and says that those with two kernels do not compile, nor does
-#: the masked one.
 _BAZEL = """#!{python}
 import json, pathlib, re, subprocess, sys
 (path,) = [w.partition("=")[2] for w in sys.argv if w.startswith("--build_event_json_file=")]
@@ -120,11 +94,9 @@ def test_one_that_fails_stops_no_other(aiter_tree: Path, tmp_path: Path) -> None
     bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
     environ = {**os.environ, "QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     masked = replace(FORWARD, mask=True)
-    steps: list[Step] = []
-    found = build_kernels([masked, FORWARD], ["gfx950"], environ=environ, progress=steps.append)
+    found = build_kernels([masked, FORWARD], ["gfx950"], environ=environ)
     first, second = found
     assert (first.built, first.name) == (None, "")
     assert "no such tile" in first.error
     assert second.built
     assert (second.error, "b64x64x32x64x32x64" in second.name) == ("", True)
-    assert (steps[-1].done, steps[-1].total) == (2, 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qola.fmha.observe import emitted
+from qola.fmha.observe import observe_kernels
 from qola.fmha.registry import Registry
 from qola.fmha.spec import KernelSpec
 from qola.kernel.config import ConfigError
@@ -22,7 +22,9 @@ BACKWARD = "b32x64x64x32x64x32x32x64x64_r1x4x1_r4x1x1_r1x4x1_w16x16x32_w16x16x16
 @pytest.fixture(scope="module")
 def every(aiter_tree: Path) -> Registry:
     with quiet():
-        return emitted(aiter_tree, "fwd", ARCHS).merged(emitted(aiter_tree, "bwd", ["gfx950"]))
+        return observe_kernels(aiter_tree, "fwd", ARCHS).merged(
+            observe_kernels(aiter_tree, "bwd", ["gfx950"])
+        )
 
 
 def test_what_is_left_out_is_of_the_kernel_most_like_it(every: Registry) -> None:
@@ -65,7 +67,7 @@ def test_own_tiles(every: Registry) -> None:
 def test_kernels_for_any_arch(aiter_tree: Path) -> None:
     """Prevents: an arch that a family's kernels do not say, and that no kernel has."""
     with quiet():
-        prefill = emitted(aiter_tree, "batch_prefill", ["gfx950"])
+        prefill = observe_kernels(aiter_tree, "batch_prefill", ["gfx950"])
     spec = KernelSpec.of("batch_prefill", dtype="fp16", hdim=128, arch="gfx950")
     config = spec.config(prefill)
     assert prefill.of_config(config).config == config
@@ -75,8 +77,8 @@ def test_kernels_for_any_arch(aiter_tree: Path) -> None:
 def test_kernels_over_a_cache(aiter_tree: Path) -> None:
     """Prevents: rows that are rotated, or read from pages, though nobody has asked for it."""
     with quiet():
-        append = emitted(aiter_tree, "fwd_appendkv", ["gfx950"])
-        paged = emitted(aiter_tree, "pagedkv_prefill", ["gfx950"])
+        append = observe_kernels(aiter_tree, "fwd_appendkv", ["gfx950"])
+        paged = observe_kernels(aiter_tree, "pagedkv_prefill", ["gfx950"])
     own = KernelSpec.of("fwd_appendkv", dtype="fp16", tile="b32x64x64x64").config(append)
     assert (own.hdim_q, own.hdim_v, own.rope, own.pagedkv) == (64, 64, "no", False)
     assert (own.spad, own.skpad, own.dpad, own.dvpad) == (True,) * 4

@@ -221,12 +221,11 @@ def test_sources(
         write(place, given)
         try:
             newest = tmp_path / "newest"
-            found = store.find(
-                KEY, [source], cache, newest, key if signed else None, offline=False, note=print
-            )
+            used = key if signed else None
+            found = store.find(KEY, [source], cache, newest, used, offline=False)
             if isinstance(found, store.Found):
                 assert found.archive.read_bytes() == right
-            te_layout.find(source, KEY.rocm_version, COMMIT, cache, offline=False, note=print)
+            te_layout.find(source, KEY.rocm_version, COMMIT, cache, offline=False)
         finally:
             assert not [name for name in read(cache) if name.endswith(".arrived")]
 

@@ -16,7 +16,8 @@ from qola.launch.problems import Problem, problems
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'
 BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'

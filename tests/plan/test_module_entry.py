@@ -19,7 +19,8 @@ from qola.plan.configure import configure
 from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
-from qola.plan.request import Request, ResolvedRequest, resolve
+from qola.plan.request import Request, ResolvedRequest
+from qola.plan.resolve import resolve
 
 CORE = """\
 def build_module():

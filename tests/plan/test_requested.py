@@ -8,7 +8,7 @@ import pytest
 
 from qola.errors import Finding, ManifestError
 from qola.manifest.load import Manifest, loads
-from qola.plan.requested import check_requested, requested_kernels
+from qola.plan.resolve import check_requested, requested_kernels
 
 HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
 FORWARD = (

@@ -233,7 +233,7 @@ def test_published_to_a_server(user: User) -> None:
     server, archive = user.serve({}), user.directory / "archive.tar.gz"
     packed = pack_bundle(user.directory / "bundle", archive)
     secret = signature.read_secret_key(user.directory / "k.key", "")
-    target = HttpSource(f"{server.url}/team/", Transport(print, "secret", retry=RETRY))
+    target = HttpSource(f"{server.url}/team/", Transport("secret", retry=RETRY))
     assert publish(user.key, archive, packed, target, secret, overwrite=False).written
     puts = [request.path for request in server.requests if request.method == "PUT"]
     names = (user.archive, f"{user.archive}.sha256", user.signature, user.record)
@@ -419,7 +419,7 @@ def test_sources_that_no_shell_would_read(user: User, command: str) -> None:
 )
 def test_no_source(text: str) -> None:
     """Prevents: a password in messages; URLs that mean something else with a name behind them."""
-    source = parse_source(text, Path("/"), Transport(print), "--prebuilt")
+    source = parse_source(text, Path("/"), Transport(), "--prebuilt")
     with pytest.raises(UnreachableError, match="--prebuilt has to name") as caught:
         source.read("x", 1)
     assert "secret" not in f"{source} {caught.value}"

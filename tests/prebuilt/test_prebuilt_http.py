@@ -21,6 +21,7 @@ from qola.errors import PrebuiltError
 from qola.prebuilt import deadline, http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
+from qola.progress import log
 from tests.servers.http_files import Fault, Files, certificate, serving
 
 CONTENT = random.Random(7).randbytes(50_000)
@@ -28,14 +29,13 @@ LIMIT = 1_000_000
 ELSEWHERE = "http://somewhere.invalid"
 
 
-def source(base: str, lines: list[str] | None = None, **changed: Any) -> HttpSource:
-    """A source that waits briefly; what it says is added to `lines`."""
+def source(base: str, **changed: Any) -> HttpSource:
+    """A source that waits briefly."""
     quick = {
         "retry": urllib3.Retry(4, backoff_factor=0.01, retry_after_max=1),
         "timeout": urllib3.Timeout(connect=2, read=2),
     }
-    said: list[str] = [] if lines is None else lines
-    return HttpSource(base, Transport(said.append, **{**quick, **changed}))
+    return HttpSource(base, Transport(**{**quick, **changed}))
 
 
 @pytest.fixture
@@ -65,22 +65,25 @@ def test_a_file_and_none(server: Files, tmp_path: Path, status: int) -> None:
     ],
     ids=str,
 )
-def test_a_passing_fault(server: Files, tmp_path: Path, fault: Fault, words: str) -> None:
+def test_a_passing_fault(
+    server: Files, tmp_path: Path, fault: Fault, words: str, logged: list[str]
+) -> None:
     """Prevents: hours of building for a bad second; parts of a file, or of two, as a whole one."""
     server.faults["/file"] = fault
-    times, lines = fault.times, list[str]()
-    asked = source(server.url, lines, timeout=urllib3.Timeout(connect=2, read=0.4))
+    times = fault.times
+    asked = source(server.url, timeout=urllib3.Timeout(connect=2, read=0.4))
     assert asked.download("file", tmp_path / "x", LIMIT)
     assert (tmp_path / "x").read_bytes() == CONTENT
-    assert len(lines) == times
-    assert all(words in line for line in lines), lines
+    assert len(logged) == times
+    assert all(words in line for line in logged), logged
 
 
-def test_another_file_in_between(server: Files) -> None:
+def test_another_file_in_between(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: the end of an earlier file behind a shorter one."""
     server.faults["/file"] = Fault(cut=20_000)
-    changed = Transport(lambda _: server.content.update({"/file": b"short"}))
-    assert HttpSource(server.url, changed).read("file", LIMIT) == b"short"
+    change = lambda _: server.content.update({"/file": b"short"})  # noqa: E731
+    monkeypatch.setattr(log, "info", change)
+    assert source(server.url).read("file", LIMIT) == b"short"
 
 
 @pytest.mark.parametrize(
@@ -108,16 +111,15 @@ def test_waits(server: Files) -> None:
     assert 1 <= time.monotonic() - started < 10
 
 
-def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: list[str]) -> None:
     """Prevents: a slow download that is given up, or goes on for minutes without a word."""
     # Longer than the timeout as a whole, and far from it between two bytes.
     server.faults["/file"] = Fault(pause=0.04, times=1)
     monkeypatch.setattr(http, "_INTERVAL", 0.2)
-    lines: list[str] = []
-    slow = source(server.url, lines, timeout=urllib3.Timeout(connect=2, read=1.5))
+    slow = source(server.url, timeout=urllib3.Timeout(connect=2, read=1.5))
     assert slow.read("file", LIMIT) == CONTENT
     assert len(server.requests) == 1
-    assert any(" MB" in line for line in lines), lines
+    assert any(" MB" in line for line in logged), logged
 
 
 def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,14 +261,13 @@ def test_redirects_to_plain_http(
         assert encrypted.requests[-1].headers["Authorization"] == "Bearer secret"
 
 
-def test_a_token_over_plain_http(server: Files) -> None:
+def test_a_token_over_plain_http(server: Files, logged: list[str]) -> None:
     """Prevents: a token that everybody on the way can read; one that is missed in silence."""
-    lines: list[str] = []
-    proxied = source(ELSEWHERE, lines, proxies={"http": server.url}, token="secret")
+    proxied = source(ELSEWHERE, proxies={"http": server.url}, token="secret")
     for _ in range(2):
         assert proxied.read("file", LIMIT) == b"by proxy"
     assert all("Authorization" not in request.headers for request in server.requests)
-    assert lines == [f"{ELSEWHERE}: the token is not sent there: http is not encrypted"]
+    assert logged == [f"{ELSEWHERE}: the token is not sent there: http is not encrypted"]
     # This machine's own server is asked without the proxy.
     own = source(f"http://localhost:{server.port}", proxies={"http": ELSEWHERE}, token="secret")
     assert own.read("file", LIMIT) == CONTENT
@@ -340,10 +341,9 @@ def test_a_proxy_for_https(server: Files) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["socks5://u:secret@127.0.0.1:1", "http://u:secret@[x:1"])
-def test_no_proxy_that_can_be_used(proxy: str) -> None:
+def test_no_proxy_that_can_be_used(proxy: str, logged: list[str]) -> None:
     """Prevents: a traceback or a password in messages for a proxy that qola does not know."""
-    lines: list[str] = []
     with pytest.raises(UnreachableError, match="the proxy of the environment") as caught:
-        source(ELSEWHERE, lines, proxies=proxies_of({"all_proxy": proxy})).read("x", LIMIT)
+        source(ELSEWHERE, proxies=proxies_of({"all_proxy": proxy})).read("x", LIMIT)
     assert "secret" not in str(caught.value)
-    assert not lines, "tried again, which changes nothing"
+    assert not logged, "tried again, which changes nothing"

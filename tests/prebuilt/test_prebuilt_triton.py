@@ -9,7 +9,7 @@ import pytest
 
 from qola.build.forms import Forms
 from qola.build.setup import resolve_build
-from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildRequest
 from qola.prebuilt import fetch
 from qola.prebuilt.key import Key
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, User, repository
@@ -29,8 +29,8 @@ def published(user: User) -> Key:
     content = {**TRITON_FILES, "manifest.json": json.dumps(record).encode()}
     write(user.directory / "triton", content)
     request = BuildRequest(manifest_path=user.directory / "left.toml")
-    chosen = resolve_build(request, user.environ, print)
-    key = fetch.key_of(chosen, Forms(), (), user.environ, print)
+    chosen = resolve_build(request, user.environ)
+    key = fetch.key_of(chosen, Forms(), (), user.environ)
     user.put("triton", key=key)
     return key
 

@@ -16,8 +16,7 @@ import urllib3
 from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.cli import main
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt import fetch, identity, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import Transport
@@ -121,7 +120,7 @@ def a_user(
     # Without a bundle a build gets as far as looking for Bazel.
     environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
     request = BuildRequest(manifest_path=tmp_path / "left.toml")
-    key = fetch.key_of(resolve_build(request, environ, print), Forms(), (), environ, print)
+    key = fetch.key_of(resolve_build(request, environ), Forms(), (), environ)
     signature.write_pair(tmp_path / "k", "")
     write_bundle(tmp_path / "bundle")
     write_bundle(tmp_path / "other", b"other")
@@ -140,7 +139,7 @@ def repository(user: User, manifest: str, look_up: str) -> str:
     rocm = user.directory / "rocm.json"
     rocm.write_text('{"origin": "pinned"}')
     request = BuildRequest(file, BuildSpec(("gfx950",)))
-    source = resolve_build(request, user.environ, print).aiter.source
+    source = resolve_build(request, user.environ).aiter.source
     pin = json.dumps({"kind": "wheel", **asdict(source)})
     options = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
     options |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}

@@ -215,7 +215,8 @@ class Memory:
         total = self.arrays["lse"].shape[1]
         found |= {"lse_batch": 0 if problem.varlen else rows, "lse_head": total}
         found |= {"rows": rows, "columns": columns, "group": problem.heads // problem.heads_k}
-        found |= {"scale": problem.attention.scale, "seed": drop.seed, "offset": drop.offset}
+        found["scale"] = problem.attention.softmax_scale
+        found |= {"seed": drop.seed, "offset": drop.offset}
         found |= {"keep_below": drop.below, "keep_scale": drop.scale}
         return found
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from qola.reference.dropout import Dropout
+from qola.attention import DTYPES, AttentionProblem, Layout
 from qola.reference.masks import BOTTOM_RIGHT, Mask
 from qola.verify import c_args, find
-from qola.verify.problem import Problem
-from qola.verify.tensors import DTYPES
 from tests.library import header
 
 HEADER = Path(__file__).parents[2] / "cc/api/qola_c.h"
-BACKWARD = Problem("bwd", "bf16", 24, 16, False, (5, 5), (7, 7), 4, 2, 0.2, lse=True)
-APPEND = Problem("fwd_appendkv", "fp16", 64, 64, False, (3,), (9,), 2, 1, 0.125, new=4, page=128)
+BACKWARD = AttentionProblem("bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True)
+APPEND = AttentionProblem(
+    "fwd_appendkv",
+    "fp16",
+    64,
+    64,
+    (3,),
+    (9,),
+    2,
+    1,
+    0.125,
+    seqlen_knew=4,
+    layout=Layout(page_block_size=128),
+)
 
 
 def test_the_structures_are_those_of_the_header() -> None:
@@ -52,15 +62,26 @@ def test_the_numbers_are_those_of_the_header(dtype: str) -> None:
         find._INVALID,
     )
     for mask, name in ((Mask("top_left", 3, 1), "TOP_LEFT"), (BOTTOM_RIGHT, "BOTTOM_RIGHT")):
-        args = c_args.arguments(replace(BACKWARD, mask=mask), "gfx950")
+        args = c_args.arguments(replace(BACKWARD, **asdict(mask)), "gfx950")
         assert args.mask == constants[f"QOLA_MASK_WINDOW_{name}"]
-        assert (args.window_left, args.window_right) == (mask.left, mask.right)
+        assert (args.window_left, args.window_right) == (
+            mask.window_size_left,
+            mask.window_size_right,
+        )
 
 
 def test_what_stands_in_the_fields() -> None:
     """Prevents: another problem asked about than is launched."""
-    of = replace(BACKWARD, dropout=Dropout(0.25, 7, 11), bias="bias", dbias=True, assembly=True)
-    args = c_args.arguments(replace(of, conversion=2, dq_in_float=False), "gfx950")
+    of = replace(
+        BACKWARD,
+        dropout_p=0.25,
+        drop_seed=7,
+        drop_offset=11,
+        bias_type="bias",
+        has_dbias=True,
+        use_asm=True,
+    )
+    args = c_args.arguments(replace(of, how_v3_bf16_cvt=2, is_v3_atomic_fp32=False), "gfx950")
     named = ("batch", "nhead_q", "nhead_k", "hdim_q", "hdim_v", "seqlen_q", "seqlen_k")
     assert [getattr(args, name) for name in named] == [2, 4, 2, 24, 16, 5, 7]
     assert (args.kernels, args.rounding, args.atomic16, args.group) == (0, 3, 1, 0)
@@ -75,7 +96,7 @@ def test_what_stands_in_the_fields() -> None:
         assert tensor.data
         assert (tensor.stride_batch, tensor.stride_head, tensor.stride_row) == strides
     assert not args.workspace
-    grouped = c_args.arguments(replace(BACKWARD, group=True, bias="alibi"), "gfx950")
+    grouped = c_args.arguments(replace(BACKWARD, mode="group", bias_type="alibi"), "gfx950")
     assert (grouped.group, grouped.seqlen_q, grouped.max_seqlen_k) == (1, 10, 7)
     assert grouped.seqstart_q
     assert grouped.seqstart_k
@@ -85,7 +106,7 @@ def test_what_stands_in_the_fields() -> None:
     assert [bool(x) for x in (appended.k_new.data, appended.seqlens_k, appended.q.data)] == [
         *(True, True, False),
     ]
-    rotated = c_args.arguments(replace(APPEND, rope="half", rotary=16), "gfx950")
+    rotated = c_args.arguments(replace(APPEND, rope_type="half", rotary_dim=16), "gfx950")
     assert (rotated.rope, rotated.rotary_dim, bool(rotated.q.data)) == (2, 16, True)
     assert rotated.rotary_cos
     assert rotated.rotary_sin
