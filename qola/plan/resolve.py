@@ -27,7 +27,7 @@ from qola.json_types import json_fields
 from qola.kernel.rules.check import validate
 from qola.manifest import archs
 from qola.manifest.constants import ADDABLE, TESTED_ARCHS
-from qola.manifest.kernels import KERNELS
+from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan import torch_variants
