@@ -22,7 +22,7 @@ from qola.errors import CodegenError, Finding
 from qola.fmha.registry import Entry, Registry
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
-from qola.manifest.receipts import PROFILES
+from qola.manifest.constants import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
 _RECEIPTS = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from qola.codegen.types import Explanation, FieldValue
 from qola.inspect.query import Item, make_item, triton_items
 from qola.manifest.load import Manifest, ModuleSpec
-from qola.manifest.triton import triton_name
+from qola.manifest.types import triton_name
 from qola.plan.model import TritonKernel
 
 

@@ -26,10 +26,10 @@ from qola.errors import Finding, ManifestError, PlanError
 from qola.json_types import json_fields
 from qola.kernel.rules.check import validate
 from qola.manifest import archs
-from qola.manifest.kernels import KERNELS
+from qola.manifest.constants import ADDABLE, TESTED_ARCHS
+from qola.manifest.fields import KERNELS
 from qola.manifest.load import Manifest, ModuleSpec, check_against
 from qola.manifest.types import BwdVariant, FwdVariant
-from qola.manifest.words import ADDABLE, TESTED_ARCHS
 from qola.plan import torch_variants
 from qola.plan.configure import ADDED, configure
 from qola.plan.request import Module, Request, ResolvedRequest
