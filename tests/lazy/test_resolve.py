@@ -26,8 +26,8 @@ from tests.lazy.lazy import (
     finish,
     kill,
     preloaded,
-    wait_for,
 )
+from tests.support.waiting import wait_for
 
 
 def test_compiled_once_then_loaded(toy: Toy) -> None:
