@@ -63,8 +63,9 @@ def write_batches(
 
 def _family(kernel: KernelInstance) -> tuple[str, ...]:
     """Return the values of `FAMILY`; () if the kernel instance has no fields."""
-    fields = dict(kernel.fields)
-    return (kernel.role, *(str(fields.get(name)) for name in FAMILY[1:])) if fields else ()
+    if not kernel.fields:
+        return ()
+    return (kernel.role, *(str(kernel.fields.get(name)) for name in FAMILY[1:]))
 
 
 def in_order(kernels: Iterable[KernelInstance]) -> list[KernelInstance]:
@@ -72,7 +73,9 @@ def in_order(kernels: Iterable[KernelInstance]) -> list[KernelInstance]:
 
     def key(kernel: KernelInstance) -> tuple[tuple[str, ...], list[str], str]:
         # Padding is in the name only: a variant selects all of its values.
-        fields = [f"{name}={value}" for name, value in kernel.fields if not name.endswith("pad")]
+        fields = [
+            f"{name}={value}" for name, value in kernel.fields.items() if not name.endswith("pad")
+        ]
         return _family(kernel), fields, kernel.name
 
     return sorted(kernels, key=key)
@@ -119,6 +122,6 @@ def batch_name(batch: Sequence[KernelInstance]) -> str:
     first = batch[0]
     if len(batch) == 1:
         return first.name
-    dtype = dict(first.fields).get("dtype")
+    dtype = first.fields.get("dtype")
     digest = sha256_of_text("\n".join(kernel.name for kernel in batch))
     return "_".join([first.role, *([str(dtype)] if dtype else []), str(len(batch)), digest[:12]])

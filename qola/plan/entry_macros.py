@@ -18,7 +18,7 @@ from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comme
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import KernelSet
 from qola.errors import Finding
-from qola.manifest.words import KNOWN_ARCHS
+from qola.manifest.constants import KNOWN_ARCHS
 from qola.plan.generate import GeneratedModule
 
 

@@ -13,8 +13,8 @@ from qola.aiter.module_kinds import ModuleKind, classify, deciding_config, sourc
 from qola.aiter.tree import AiterTree
 from qola.errors import AiterError, QolaError
 from qola.folder import Folder
+from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.load import loads
-from qola.manifest.words import TESTED_ARCHS
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve

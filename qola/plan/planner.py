@@ -88,7 +88,7 @@ def _find_cached(request: Request, name: str, kind: Any, compute: Callable[[], A
     question = {
         "kind": name,
         "name": request.name,
-        "manifest": [manifest.file, manifest.text, manifest.to_dict()],
+        "manifest": [manifest.file, manifest.text, manifest.to_json()],
         "modules": [spec.index for spec in manifest.modules],
         "spec": request.spec.to_json(),
         "archs": [request.default_archs, chosen],
@@ -150,7 +150,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         name=request.name,
         namespace=request.manifest.namespace,
         archs=resolved.archs,
-        manifest=request.manifest.to_dict(),
+        manifest=request.manifest.to_json(),
         aiter=PlannedAiter(tree.generation, request.aiter_id, tree.version, request.aiter_patches),
         packages=dict(sorted(made.packages.items())),
         header_sets=header_sets,

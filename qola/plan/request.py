@@ -12,9 +12,8 @@ from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.types import RequestedKernel
 from qola.errors import Finding
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
-from qola.manifest.archs import split
+from qola.manifest.archs import native_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
-from qola.manifest.native_archs import native_archs
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_files

@@ -10,8 +10,7 @@ from qola.errors import Finding, ManifestError
 from qola.fetch.commit_tree import commit_tree
 from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
 from qola.folder import Folder
-from qola.manifest.triton import TritonSpec, triton_name
-from qola.manifest.types import Manifest
+from qola.manifest.types import Manifest, TritonSpec, triton_name
 from qola.manifest.values import either, nearest
 from qola.plan.model import PlannedFile, TritonInstance, TritonKernel
 from qola.triton import own
