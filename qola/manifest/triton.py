@@ -125,7 +125,7 @@ TRITON = Table(
             example="{ BLOCK_M = [64, 128], num_warps = [4] }",
         ),
         Field(
-            "time_limit",
+            "timeout",
             Kind.INTEGER,
             "seconds after which a compile is an error, 0 for none",
             "0",
@@ -160,7 +160,7 @@ class TritonSpec:
     name: str
     archs: tuple[str, ...]
     choices: tuple[tuple[str, tuple[str, ...]], ...]
-    time_limit: int
+    timeout: int
     index: int
     line: int = field(compare=False)
 
@@ -219,7 +219,7 @@ def read_triton(index: int, table: Mapping[str, Any], line: int) -> TritonSpec:
         name=table.get("name", ""),
         archs=tuple(sorted(set(table.get("archs", ())))),
         choices=tuple(sorted(choices.items())),
-        time_limit=table.get("time_limit", 0),
+        timeout=table.get("timeout", 0),
         index=index,
         line=line,
     )

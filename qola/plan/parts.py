@@ -231,5 +231,5 @@ class TritonKernel:
     signature: Mapping[str, str]
     archs: tuple[str, ...]
     choices: Mapping[str, tuple[str, ...]]
-    time_limit: int
+    timeout: int
     instances: tuple[TritonInstance, ...]
