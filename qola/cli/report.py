@@ -11,8 +11,8 @@ from qola.cli.options import AITER, PLANNED_TREE, add_command, add_manifest, add
 from qola.cli.plan import find_verdicts, request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, visible
-from qola.inspect import planned
 from qola.inspect.explain import summary
+from qola.plan import planner
 from qola.plan.model import Plan
 from qola.report.data import LeftOut, ReportError
 
@@ -92,7 +92,7 @@ def _planned(
     if not args.manifest:
         return None, None
     request = request_of(args, around)
-    plan = planned.plan(request)
+    plan = planner.plan(request)
     rules = summary(find_verdicts(request))
     return plan, tuple(
         LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)

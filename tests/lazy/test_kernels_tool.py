@@ -175,7 +175,7 @@ def test_verify(warm: Toy) -> None:
     for finding in (
         f"{warm.entry(SCALE)} is damaged",
         f"{'0' * 32}.so has the key {warm.key(FILL)}, which is not that of its name",
-        "notes.txt is none of qola's",
+        "notes.txt is not a file of qola",
         f"{warm.cache / FILL} is writable by others (mode 0775",
     ):
         assert finding in result.stdout
