@@ -95,13 +95,7 @@ def _variants(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple
 def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel, ...]:
     """Return the kernels of a module that the manifest names one by one."""
     return tuple(
-        RequestedKernel(
-            label=spec.describe(),
-            name=spec.config.name,
-            direction=spec.config.direction,
-            role=spec.config.role,
-            fields=spec.config.fields(),
-        )
+        RequestedKernel(spec.describe(), spec.config)
         for spec in manifest.kernels
         if _LIBRARY[spec.config.direction] == module
     )
@@ -130,7 +124,8 @@ def _faults(
     for module in modules:
         if module.spec.name in ATTENTION:
             variants = [json_fields(variant) for variant in module.variants]
-            kernels = [{k: (v,) for k, v in one.fields.items()} for one in module.requested]
+            requested = [kernel.config.fields() for kernel in module.requested]
+            kernels = [{k: (v,) for k, v in fields.items()} for fields in requested]
             yield from known_faults(request.tree, module.config, chosen, [*variants, *kernels])
 
 

@@ -116,7 +116,7 @@ def test_archs_of_this_machine_are_read_each_time(made: Planner) -> None:
 
 def test_explanations_are_cached(made: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: reasons of another manifest, or a field that is lost in the cache."""
-    fields = (("hdim_q", 64), ("mask", True), ("pipeline", None))
+    fields = {"hdim_q": 64, "mask": True, "pipeline": None}
     explanations = tuple(
         Explanation(f"k{number}", "fwd", "fwd", ("gfx950",), fields, kept_by, dropped_by)
         for number, (kept_by, dropped_by) in enumerate([((0, 1), ""), ((), "no variant has it")])

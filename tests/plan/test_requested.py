@@ -40,8 +40,8 @@ def test_kernels_by_name() -> None:
     assert "kernels" not in loads(HEAD, file="m.toml").to_json()
     assert manifest(FORWARD) != loads(HEAD, file="m.toml")
     (asked,) = requested_kernels(read, "libmha_fwd")
-    assert (asked.direction, asked.role) == ("fwd", "fwd")
-    assert dict(asked.fields)["arch_tag"] == "gfx950"
+    assert (asked.config.direction, asked.config.role) == ("fwd", "fwd")
+    assert asked.config.arch == "gfx950"
     assert requested_kernels(read, "libmha_bwd") == ()
     assert list(check_requested(read)) == []
 
