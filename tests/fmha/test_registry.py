@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from qola.aiter.attention import MAIN_ROLE
 from qola.attention import AttentionProblem, make_problem
 from qola.fmha.registry import Entry, Registry, RegistryError
 from qola.kernel.config import KernelConfig
-from qola.launch.problems import MAIN_ROLE
 from qola.verify.sample import MAX_WORK, generator, propose
 from tests.verify import predict
 from tests.verify.consumers import consumer_problem
