@@ -6,7 +6,7 @@ load("//rules:python.bzl", "python_library")
 LAYERS = [
     ["ground"],
     ["kernel"],
-    ["aiter", "manifest", "reference", "triton"],
+    ["aiter", "code_object", "manifest", "reference", "triton"],
     ["attention", "fetch"],
     ["checkout", "codegen"],
     ["plan"],

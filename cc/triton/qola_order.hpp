@@ -254,7 +254,7 @@ private:
 
     static Problem of_kind(Kind kind, Problem problem)
     {
-        return kind == Kind::composable_kernel ? problem.composable_kernel_alone() : problem;
+        return kind == Kind::composable_kernel ? problem.composable_kernel_only() : problem;
     }
 
     Found find_in_triton(const Problem& problem, const InTriton& words) const

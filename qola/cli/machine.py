@@ -24,7 +24,7 @@ from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, size
 from qola.cli.options import add_options, positive
 from qola.errors import ExitCode, Finding, QolaError, ToolchainError
-from qola.manifest.native_archs import native_archs
+from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
 from qola.progress import log
 from qola.ruleset import ruleset_root

@@ -14,9 +14,8 @@ from qola.cli.console import Surroundings
 from qola.codegen.types import LEVELS, Level
 from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.archs import split
-from qola.manifest.words import BUILD_MODES, NATIVE, TESTED_ARCHS
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
 
 DEFAULT_MANIFEST = "qola.toml"

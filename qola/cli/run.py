@@ -30,8 +30,8 @@ from qola.cli.plan import request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
-from qola.inspect import planned
 from qola.inspect.query import QueryError
+from qola.plan import planner
 from qola.progress import flush_progress
 from qola.ruleset import ruleset_root
 
@@ -273,7 +273,7 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
     found: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="qola-") as name:
         directory = Path(name)
-        plan = planned.make_plan(request, Folder(directory))
+        plan = planner.make_plan(request, Folder(directory))
         (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
         directions = answers.directions_of(plan) or ["fwd"]
         for problem in fields.parse_for_directions(args.words, directions):

@@ -21,8 +21,8 @@ from qola.errors import Finding
 from qola.files import write_if_changed
 from qola.launch.problems import MAIN_ROLE
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
-from qola.plan.build_request import BuildRequest
 from qola.plan.generated import GeneratedModule
+from qola.plan.spec import BuildRequest
 from qola.progress import log
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.

@@ -13,8 +13,7 @@ from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
 from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
-from qola.plan.build_request import BuildRequest
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec
 from qola.progress import library_progress
 from qola.verify.host import Built
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest.constants import ADDABLE
 from qola.manifest.toml_writer import toml_document
-from qola.manifest.words import ADDABLE
 
 #: By module: the table of its variants, its directions, and what a variant may say.
 _MODULES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

@@ -22,7 +22,7 @@ from qola.errors import CodegenError, Finding
 from qola.fmha.registry import Entry, Registry
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
-from qola.manifest.receipts import PROFILES
+from qola.manifest.constants import PROFILES
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
 _RECEIPTS = {
@@ -68,7 +68,7 @@ def observe_kernels(
             library="",
             name=kernel.name,
             archs=archs_of(kernel, tags),
-            config=KernelConfig.of(direction, kernel.role, kernel.fields),
+            config=KernelConfig.from_fields(direction, kernel.role, kernel.fields),
         )
         for kernel in found.values()
     )
@@ -109,7 +109,7 @@ def _configs(script: Path, direction: str, receipt: int) -> Iterator[KernelConfi
         fields = fields_of(item, {})
         # The dispatch has it, which nobody asks here.
         fields.setdefault("hdim_v", fields["hdim_q"])
-        yield KernelConfig.of(direction, roles[type(item)], fields)
+        yield KernelConfig.from_fields(direction, roles[type(item)], fields)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Registry:
         source = Repository(module, repository)
         library = source.planned.library
         entries = [
-            Entry(library, k.name, k.archs, KernelConfig.of(k.direction, k.role, k.fields))
+            Entry(library, k.name, k.archs, KernelConfig.from_fields(k.direction, k.role, k.fields))
             for k in source.kernels
             if not is_beside(k)
         ]

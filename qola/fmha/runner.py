@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qola.attention import AttentionProblem, ProblemError, formats
-from qola.emulate.code_object import ARCHS
-from qola.emulate.launch import Options
+from qola.emulate.launch import ARCHS, Options
 from qola.errors import Finding
 from qola.fmha.arrays import in_rows, tensors_of, with_appended
 from qola.fmha.done import Done, RunError
@@ -73,8 +72,8 @@ class _Emulated:
     """The emulator; the library's host code runs in a process of its own."""
 
     def __init__(self, built: Built, arch: str, options: Options | None) -> None:
-        if arch not in ARCHS.values():
-            known = ", ".join(sorted(ARCHS.values()))
+        if arch not in ARCHS:
+            known = ", ".join(sorted(ARCHS))
             raise RunError(Finding(f"arch {arch}", "none that is emulated", f"one of {known}"))
         self._built, self._arch = built, arch
         self._emulator = Emulator(options or Options())

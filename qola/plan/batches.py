@@ -32,7 +32,9 @@ def in_order(kernels: Iterable[KernelInstance]) -> list[KernelInstance]:
 
     def key(kernel: KernelInstance) -> tuple[tuple[str, ...], list[str], str]:
         # Padding last: a variant asks for each of its values.
-        asked = [f"{name}={value}" for name, value in kernel.fields if not name.endswith("pad")]
+        asked = [
+            f"{name}={value}" for name, value in kernel.fields.items() if not name.endswith("pad")
+        ]
         return family(kernel), asked, kernel.name
 
     return sorted(kernels, key=key)

@@ -18,8 +18,8 @@ from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comme
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.types import KernelSet
 from qola.errors import Finding
+from qola.manifest.constants import KNOWN_ARCHS
 from qola.manifest.load import ModuleSpec
-from qola.manifest.words import KNOWN_ARCHS
 from qola.plan.generated import GeneratedModule
 
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.attention import AttentionProblem, Device
+from qola.code_object.reader import CodeObject
 from qola.emulate import single
-from qola.emulate.code_object import CodeObject
 from qola.emulate.hip import Allocation, Asked, Hip
 from qola.errors import Finding, QolaError
 from qola.report.assemble import make_report
-from qola.report.device_code import read_library
+from qola.report.library import read_library
 from qola.verify.case import REFUSED, Call, Launch, Sample
 from qola.verify.find import Found, Stage, find
 from qola.verify.memory import buffers, tables

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qola.attention import AttentionProblem, Layout, TestData
+from qola.kernel.tile import Tile
 from qola.launch.problems import MAIN_ROLE
 from qola.plan.model import PlannedKernel
 from qola.reference.masks import BOTTOM_RIGHT, TOP_LEFT, Mask
@@ -211,7 +212,8 @@ def propose(
     rows_at_once, columns_at_once = tile_of(fields)
     group = fields.get("mode") == "group"
     all_rows, all_columns = lengths(rows_at_once), lengths(columns_at_once)
-    if isinstance(most := fields.get("max_seqlen_q"), int) and most:
+    tile = Tile.parse(str(fields.get("tile")))
+    if tile is not None and (most := tile.max_rows):
         all_rows = tuple(min(length, most) for length in all_rows)
     hdim_q, hdim_v = (int(fields.get(name) or 0) for name in ("hdim_q", "hdim_v"))
     count = 2 + edge % 3 if group else 1 + edge % 2

@@ -121,18 +121,6 @@ def test_the_command_line_is_up_to_date() -> None:
     assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
 
 
-def test_figures_of_packages_are_those_of_the_locks() -> None:
-    """Prevents: downloads that a refreshed lock made larger than the pages say."""
-    figures = {}
-    for directory in ("debian", "rocm"):
-        lock = text_of(f"third_party/{directory}/packages.lock")
-        (megabytes,) = re.findall(r"^# download-megabytes: (\d+)$", lock, re.MULTILINE)
-        figures[directory] = megabytes, len(re.findall(r"^[^#\n]", lock, re.MULTILINE))
-    row = "| Download | {} MB, {} packages |".format(*figures["debian"])
-    assert row in text_of("docs/guide/setup.md").splitlines(), "run: ./bazelw --refresh-lock"
-    assert f"It is fetched ({figures['rocm'][0]} MB)" in text_of("docs/guide/bazel.md")
-
-
 #: What looks like a variable and is none: macros, AITER's names, the environment of compilers.
 NO_SETTINGS = {"HIP_CLANG_PATH", "HIP_PLATFORM", "QOLA_KERNEL_ABI", "QOLA_ROCM_IDENTITY"}
 PREFIXES = "(?:QOLA|NVTE|CK_JIT|GPU|ROCM|HIP|XDG|MAX)_[A-Z_]*[A-Z]"

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
+from qola.code_object.reader import CodeObject
 from qola.codegen.ck.link import NotUnderstoodError
-from qola.emulate.code_object import CodeObject
 from qola.emulate.decode import sweep
 from qola.emulate.launch import Device, Module, Result
-from qola.emulate.offload import code_objects
 from qola.errors import QolaError
 from qola.verify import cached
 from qola.verify.__main__ import main
@@ -29,6 +27,7 @@ from qola.verify.run import Wish, verify
 from qola.verify.sample import Drawn, draw
 from qola.verify.values import entry_values
 from tests.emulate.libraries import built
+from tests.library.offload import code_objects
 
 ARCH = "gfx950"
 #: Of the forward library: K whole tiles, and K of any length.
@@ -349,8 +348,7 @@ def test_cases_are_the_same_while_their_code_is(tmp_path: Path) -> None:
     """Prevents: every kernel of a batch tried anew because one of them changed."""
     changed = tmp_path / built("libmha_fwd").library.name
     data = bytearray(built("libmha_fwd").library.read_bytes())
-    with built("libmha_fwd").library.open("rb") as file:
-        (code,) = [code for arch, code in code_objects(ELFFile(file)) if arch == ARCH]
+    (code,) = [code for arch, code in code_objects(data) if arch == ARCH]
     code_object = CodeObject.read(code)
     kernel = next(iter(code_object.kernels.values()))
     text = code_object.image[kernel.entry : kernel.entry + kernel.size]

@@ -16,7 +16,8 @@ from qola.launch.problems import Problem, problems
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'
 BOTH = 'add_directions = ["fwd_appendkv", "pagedkv_prefill"]\n'
@@ -161,7 +162,7 @@ def test_what_cannot_be_added_is_told(plan: Planning, text: str, said: list[str]
 def test_kernels_by_name_alone(plan: Planning) -> None:
     """Prevents: a kernel of an added direction that no manifest can ask for by itself."""
     (of_ck, *_) = plan(HEAD + BOTH + ALONE + VARIANT).kernels
-    name = KernelConfig.of(of_ck.direction, of_ck.role, of_ck.fields).name
+    name = KernelConfig.from_fields(of_ck.direction, of_ck.role, of_ck.fields).name
     named = f'{ALONE}add_directions = ["{of_ck.direction}"]\n[[kernels]]\nnames = ["{name}"]\n'
     made = plan(HEAD + named)
     assert [kernel.name for kernel in made.kernels] == [of_ck.name]

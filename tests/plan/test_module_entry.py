@@ -19,7 +19,8 @@ from qola.plan.configure import configure
 from qola.plan.generated import GeneratedModule
 from qola.plan.header_sets import header_set
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
-from qola.plan.request import Request, ResolvedRequest, resolve
+from qola.plan.request import Request, ResolvedRequest
+from qola.plan.resolve import resolve
 
 CORE = """\
 def build_module():
@@ -78,7 +79,7 @@ name = "libmha_%s"
 %s
 """
 CONFIG = "aiter/jit/optCompilerConfig.json"
-CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "kernels/k.cpp", "", ())
+CK_KERNEL = KernelInstance("k", "fwd", "fwd", ("gfx950",), "kernels/k.cpp", "", {})
 CK_ALONE = KernelSet((CK_KERNEL,), ())
 V3_FWD = ("asm_fmha_v3_fwd_configs.hpp",)
 CODE_OBJECT = CodeObject("hsa/gfx950/a.co", "hsa/gfx950/fmha_v3_fwd/a.co", "gfx950", "", 1)

@@ -298,7 +298,7 @@ def test_altered_packs(tmp_path: Path) -> None:
     contents = {
         "digest": (forged(whole, flip(-1), right=False), "is damaged: its bytes have the digest"),
         "key": (forged(whole, flip(-40), right=True), "has the key "),
-        "ABI": (forged(whole, flip(-72), right=True), "is of kernel ABI 0, expected 1"),
+        "ABI": (forged(whole, flip(-72), right=True), "has kernel ABI 0, expected 1"),
         "trailer": (forged(whole, flip(-80), right=True), "does not end with a trailer"),
     }
     for number in range(20):

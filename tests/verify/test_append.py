@@ -15,7 +15,8 @@ from qola.attention import AttentionProblem, Layout, parse_words
 from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
-from qola.plan.request import Request, resolve
+from qola.plan.request import Request
+from qola.plan.resolve import resolve
 from qola.reference.formats import F64, decoded, encoded
 from qola.reference.masks import BOTTOM_RIGHT
 from qola.verify.edges import Fields

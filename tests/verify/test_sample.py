@@ -145,8 +145,8 @@ def test_names_of_fields_that_problems_follow(found: list[Library]) -> None:
     }
     # What follows from lengths, head dimensions and the device, and what is the same for all.
     others = {
-        *("arch_tag", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
-        *("dropout_kind", "store_randval"),
+        *("arch", "dpad", "dvpad", "spad", "skpad", "pipeline", "trload", "vlayout", "squant"),
+        *("dropout_kind", "randval"),
     }
     fields: dict[str, set[FieldValue]] = {}
     for library in found:

@@ -1,4 +1,4 @@
-"""The execution log and what is computed from it, over entries as Bazel 7 writes them."""
+"""Reading of execution logs, with entries as Bazel 7 writes them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.action_inputs import Group, group_of, summarize, to_table
-from qola.cli.console import to_text
 from qola.report.execution_log import LoggedFile, read_spawns
-from tests.tools.entries import entry, file, spawns, text_of
-
-SDK = "external/_main~qola~qola_rocm_sdk/sdk"
+from tests.support.log_entries import entry, file, spawns, text_of
 
 
 def compiled(kernel: str, *inputs: dict[str, Any], **changed: Any) -> dict[str, Any]:
@@ -52,37 +48,3 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     log.write_text(text_of(compiled("a"), compiled("b"))[:-100], encoding="utf-8")
     with pytest.raises(ValueError, match="ends within an entry"):
         list(read_spawns(log))
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        (f"{SDK}/lib/libLLVM.so.22.1", "compiler"),
-        (f"{SDK}/bin/clang++", "compiler"),
-        (f"{SDK}/resource/include/immintrin.h", "compiler's headers"),
-        (f"{SDK}/rocm/include/hip/hip_runtime.h", "HIP headers"),
-        (f"{SDK}/rocm/amdgcn/bitcode/ocml.bc", "device libraries"),
-        (f"{SDK}/sysroot/usr/include/c++/12/vector", "C and C++ headers"),
-        (f"{SDK}/sysroot/usr/lib/x86_64-linux-gnu/libc.so", "libraries of the sysroot"),
-        ("external/a~qola~aiter/aiter_meta/3rdparty/ck/x.hpp", "AITER and CK headers"),
-        ("bazel-out/cfg/bin/external/qola_compile~/sources/fmha.cpp", "source"),
-        ("bazel-out/cfg/bin/external/k/fwd/fmha.o", "objects"),
-        ("external/a~qola~qola_te/libmha_fwd.exports", "other"),
-    ],
-)
-def test_groups(path: str, name: str) -> None:
-    """Prevents: a compiler reported as headers, or the reverse."""
-    assert group_of(path) == name
-
-
-def test_inputs_per_action() -> None:
-    """Prevents: a compiler of 250 MB counted per kernel where a worker fetches it once."""
-    compiler = file(f"{SDK}/lib/libLLVM.so", "llvm", 1000)
-    own = file("external/a~qola~aiter/own.hpp", "own", 30)
-    groups = summarize(spawns(compiled("a", compiler), compiled("b", compiler, own)))
-    assert groups == [
-        Group("CppCompile", "compiler", 1, 1000, 1000),
-        Group("CppCompile", "AITER and CK headers", 0.5, 15, 30),
-        Group("CppCompile", "source", 1, 10, 20),
-    ]
-    assert to_text(to_table(groups)).splitlines()[-1].split()[:2] == ["CppCompile", "all"]
