@@ -29,7 +29,7 @@ from qola.compat.tree_checks import check_tree
 from qola.compat.upstream import differences, run_upstream
 from qola.errors import CodegenError, ExitCode, Finding
 from qola.manifest.load import loads
-from qola.plan.generated import GeneratedModule
+from qola.plan.generate import GeneratedModule
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 from tools.docs.compat_table import table
