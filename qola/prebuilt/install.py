@@ -17,6 +17,7 @@ from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
+from qola.version import docs_url
 
 
 def install_found(
@@ -76,7 +77,9 @@ def bundle_record(files: Mapping[str, Path], place: str) -> Mapping[str, Any]:
         words = repr(f"{type(error).__name__} {error}")[1:-1][:200]
         raise PrebuiltError(
             Finding(
-                place, f"no {RECORD} of a bundle in it: {words}", "a bundle (docs/guide/bundle.md)"
+                place,
+                f"no {RECORD} of a bundle in it: {words}",
+                f"a bundle ({docs_url('guide/bundle.md')})",
             )
         ) from None
     return cast("Mapping[str, Any]", record)

@@ -30,6 +30,7 @@ from qola.prebuilt.record import (
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola.progress import log
+from qola.version import docs_url
 
 _NOT_PUBLISHED = "the bundle is not published"
 
@@ -144,7 +145,8 @@ def _not_published(target: Source, error: UnreachableError) -> NoAnswerError:
             str(target),
             str(error),
             "a directory, or an HTTP server that takes PUT",
-            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token (docs/guide/prebuilt.md)",
+            "QOLA_PREBUILT_TOKEN is sent over https as a bearer token "
+            f"({docs_url('guide/prebuilt.md')})",
         ),
         _NOT_PUBLISHED,
     )
