@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from qola.cli.tables import Table, size, to_text  # noqa: E402
+from qola.cli.console import Table, size, to_text  # noqa: E402
 from qola.report.execution_log import LoggedFile, Spawn, read_spawns  # noqa: E402
 
 #: What a path is, by the first pattern found in it.

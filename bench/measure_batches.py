@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measure_costs import ROOT, Bench, find_compiler
-from qola.cli.tables import Table, to_text
+from qola.cli.console import Table, to_text
 from qola.plan.model import Plan, PlannedKernel
 
 SIZES = (1, 4, 8, 16, 32)

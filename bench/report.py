@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.rows import CONTENDERS, Row, unit_of
-from qola.cli.tables import align
+from qola.cli.console import align
 
 SCHEMA_VERSION = 1
 _HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "")

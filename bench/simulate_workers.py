@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.workers import Network, Outcome, Task, bound, simulate, tasks_of
 from qola.aiter.tree import read_tree
-from qola.cli.tables import Table, duration, size, to_text
+from qola.cli.console import Table, duration, size, to_text
 from qola.folder import Folder
 from qola.inspect.costs import load_costs
 from qola.inspect.estimate import compiles

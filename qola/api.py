@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, _install, build_all
 from qola.build.forms import Forms, check_static, check_wheel, choose_lazy
 from qola.build.install import BuildResult
-from qola.build.setup import Progress, resolve_build, set_up
+from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import (
     DEFAULT_REMOTE,
     AiterOptions,
@@ -27,7 +26,7 @@ from qola.plan.build_request import BuildRequest
 from qola.plan.spec import BuildSpec
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
-from qola.progress import Passing
+from qola.progress import library_progress, log
 from qola.ruleset import ruleset_root
 
 
@@ -54,7 +53,6 @@ def build_kernels(
     prebuilt: PrebuiltOptions | None = None,
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
 ) -> BuildResult:
     """Build the modules of a manifest and install them.
 
@@ -85,11 +83,9 @@ def build_kernels(
             opaque, prebuilt bundles are not looked for.
         prebuilt: where to look for a prebuilt bundle first (docs/guide/prebuilt.md); by default
             where manifest and environment say.
-        quiet: tell no progress; warnings go to standard error.
+        quiet: log only warnings.
         environ: the environment: AITER_ARCHIVE_BATCH_SIZE, GPU_ARCHS, NVTE_CK_JIT, QOLA_BAZEL,
             QOLA_CACHE_HOME, and those of docs/guide/prebuilt.md; by default the process's.
-        progress: called with a line when a long step begins, every few seconds with how far it is,
-            and with warnings; by default they go to standard error, few of the second kind.
 
     Returns:
         What manifest.json in `output_dir` holds; its `summary` counts the modules that failed, and
@@ -101,30 +97,12 @@ def build_kernels(
         OSError: `output_dir` cannot be written to.
     """
     environ = os.environ if environ is None else environ
-    if progress is None:
-        progress = _say_nothing if quiet else _say
-    wants_lazy = choose_lazy(lazy, environ, progress)
     request = BuildRequest(
         manifest_path,
         BuildSpec(tuple(archs or ()), build_mode, require),
         AiterOptions(aiter_root, aiter_commit, aiter_remote, patches_dir, skip_checkout),
         tuple(groups or ()),
     )
-    output = Path(output_dir).absolute()
-    forms = Forms(wants_lazy, static)
-    chosen = resolve_build(request, environ, progress)
-    wanted = prebuilt or PrebuiltOptions()
-    check_wheel(wheel, chosen.modules, chosen.triton, progress)
-    if require != LEVELS[0]:
-        progress(f"--require {require}: a plan decides it, prebuilt bundles are not looked for")
-    elif wheel:
-        progress("--wheel: Bazel makes it of its own bundle, prebuilt ones are not looked for")
-    else:
-        fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output, progress)
-        if fetched:
-            return fetched
-    setup = set_up(chosen, environ)
-    check_static(static, wants_lazy, chosen.modules, environ, progress)
     options = BuildOptions(
         keep_going=keep_going,
         jobs=jobs,
@@ -132,18 +110,25 @@ def build_kernels(
         more=(f"--output_groups=+{PLAN}", *bazel_args),
         quiet=quiet,
     )
-    with setup.workspace(progress):
-        built = build_all(setup, forms, options, environ, progress, wheel)
-        return _install(chosen, wants_lazy, built, output)
-
-
-def _say(text: str) -> None:
-    if not isinstance(text, Passing):
-        print(f"qola: {text}", file=sys.stderr)
-
-
-def _say_nothing(_text: str) -> None:
-    pass
+    output = Path(output_dir).absolute()
+    with library_progress(quiet=quiet):
+        forms = Forms(choose_lazy(lazy, environ), static)
+        chosen = resolve_build(request, environ)
+        check_wheel(wheel, chosen.modules, chosen.triton)
+        if require != LEVELS[0]:
+            log.info(f"--require {require}: a plan decides it, so prebuilt bundles are not used")
+        elif wheel:
+            log.info("--wheel: Bazel packs its own bundle, so prebuilt bundles are not used")
+        else:
+            wanted = prebuilt or PrebuiltOptions()
+            fetched = first_prebuilt(chosen, forms, bazel_args, wanted, environ, output)
+            if fetched:
+                return fetched
+        setup = set_up(chosen, environ)
+        check_static(static, forms.lazy, chosen.modules, environ)
+        with setup.workspace():
+            built = build_all(setup, forms, options, environ, wheel)
+            return _install(chosen, forms.lazy, built, output)
 
 
 def checkout_aiter(
@@ -155,7 +140,6 @@ def checkout_aiter(
     *,
     aiter_remote: str = DEFAULT_REMOTE,
     environ: Mapping[str, str] | None = None,
-    progress: Progress = lambda _: None,
 ) -> str:
     """Make a patched AITER tree without building: what `build_kernels` would build from.
 
@@ -171,7 +155,6 @@ def checkout_aiter(
         groups: refused unless the manifest has them; the tree is the same for all groups.
         aiter_remote: what git fetches from.
         environ: the environment, for the cache's place; by default the process's.
-        progress: called with a line when a long step begins.
 
     Returns:
         Absolute path of the tree.
@@ -190,4 +173,5 @@ def checkout_aiter(
         choose_modules(manifest, groups or ())
     options = AiterOptions(root, aiter_commit, aiter_remote, patches_dir)
     request = aiter_request(manifest, folder, ruleset_root(), options)
-    return str(checkout(request, root, progress))
+    with library_progress():
+        return str(checkout(request, root))

@@ -14,13 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from qola.errors import Finding, QolaError
+from qola.progress import log
 
 _FOREIGN = "the cache may be another user's"
 _ANOTHERS = "another user's"
 
 
 @contextmanager
-def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator[None]:
+def locked(directory: Path, whose: str) -> Iterator[None]:
     """Keep a second process waiting until the block is left.
 
     Args:
@@ -35,7 +36,7 @@ def locked(directory: Path, whose: str, note: Callable[[str], None]) -> Iterator
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            note(f"waiting for another {whose}")
+            log.info(f"waiting for another {whose}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -44,7 +45,6 @@ def kept_directory(
     directory: Path,
     whole: Path,
     whose: str,
-    progress: Callable[[str], None],
     make: Callable[[], object],
 ) -> Path:
     """Return a directory of the cache, made the first time that it is asked for.
@@ -67,7 +67,7 @@ def kept_directory(
         # When it was last used: `qola cache --prune` goes by that.
         os.utime(directory)
         return directory
-    with locked(directory.parent, whose, progress):
+    with locked(directory.parent, whose):
         if not whole.exists():
             make()
     return directory

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 from qola.errors import ExitCode, QolaError
 from qola.files import system_error
+from qola.progress import show_progress
 
 
-def run_main(work: Callable[[], None]) -> int:
+def run_main(work: Callable[[], None], *, quiet: bool = True) -> int:
     """Do the work of a command line; return its exit code.
 
     An error a user can correct, a full disk or too little memory among them, is printed with the
@@ -21,7 +22,7 @@ def run_main(work: Callable[[], None]) -> int:
     """
     try:
         try:
-            with ended_by_signals():
+            with ended_by_signals(), show_progress(sys.stderr, quiet=quiet):
                 work()
         except (OSError, MemoryError, RuntimeError) as error:
             if (told := system_error(error)) is None:

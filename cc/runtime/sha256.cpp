@@ -4,15 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#endif
-
 namespace qola_runtime {
 namespace {
 
-alignas(16) constexpr std::array<std::uint32_t, 64> kRound{
+constexpr std::array<std::uint32_t, 64> kRound{
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -55,69 +50,6 @@ void absorb(State& state, const unsigned char* block)
         state[i] += add[i];
 }
 
-#if defined(__x86_64__)
-
-/// The same for many blocks, with the processor's own instructions: six times as fast, and a
-/// kernel's digest is most of what its load takes.
-__attribute__((target("sha,sse4.1"))) void
-absorb_with_sha(State& state, const unsigned char* block, std::size_t count)
-{
-    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-    auto* words              = reinterpret_cast<__m128i*>(state.data());
-    // The instructions want the state as (a, b, e, f) and (c, d, g, h), the first one highest.
-    const __m128i badc = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
-    const __m128i hgfe = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
-    __m128i abef       = _mm_alignr_epi8(badc, hgfe, 8);
-    __m128i cdgh       = _mm_blend_epi16(hgfe, badc, 0xf0);
-    for(; count > 0; --count, block += 64)
-    {
-        const __m128i abef_before = abef, cdgh_before = cdgh;
-        __m128i w[16];
-        for(int i = 0; i < 16; ++i)
-        {
-            if(i < 4)
-                w[i] = _mm_shuffle_epi8(
-                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(block) + i), big_endian);
-            else
-                w[i] = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[i - 4], w[i - 3]),
-                                                          _mm_alignr_epi8(w[i - 1], w[i - 2], 4)),
-                                            w[i - 1]);
-            const __m128i round = _mm_add_epi32(
-                w[i], _mm_load_si128(reinterpret_cast<const __m128i*>(kRound.data()) + i));
-            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, round);
-            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(round, 0x0e));
-        }
-        abef = _mm_add_epi32(abef, abef_before);
-        cdgh = _mm_add_epi32(cdgh, cdgh_before);
-    }
-    const __m128i feba = _mm_shuffle_epi32(abef, 0x1b);
-    const __m128i dchg = _mm_shuffle_epi32(cdgh, 0xb1);
-    _mm_storeu_si128(words, _mm_blend_epi16(feba, dchg, 0xf0));
-    _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
-}
-
-bool has_sha()
-{
-    static const bool found = [] {
-        unsigned a, b, c, d;
-        const bool sse = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_1) && (c & bit_SSSE3);
-        return sse && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA);
-    }();
-    return found;
-}
-
-#endif
-
-void absorb_all(State& state, const unsigned char* block, std::size_t count)
-{
-#if defined(__x86_64__)
-    if(has_sha())
-        return absorb_with_sha(state, block, count);
-#endif
-    for(; count > 0; --count, block += 64)
-        absorb(state, block);
-}
-
 int digit(char c)
 {
     if(c >= '0' && c <= '9')
@@ -144,7 +76,8 @@ std::string sha256(std::string_view bytes)
         tail += static_cast<char>(std::uint64_t{bytes.size()} * 8 >> shift);
     for(const std::string_view part :
         {bytes.substr(0, bytes.size() / 64 * 64), std::string_view(tail)})
-        absorb_all(state, reinterpret_cast<const unsigned char*>(part.data()), part.size() / 64);
+        for(std::size_t at = 0; at < part.size(); at += 64)
+            absorb(state, reinterpret_cast<const unsigned char*>(part.data() + at));
     std::string raw;
     for(const std::uint32_t word : state)
         for(int shift = 24; shift >= 0; shift -= 8)

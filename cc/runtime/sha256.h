@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): what names and guards kernels, here and in the tests' HIP runtime.
+// SHA-256 (FIPS 180-4), which names and checks kernels in caches, packs and the fake HIP runtime.
 #ifndef QOLA_RUNTIME_SHA256_H
 #define QOLA_RUNTIME_SHA256_H
 
@@ -7,13 +7,13 @@
 
 namespace qola_runtime {
 
-/// Digest of bytes, as 64 hexadecimal digits.
+/// Returns the digest as 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 
-/// The bytes that hexadecimal digits stand for; empty where they are none, or an odd number.
+/// Decodes hexadecimal digits; empty for an odd number of digits or other characters.
 std::string bytes_of_hex(std::string_view hex);
 
-/// Bytes as hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 std::string hex_of_bytes(std::string_view bytes);
 
 } // namespace qola_runtime

@@ -17,7 +17,7 @@ from pathlib import Path
 from qola.build.events import ANSI, EventReader, fails
 from qola.build.progress import Status
 from qola.errors import Finding, ToolchainError
-from qola.progress import Pace
+from qola.progress import Pace, flush_progress, log
 
 #: Exit codes of Bazel's that speak of the machine: its environment, bazelw's set-up, its server.
 MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})
@@ -177,20 +177,15 @@ def build(
     targets: Sequence[str],
     options: BuildOptions,
     environ: Mapping[str, str],
-    note: Callable[[str], None] = lambda _: None,
     kernels: Callable[[Path], Mapping[str, int]] = lambda _: {},
-    watch: Callable[[EventReader], None] = lambda _: None,
 ) -> EventReader:
-    """Run bazel build; return what its events said.
+    """Run bazel build and log its progress; return the events.
 
-    Bazel's own output goes to the workspace's LOG: what matters of it is told once, by `note` or by
-    an error. With options.subcommands it goes to standard error as it is.
+    Bazel's own output goes to the workspace's LOG; with options.subcommands it goes to standard
+    error unchanged.
 
     Args:
-        note: told every few seconds how far the build is, with lines that may be `Passing`, and
-            what rules warn of.
         kernels: what is compiled and the number of kernels in each, as `planned_kernels` has them.
-        watch: handed what is known so far, again and again.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
@@ -202,11 +197,13 @@ def build(
     status = Status(events.reader, kernels, options.jobs or os.cpu_count() or 1)
     with ExitStack() as stack:
         # Standard output is for the summary; Bazel writes nothing there that matters.
-        output, log = 2, None
-        if not options.subcommands:
-            log = _Log(workspace / LOG)
-            events.reader.told = str(log.path)
-            output = stack.enter_context(log.path.open("ab")).fileno()
+        output, file = 2, None
+        if options.subcommands:
+            flush_progress()
+        else:
+            file = _LogFile(workspace / LOG)
+            events.reader.told = str(file.path)
+            output = stack.enter_context(file.path.open("ab")).fileno()
         # In a session of its own, so that one Ctrl-C is one interrupt: the third kills its server.
         with _starting(words):
             process = subprocess.Popen(
@@ -219,47 +216,38 @@ def build(
                 start_new_session=True,
             )
     try:
-        _follow(process, events, log, status, note, watch)
+        _follow(process, events, file, status)
     except BaseException:
-        note("stopping Bazel")
+        log.info("stopping Bazel")
         _stop(process)
         raise
-    if log:
+    if file:
         for message in events.reader.messages():
-            if options.quiet:
-                print(message, file=sys.stderr)  # Where progress is not told.
-            else:
-                note(message)
+            log.warning(message)
     if events.reader.exit_code is None or process.returncode in MACHINE_EXIT_CODES:
         raise ToolchainError(
-            no_build(" ".join(bazel), process.returncode, log.text() if log else ""),
+            no_build(" ".join(bazel), process.returncode, file.text() if file else ""),
             "Bazel cannot build here",
         )
     return events.reader
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
-    events: _EventFile,
-    log: _Log | None,
-    status: Status,
-    note: Callable[[str], None],
-    watch: Callable[[EventReader], None],
+    process: subprocess.Popen[bytes], events: _EventFile, file: _LogFile | None, status: Status
 ) -> None:
-    """Wait for Bazel, and say meanwhile what it does; with its output shown, it says it itself."""
-    said, at, pace = "", time.monotonic(), Pace()
+    """Wait for Bazel, and log its progress unless its own output is shown."""
+    last, at, pace = "", time.monotonic(), Pace()
     while True:
         running = process.poll() is None
         events.read_on()
-        watch(events.reader)
-        if log:
-            for line in log.of_bazelw():
-                note(line)
+        if file:
+            for line in file.of_bazelw():
+                log.info(line)
             if time.monotonic() - at >= _TELL_SECONDS or not running:
                 at, text = time.monotonic(), status.text(events.seconds())
-                if text and text != said:
-                    note(pace.line(text, status.share, at))
-                    said = text
+                if text and text != last:
+                    pace.report(text, status.share)
+                    last = text
         if not running:
             return
         time.sleep(_POLL_SECONDS)
@@ -286,7 +274,7 @@ def no_build(bazel: str, code: int, said: str) -> Finding:
     )
 
 
-class _Log:
+class _LogFile:
     """Bazel's own output in a file, from which bazelw's words are told as they come."""
 
     def __init__(self, path: Path) -> None:

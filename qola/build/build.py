@@ -17,10 +17,11 @@ from qola.build.install import BuildResult, ModuleRecord, install, not_made, out
 from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, results_of, said_by
-from qola.build.setup import Progress, ResolvedBuild, Setup
+from qola.build.setup import ResolvedBuild, Setup
 from qola.files import write_if_changed
 from qola.layout import RECORD, TRITON, WHEELS, library_file, triton_file
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
+from qola.progress import log
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""
@@ -33,7 +34,6 @@ def build_all(
     forms: Forms,
     options: BuildOptions,
     environ: Mapping[str, str],
-    progress: Progress,
     wheel: str = "",
 ) -> Built:
     """Build the modules, and a bundle of those that could be built.
@@ -50,11 +50,11 @@ def build_all(
     file = chosen.manifest.file
     names = chosen.names
     kind = "lazy libraries, " if forms.lazy else ""
-    progress(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
+    log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
     # A lazy build compiles none.
     counted = planned_kernels(setup.made.name, () if forms.lazy else names)
-    events = build(setup.bazel, directory, labels, options, environ, progress, counted)
+    events = build(setup.bazel, directory, labels, options, environ, counted)
     results = results_of(events, dict(zip(names, labels, strict=True)))
     # Read before Bazel runs again: it then forgets what failing actions wrote.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
@@ -65,11 +65,11 @@ def build_all(
         text = setup.made.bundle_file(good, forms, wheel)
         write_if_changed(directory / workspace.BUNDLE_FILE, text)
         packages = f"bundle and wheel {wheel}" if wheel else "bundle"
-        progress(f"{file}: {packages} of {', '.join(good)}")
+        log.info(f"{file}: {packages} of {', '.join(good)}")
         # A log is that of the libraries, which this one would overwrite.
         unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
         asked = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
-        found = build(setup.bazel, directory, asked, unlogged, environ, progress)
+        found = build(setup.bazel, directory, asked, unlogged, environ)
         bundle = _bundle(found, asked)
     else:
         # One of an earlier build names libraries that this one does not have.

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from qola import starlark
@@ -16,6 +16,7 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.cache import cache_directory, kept_directory
 from qola.errors import Finding, ToolchainError
 from qola.files import sha256_of_text
+from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
 
@@ -27,7 +28,7 @@ _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
 _TARGET = "//:hipcc"
 
 
-def hipcc(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
+def hipcc(environ: Mapping[str, str]) -> Path:
     """Return the path of the pinned compiler's hipcc, fetched on the first call.
 
     The compiler does not stay in a Bazel output base: CMake's build directories keep its path.
@@ -41,9 +42,9 @@ def hipcc(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
     directory = cache_directory(environ) / COMPILERS / sha256_of_text(pins)[:16]
 
     def make() -> None:
-        progress("fetching the pinned ROCm compiler")
+        log.info("fetching the pinned ROCm compiler")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory.parent) as temporary:
-            fetched = _fetch(Path(temporary), ruleset, environ, progress)
+            fetched = _fetch(Path(temporary), ruleset, environ)
             sdk = Path(temporary, "sdk")
             # Not moved: a Bazel that the user names may keep its outputs elsewhere, for others too.
             shutil.copytree(fetched, sdk, copy_function=_link)
@@ -51,12 +52,10 @@ def hipcc(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
             sdk.chmod(0o700)
             sdk.rename(directory)
 
-    return kept_directory(directory, directory / _HIPCC, "fetch", progress, make) / _HIPCC
+    return kept_directory(directory, directory / _HIPCC, "fetch", make) / _HIPCC
 
 
-def _fetch(
-    directory: Path, ruleset: Path, environ: Mapping[str, str], progress: Callable[[str], None]
-) -> Path:
+def _fetch(directory: Path, ruleset: Path, environ: Mapping[str, str]) -> Path:
     """Have Bazel fetch the compiler into an output base below a directory; return its root."""
     bazel = find_bazel(environ, ruleset)
     output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
@@ -75,7 +74,7 @@ def _fetch(
     place = directory / "workspace"
     workspace.write(place, files)
     try:
-        events = build(bazel, place, [_TARGET], BuildOptions(), environ, progress)
+        events = build(bazel, place, [_TARGET], BuildOptions(), environ)
     finally:
         ask([*bazel, "shutdown"], environ, place)
     result = events.targets.get(_TARGET)

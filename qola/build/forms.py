@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from qola.aiter.attention import ATTENTION
 from qola.errors import ExitCode, Finding, QolaError
 from qola.manifest.types import ModuleSpec
+from qola.progress import log
 
 CK_JIT = "NVTE_CK_JIT"
 _TE_PREFIX = "NVTE_"
@@ -39,12 +40,10 @@ class ChoiceError(QolaError):
     default_title: ClassVar[str] = "what to build is not clear"
 
 
-def choose_lazy(
-    asked: bool | None, environ: Mapping[str, str], note: Callable[[str], None]
-) -> bool:
+def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
     """Return whether to build lazy libraries: what is asked for, else $NVTE_CK_JIT, else not.
 
-    `note` is told when the variable decides, which is TransformerEngine's and old, and where other
+    Logs a warning if the variable decides, which is TransformerEngine's and old, or if other
     variables of TransformerEngine's are set, for which its absence means the other form.
 
     Raises:
@@ -56,7 +55,7 @@ def choose_lazy(
     if not given:
         others = sorted(name for name in environ if name.startswith(_TE_PREFIX) and environ[name])
         if others:
-            note(
+            log.info(
                 f"full libraries, with their kernels inside: {CK_JIT} is not set, which means lazy "
                 f"ones to TransformerEngine ({others[0]} is set), and not to qola: --lazy, or "
                 f"--no-lazy without this line"
@@ -76,7 +75,7 @@ def choose_lazy(
                 f"unset {CK_JIT}; qola build --lazy or --no-lazy says it",
             )
         )
-    note(f"{CK_JIT} is deprecated, use qola build --lazy or --no-lazy")
+    log.warning(f"{CK_JIT}={given} chooses the libraries; use qola build --lazy or --no-lazy")
     return lazy
 
 
@@ -85,11 +84,8 @@ def check_static(
     lazy: bool,
     modules: Sequence[ModuleSpec],
     environ: Mapping[str, str],
-    note: Callable[[str], None],
 ) -> None:
     """Check that an archive can be made, where one is asked for.
-
-    `note` is told of a variable of AITER's that says nothing to qola.
 
     Raises:
         ChoiceError: lazy libraries are asked for too, or no module can be in an archive.
@@ -113,15 +109,11 @@ def check_static(
             )
         )
     if static and environ.get(ARCHIVE_BATCH_SIZE):
-        note(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
+        log.info(f"{ARCHIVE_BATCH_SIZE} has nothing to do: an archive has one member a module")
 
 
-def check_wheel(
-    version: str, modules: Sequence[ModuleSpec], triton: bool, note: Callable[[str], None]
-) -> None:
+def check_wheel(version: str, modules: Sequence[ModuleSpec], triton: bool) -> None:
     """Check that a Python wheel can be made, where one is asked for; `version` is "" for none.
-
-    `note` is told of modules that are built and are not in the wheel.
 
     Raises:
         ChoiceError: the version is none of Python's, or no module can be in a wheel.
@@ -145,7 +137,7 @@ def check_wheel(
             )
         )
     if others:
-        note(f"not in the wheel, since Python imports them by themselves: {', '.join(others)}")
+        log.info(f"not in the wheel, since Python imports them by themselves: {', '.join(others)}")
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from qola.answers import DIRECTORY as ANSWERS
 from qola.build.outputs import LOCKS, OUTPUTS, OutputBase
 from qola.build.workspace import WORKSPACES
 from qola.fetch.commit_tree import TREES
+from qola.progress import log
 
 _BY_FILE = frozenset({"disk", ANSWERS})
 """Directories whose files are used one by one; who uses one renews its time."""
@@ -40,7 +41,7 @@ def parts(cache: Path) -> list[Part]:
     return sorted(found, key=lambda part: (-part.size, part.name))
 
 
-def prune(cache: Path, days: float, note: Callable[[str], None]) -> int:
+def prune(cache: Path, days: float) -> int:
     """Remove what was not used for so many days; return how many bytes that were.
 
     What somebody works with at the moment stays, whatever its age.
@@ -52,14 +53,14 @@ def prune(cache: Path, days: float, note: Callable[[str], None]) -> int:
     freed = 0
     for name in _PRUNED:
         if name in _BY_FILE:
-            freed += _prune_files(cache / name, before, note)
+            freed += _prune_files(cache / name, before)
             continue
         for path in _children(cache / name):
             if not path.is_dir() or _used(path) >= before or _is_served(OutputBase(path).base):
                 continue
             with _unused(path) as free:
                 if free:
-                    freed += _remove(path, f"{name}/{path.name}", note)
+                    freed += _remove(path, f"{name}/{path.name}")
     return freed
 
 
@@ -89,7 +90,7 @@ def _used(directory: Path) -> float:
     return max(path.lstat().st_mtime for path in (directory, *_children(directory)))
 
 
-def _prune_files(directory: Path, before: float, note: Callable[[str], None]) -> int:
+def _prune_files(directory: Path, before: float) -> int:
     freed = number = 0
     for path in directory.rglob("*"):
         with suppress(FileNotFoundError):
@@ -98,17 +99,17 @@ def _prune_files(directory: Path, before: float, note: Callable[[str], None]) ->
                 path.unlink()
                 freed, number = freed + about.st_blocks * 512, number + 1
     if number:
-        note(f"removed {number} {'file' if number == 1 else 'files'} of {directory.name}/")
+        log.info(f"removed {number} {'file' if number == 1 else 'files'} of {directory.name}/")
     return freed
 
 
-def _remove(directory: Path, name: str, note: Callable[[str], None]) -> int:
+def _remove(directory: Path, name: str) -> int:
     freed = _size(directory)
     for path, _, _ in os.walk(directory):
         # Bazel takes the right to write from directories of outputs.
         os.chmod(path, 0o700)
     shutil.rmtree(directory)
-    note(f"removed {name}")
+    log.info(f"removed {name}")
     return freed
 
 

@@ -7,7 +7,7 @@ a time: a second build takes the next.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +16,7 @@ from typing import IO
 
 from qola.cache import own_directory
 from qola.files import sha256_of_text, write_if_changed
+from qola.progress import log
 
 OUTPUTS = "outputs"
 """Directory below the cache that output bases are in."""
@@ -53,9 +54,7 @@ class OutputBase:
 
 
 @contextmanager
-def output_base(
-    cache: Path, source: str, workspace: Path, note: Callable[[str], None]
-) -> Iterator[OutputBase]:
+def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBase]:
     """Yield an output base that no other process builds in until the block is left.
 
     Args:
@@ -84,7 +83,9 @@ def output_base(
             # When it was last used: `qola cache --prune` goes by that.
             found.directory.touch()
             if number > 1:
-                note(f"another build's outputs are in use: this one fetches into {found.directory}")
+                log.info(
+                    f"another build's outputs are in use: this one fetches into {found.directory}"
+                )
             yield found
             return
 

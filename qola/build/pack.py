@@ -12,9 +12,10 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Progress, ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild, set_up
 from qola.errors import Finding
 from qola.files import whole, write_if_changed
+from qola.progress import log
 
 SUFFIX = ".qpack"
 
@@ -52,7 +53,6 @@ def build_pack(
     output: Path,
     options: BuildOptions,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> str:
     """Compile kernels, as Bazel does for libraries, and put them into a pack.
 
@@ -71,12 +71,12 @@ def build_pack(
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory
     names = modules_with_kernels(chosen.modules, place)
-    with setup.workspace(progress):
+    with setup.workspace():
         text = setup.made.pack_file(names, kernels)
         write_if_changed(directory / workspace.PACK_FILE, text)
-        progress(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")
+        log.info(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")
         targets = [workspace.PACK]
-        events = build(setup.bazel, directory, targets, options, environ, note=progress)
+        events = build(setup.bazel, directory, targets, options, environ)
         (result,) = results_of(events, {"pack": workspace.PACK}).values()
         return _copy(result, events, output)
 

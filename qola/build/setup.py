@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +23,6 @@ from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_files
 from qola.ruleset import ruleset_root
 
-Progress = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -43,25 +41,23 @@ class Setup:
     bazel_version: str
 
     @contextmanager
-    def workspace(self, progress: Progress) -> Iterator[OutputBase]:
+    def workspace(self) -> Iterator[OutputBase]:
         """Write the workspace, which this process has for itself until the block is left.
 
         A second build of the same manifest waits for it.
         """
         with (
-            locked(self.directory, "build of this manifest", progress),
-            self.output_base(self.directory, progress) as outputs,
+            locked(self.directory, "build of this manifest"),
+            self.output_base(self.directory) as outputs,
         ):
             files = self.made.files(self.bazel_version, self.directory, outputs.base)
             write_workspace(self.directory, files)
             yield outputs
 
-    def output_base(
-        self, directory: Path, progress: Progress
-    ) -> AbstractContextManager[OutputBase]:
+    def output_base(self, directory: Path) -> AbstractContextManager[OutputBase]:
         """Return an output base for a workspace, which nobody else builds meanwhile."""
         source = workspace.fetched_by(self.made.ruleset, self.made.aiter)
-        return output_base(self.cache, source, directory, progress)
+        return output_base(self.cache, source, directory)
 
 
 def write_workspace(directory: Path, files: Mapping[str, str]) -> None:
@@ -93,9 +89,7 @@ class ResolvedBuild:
         return [*(module.name for module in self.modules), *([TRITON] if self.triton else [])]
 
 
-def resolve_build(
-    request: BuildRequest, environ: Mapping[str, str], progress: Progress
-) -> ResolvedBuild:
+def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> ResolvedBuild:
     """Read the manifest and find the AITER source; writes nothing but a tree at `aiter.root`.
 
     Raises:
@@ -111,9 +105,7 @@ def resolve_build(
     )
     archs = choose_archs(spec.archs, manifest, environ.get("GPU_ARCHS", ""), native_archs)
     source = aiter_request(manifest, file.parent, ruleset_root(), options)
-    aiter, other_aiter = choose_for(
-        manifest, source, environ, progress, skip_checkout=options.skip_checkout
-    )
+    aiter, other_aiter = choose_for(manifest, source, environ, skip_checkout=options.skip_checkout)
     mode = None if spec.mode == manifest.mode else spec.mode
     return ResolvedBuild(
         manifest,

@@ -15,7 +15,6 @@ from qola.build.outputs import OutputBase
 from qola.build.progress import planned_kernels
 from qola.build.results import results_of
 from qola.build.setup import (
-    Progress,
     ResolvedBuild,
     Setup,
     resolve_build,
@@ -29,6 +28,7 @@ from qola.errors import QolaError
 from qola.files import sha256_of_text, write_if_changed
 from qola.manifest.load import load
 from qola.plan.build_request import BuildRequest
+from qola.progress import log
 from qola.ruleset import ruleset_root
 
 _PROGRAMS = "programs"
@@ -53,17 +53,13 @@ def build_several(
     kind: str,
     options: BuildOptions,
     environ: Mapping[str, str],
-    progress: Progress,
-    *,
     aiter_root: str | Path | None = None,
-    finished: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Made]:
     """Build programs that run the libraries of manifests, as `verifier.build_program` does for one.
 
     Args:
         manifests: their texts, by names that are those of a Bazel repository.
         kind: of the programs, one of `workspace.PROGRAMS`.
-        finished: told how many manifests are done, whenever that changes.
 
     Raises:
         QolaError: nothing could be tried: the AITER tree or this machine is at fault, or a
@@ -73,23 +69,20 @@ def build_several(
     digest = sha256_of_text(ruleset.as_posix())[:16]
     directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"
     with ExitStack() as stack:
-        stack.enter_context(locked(directory, "build of kernels", progress))
+        stack.enter_context(locked(directory, "build of kernels"))
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in manifests.items():
             write_if_changed(directory / f"{name}.toml", text)
-        setups = _setups(directory, manifests, aiter_root, environ, progress)
+        setups = _setups(directory, manifests, aiter_root, environ)
         first = next(iter(setups.values()))
         # Programs of other builds are not overwritten: the names of manifests are their content's.
-        outputs = stack.enter_context(first.output_base(directory, progress))
+        outputs = stack.enter_context(first.output_base(directory))
         _write(directory, setups, kind, outputs)
         labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
-        progress(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
-        watch = _Watch(labels.values(), finished)
+        log.info(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
         targets = [*labels.values()]
         compiled = _compiled(setups.values())
-        events = build(
-            first.bazel, directory, targets, options, environ, progress, compiled, watch.see
-        )
+        events = build(first.bazel, directory, targets, options, environ, compiled)
         return _made(events, labels)
 
 
@@ -98,7 +91,6 @@ def _setups(
     names: Iterable[str],
     aiter_root: str | Path | None,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> dict[str, Setup]:
     """Return all that building each manifest takes; the tree is chosen once."""
     found: dict[str, Setup] = {}
@@ -106,9 +98,7 @@ def _setups(
     for name in names:
         file = directory / f"{name}.toml"
         if chosen is None:
-            chosen = resolve_build(
-                BuildRequest(file, aiter=AiterOptions(aiter_root)), environ, progress
-            )
+            chosen = resolve_build(BuildRequest(file, aiter=AiterOptions(aiter_root)), environ)
         else:
             manifest = load(file, display=file.name)
             chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
@@ -145,21 +135,6 @@ def _compiled(setups: Iterable[Setup]) -> Callable[[Path], Mapping[str, int]]:
         return {name: count for one in readers for name, count in one(external).items()}
 
     return read
-
-
-class _Watch:
-    """Tells how many targets are done, when one more is."""
-
-    def __init__(self, labels: Iterable[str], finished: Callable[[int], None]) -> None:
-        self._labels = set(labels)
-        self._finished = finished
-        self._said = 0
-
-    def see(self, events: EventReader) -> None:
-        done = len(self._labels & events.targets.keys())
-        if done != self._said:
-            self._said = done
-            self._finished(done)
 
 
 def _made(events: EventReader, labels: Mapping[str, str]) -> dict[str, Made]:

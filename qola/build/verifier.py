@@ -9,8 +9,9 @@ from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import Progress, ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild, set_up
 from qola.files import write_if_changed
+from qola.progress import log
 
 
 def build_program(
@@ -18,7 +19,6 @@ def build_program(
     chosen: ResolvedBuild,
     options: BuildOptions,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> tuple[Path | None, str]:
     """Build the libraries of a manifest, and a program that runs their host code.
 
@@ -35,12 +35,12 @@ def build_program(
     setup = set_up(chosen, environ)
     place, directory = chosen.manifest.file, setup.directory
     names = modules_with_kernels(chosen.modules, place)
-    with setup.workspace(progress) as outputs:
+    with setup.workspace() as outputs:
         text = setup.made.program_file(name, names)
         write_if_changed(directory / name / "BUILD.bazel", text)
-        progress(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
+        log.info(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
         target = f"//{name}:{name}"
-        events = build(setup.bazel, directory, [target], options, environ, note=progress)
+        events = build(setup.bazel, directory, [target], options, environ)
         (result,) = results_of(events, {name: target}).values()
         # It is run when others may build again.
         outputs.keep()

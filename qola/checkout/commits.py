@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from qola.errors import AiterError, Finding
 from qola.fetch.git import check_remote, run_git
+from qola.progress import log
 
 _FULL = re.compile(r"[0-9a-f]{40}")
 _SHORT = re.compile(r"[0-9a-f]{7,39}")
 
 
-def resolve_commit(
-    remote: str, name: str, *, progress: Callable[[str], None] = lambda _: None
-) -> str:
+def resolve_commit(remote: str, name: str) -> str:
     """Return the full id of a commit: 40 hexadecimal digits.
 
     A full id is taken as it is, without asking anybody; of a tag or branch git asks the remote;
@@ -44,7 +42,7 @@ def resolve_commit(
         if ref in found:
             return found[ref]
     if _SHORT.fullmatch(name):
-        progress(f"looking for the commit {name}... in the history of {remote}")
+        log.info(f"looking for the commit {name}... in the history of {remote}")
         with tempfile.TemporaryDirectory(prefix="qola-") as directory:
             here = Path(directory)
             run_git(["init", "--quiet", "--bare"], here, refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from qola.cache import cache_directory, kept_directory
@@ -25,7 +25,6 @@ RUNFILE = "aiter/AITER.json"
 def find_tree(
     explicit: Path | None,
     environ: Mapping[str, str],
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Return the tree to use: the one that is named, Bazel's for //:qola, else one in the cache.
 
@@ -34,12 +33,10 @@ def find_tree(
     """
     if explicit is not None:
         return explicit
-    return runfile_tree(environ) or pinned_tree(environ, progress)
+    return runfile_tree(environ) or pinned_tree(environ)
 
 
-def tree_of(
-    aiter: AiterSource, environ: Mapping[str, str], progress: Callable[[str], None]
-) -> Path:
+def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
     """Return the tree of a source: a directory of the user, or one in the cache, fetched once.
 
     A tree with patches is a copy in the cache. Its name has a digest of the source (the content of
@@ -54,18 +51,18 @@ def tree_of(
     if isinstance(source, LocalSource) and not patches:
         return source.path
     if isinstance(source, WheelSource) and not patches:
-        return runfile_tree(environ) or pinned_tree(environ, progress)
+        return runfile_tree(environ) or pinned_tree(environ)
     record = source_record(source, pin_patches(patches))
     if isinstance(source, LocalSource):
         record["tree"] = tree_digest(source.path)
     tree = cache_directory(environ) / TREES / f"aiter-{sha256_of_json(record)[:16]}"
     return kept_directory(
-        *(tree, tree / FETCHED, "fetch of AITER", progress),
-        lambda: prepare_tree(source, tree, patches, progress),
+        *(tree, tree / FETCHED, "fetch of AITER"),
+        lambda: prepare_tree(source, tree, patches),
     )
 
 
-def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> Path:
+def pinned_tree(environ: Mapping[str, str]) -> Path:
     """Return the tree of the pinned wheel, fetched the first time and kept in the cache.
 
     Its name has the wheel's digest, which was checked; it is there as a whole, or not at all.
@@ -78,7 +75,7 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
 
     def make() -> None:
         try:
-            prepare_tree(_pinned_wheel(), tree, (), progress)
+            prepare_tree(_pinned_wheel(), tree, ())
         except AiterError as error:
             named = Finding(
                 "AITER's pinned wheel",
@@ -89,7 +86,7 @@ def pinned_tree(environ: Mapping[str, str], progress: Callable[[str], None]) -> 
             )
             raise AiterError((*error.findings, named), error.title) from None
 
-    return kept_directory(tree, tree / FETCHED, "fetch of AITER", progress, make)
+    return kept_directory(tree, tree / FETCHED, "fetch of AITER", make)
 
 
 def kept_tree(environ: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, patches_of, pin_patches, read_record
 from qola.fetch.wheel import pip_download, verify
 from qola.files import disk_error, write_if_changed, writing
+from qola.progress import log
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,6 @@ def prepare_tree(
     source: Source,
     directory: Path,
     patches: Sequence[Path] = (),
-    progress: Callable[[str], None] = lambda _: None,
     *,
     replace_existing: bool = False,
 ) -> Path:
@@ -105,7 +105,7 @@ def prepare_tree(
     """
     record = source_record(source, pin_patches(patches))
     if _is_there(directory, source, record, replace_existing):
-        progress(f"{directory} is prepared already")
+        log.info(f"{directory} is prepared already")
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
@@ -113,10 +113,10 @@ def prepare_tree(
     ) as temporary:
         tree = Path(temporary) / "tree"
         tree.mkdir()
-        _fill(source, tree, Path(temporary), progress)
+        _fill(source, tree, Path(temporary))
         if patches:
-            progress(f"applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
-            apply_patches(tree, patches, note=progress)
+            log.info(f"applying {len(patches)} patch{'es' if len(patches) > 1 else ''}")
+            apply_patches(tree, patches)
         try:
             read_tree(tree)
         except AiterError as error:
@@ -174,22 +174,22 @@ def _is_there(directory: Path, source: Source, record: dict[str, Any], replacing
     )
 
 
-def _fill(source: Source, tree: Path, temporary: Path, progress: Callable[[str], None]) -> None:
+def _fill(source: Source, tree: Path, temporary: Path) -> None:
     name = _name_of(source)
     if isinstance(source, WheelSource):
-        progress(f"fetching {name}")
+        log.info(f"fetching {name}")
         (temporary / "wheel").mkdir()
-        wheel = pip_download(source.package, source.version, temporary / "wheel", progress)
+        wheel = pip_download(source.package, source.version, temporary / "wheel")
         verify(wheel, source.sha256, name)
         with writing(tree), zipfile.ZipFile(wheel) as archive:
             archive.extractall(tree)
     elif isinstance(source, GitSource):
         check_commit(source.commit, name)
-        progress(f"fetching {name} with its submodules")
+        log.info(f"fetching {name} with its submodules")
         fetch_commit(source.remote, source.commit, tree, name)
     else:
         read_tree(source.path)  # before copying what may be large and something else
-        progress(f"copying {name}")
+        log.info(f"copying {name}")
         try:
             shutil.copytree(
                 source.path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class AiterSource:
         return f"{words}, patched" if self.patches_dir else words
 
 
-def pinned_source(request: AiterRequest, progress: Callable[[str], None]) -> Source:
+def pinned_source(request: AiterRequest) -> Source:
     """Return what to fetch: the commit, or the pinned wheel.
 
     Raises:
@@ -55,7 +55,7 @@ def pinned_source(request: AiterRequest, progress: Callable[[str], None]) -> Sou
     commit = request.commit
     if commit is None or commit.removeprefix("v") == request.pin["version"]:
         return WheelSource(**request.pin)
-    return GitSource(request.remote, resolve_commit(request.remote, commit, progress=progress))
+    return GitSource(request.remote, resolve_commit(request.remote, commit))
 
 
 def use_as_is(root: Path) -> AiterSource:
@@ -76,7 +76,7 @@ def use_as_is(root: Path) -> AiterSource:
     return AiterSource(LocalSource(root))
 
 
-def checkout(request: AiterRequest, root: Path, progress: Callable[[str], None]) -> Path:
+def checkout(request: AiterRequest, root: Path) -> Path:
     """Make a directory the patched tree that a request means, whatever root the request has.
 
     Raises:
@@ -84,11 +84,11 @@ def checkout(request: AiterRequest, root: Path, progress: Callable[[str], None])
             fetch failed, or a patch does not fit.
     """
     patches = patch_files(request.patches_dir) if request.patches_dir else ()
-    source = pinned_source(request, progress)
-    return prepare_tree(source, root, patches, progress, replace_existing=True)
+    source = pinned_source(request)
+    return prepare_tree(source, root, patches, replace_existing=True)
 
 
-def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSource:
+def choose(request: AiterRequest) -> AiterSource:
     """Return the source of a build, preparing the tree in request.root where there is none.
 
     A tree of the user's own (without AITER.json) is read and never changed: patches apply to a
@@ -100,11 +100,11 @@ def choose(request: AiterRequest, progress: Callable[[str], None]) -> AiterSourc
     """
     root = request.root
     if root is None:
-        return AiterSource(pinned_source(request, progress), request.patches_dir)
+        return AiterSource(pinned_source(request), request.patches_dir)
     there = root.is_dir() and any(root.iterdir())
     prepared = (root / RECORD).is_file()
     if not there or (prepared and request.commit):
-        return use_as_is(checkout(request, root, progress))
+        return use_as_is(checkout(request, root))
     if request.commit_asked and not prepared:
         raise AiterError(
             Finding(
@@ -139,7 +139,6 @@ def choose_for(
     manifest: Manifest,
     request: AiterRequest,
     environ: Mapping[str, str],
-    progress: Callable[[str], None],
     *,
     skip_checkout: bool,
 ) -> tuple[AiterSource, bool]:
@@ -156,7 +155,7 @@ def choose_for(
         return use_as_is(request.root or default_aiter_root(environ)), True
     # What the command line names wins over the manifest; patches_dir is part of the source.
     named = request.commit_asked and manifest.aiter_commit not in (None, request.commit)
-    return choose(request, progress), named or manifest.patches_dir is not None
+    return choose(request), named or manifest.patches_dir is not None
 
 
 def _names(pins: tuple[PatchPin, ...]) -> str:

@@ -14,8 +14,7 @@ from qola.build.forms import ChoiceError
 from qola.build.install import BuildResult, ModuleRecord
 from qola.build.pack import SUFFIX, build_pack, read_list
 from qola.build.setup import resolve_build
-from qola.cli.console import Console
-from qola.cli.context import Surroundings
+from qola.cli.console import Console, Surroundings, size
 from qola.cli.options import (
     AITER,
     BUILD,
@@ -29,10 +28,10 @@ from qola.cli.options import (
     paths_of,
 )
 from qola.cli.requests import build_options, build_request, prebuilt_options
-from qola.cli.tables import size
 from qola.errors import ExitCode, Finding
 from qola.layout import WHEELS
 from qola.manifest.load import load
+from qola.progress import log
 
 _PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 _STANDARD_INPUT = "-"
@@ -91,27 +90,25 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
     console = around.console
     place = args.output_dir or output_place(args, _namespace(args, around))
     if args.output_dir is None:
-        console.progress(f"{args.manifest}: to be installed in {place}")
-    with console.working(plain=args.verbose) as progress:
-        result = api.build_kernels(
-            **paths_of(args, around),
-            output_dir=around.directory / place,
-            archs=args.arch,
-            verbose=args.verbose,
-            build_mode=args.mode,
-            skip_checkout=args.skip_checkout,
-            keep_going=args.keep_going,
-            jobs=args.jobs,
-            bazel_args=args.bazel_arg,
-            lazy=args.lazy,
-            static=args.static,
-            wheel=args.wheel,
-            require=args.require,
-            prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
-            quiet=args.quiet,
-            environ=around.environ,
-            progress=progress,
-        )
+        log.info(f"{args.manifest}: to be installed in {place}")
+    result = api.build_kernels(
+        **paths_of(args, around),
+        output_dir=around.directory / place,
+        archs=args.arch,
+        verbose=args.verbose,
+        build_mode=args.mode,
+        skip_checkout=args.skip_checkout,
+        keep_going=args.keep_going,
+        jobs=args.jobs,
+        bazel_args=args.bazel_arg,
+        lazy=args.lazy,
+        static=args.static,
+        wheel=args.wheel,
+        require=args.require,
+        prebuilt=prebuilt_options(args, around, enabled=args.use_prebuilt),
+        quiet=args.quiet,
+        environ=around.environ,
+    )
     print_result(result, console, as_json=args.json)
     if "wheel" in result and not args.json:
         console.line(result["wheel"])
@@ -170,10 +167,7 @@ def _line(module: ModuleRecord, done: str) -> str:
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola checkout``."""
-    with around.console.working() as progress:
-        path = api.checkout_aiter(
-            **paths_of(args, around), environ=around.environ, progress=progress
-        )
+    path = api.checkout_aiter(**paths_of(args, around), environ=around.environ)
     around.console.line(f"AITER ready at {path}")
     return ExitCode.DONE
 
@@ -185,9 +179,8 @@ def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     output = around.directory.absolute() / place
     _check_place(output, place)
     kernels = _kernels(args, around)
-    chosen = resolve_build(build_request(args, around), around.environ, console.progress)
-    with console.working(plain=args.verbose) as progress:
-        error = build_pack(chosen, kernels, output, build_options(args), around.environ, progress)
+    chosen = resolve_build(build_request(args, around), around.environ)
+    error = build_pack(chosen, kernels, output, build_options(args), around.environ)
     if error:
         console.line(f"FAILED: {place}: not written")
         for line in error.splitlines():

@@ -11,17 +11,16 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from qola.cli.commands import COMMANDS
-from qola.cli.console import Console
-from qola.cli.context import Surroundings
+from qola.cli.console import Console, Surroundings
 from qola.cli.options import JSON, Parser, add_command, exit_codes, take_manifest
 from qola.errors import ExitCode, QolaError
 from qola.files import system_error
 from qola.manifest.values import nearest
+from qola.progress import show_progress
 from qola.rule_main import ended_by_signals
 from qola.ruleset import cmake_dir
 from qola.version import __version__
@@ -144,8 +143,8 @@ def _run(words: Sequence[str], around: Surroundings) -> int:
             around.console.out.write(build_parser(None).format_help())
             return ExitCode.DONE
         args = _parse(words, around.directory)
-        around = replace(around, console=replace(around.console, quiet=args.quiet))
-        code: int | None = args.run(args, around)
+        with show_progress(around.console.err, quiet=args.quiet):
+            code: int | None = args.run(args, around)
     except QolaError as error:
         return _tell(error, words, around.console)
     return code or ExitCode.DONE

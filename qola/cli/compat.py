@@ -8,10 +8,8 @@ from functools import partial
 from typing import Any
 
 from qola.checkout.default_tree import find_tree
-from qola.cli.console import Console
-from qola.cli.context import Surroundings
+from qola.cli.console import Console, Surroundings, align
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
-from qola.cli.tables import align
 from qola.compat.check import Report
 from qola.compat.launches import check_launches
 from qola.compat.run import examine
@@ -35,12 +33,9 @@ def _compat(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola compat``."""
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
     patches = None if args.patches_dir is None else around.directory / args.patches_dir
-    with around.console.working() as progress:
-        tree = find_tree(asked, around.environ, progress)
-        launches = partial(check_launches, environ=around.environ, progress=progress)
-        report = examine(
-            tree, patches, launches=launches if args.compile else None, progress=progress
-        )
+    tree = find_tree(asked, around.environ)
+    launches = partial(check_launches, environ=around.environ)
+    report = examine(tree, patches, launches=launches if args.compile else None)
     if args.json:
         around.console.line(json.dumps(report.to_dict(), indent=2, sort_keys=True))
     else:

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import add_command
 
 _SHELLS = ("bash", "zsh", "fish")

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import (
     BUILD,
     REQUEST,
@@ -23,9 +23,8 @@ from qola.cli.verify import CODES, placed, run_program
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, ToolchainError
 from qola.folder import Folder
+from qola.inspect import planned
 from qola.inspect.query import QueryError
-from qola.plan import planner
-from qola.plan.request import resolve
 
 _SWEEP = "sweep"
 _HELP = """\
@@ -162,8 +161,7 @@ def _answer(args: argparse.Namespace, around: Surroundings) -> tuple[list[Any], 
     found: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="qola-") as name:
         directory = Path(name)
-        with console.working() as progress:
-            plan = planner.build_plan(resolve(request), Folder(directory), progress=progress)
+        plan = planned.make_plan(request, Folder(directory))
         (directory / "plan.json").write_text(plan.to_json(), encoding="utf-8")
         directions = answers.directions_of(plan) or ["fwd"]
         for problem in words.parse_for_directions(args.words, directions):

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,13 +17,12 @@ from typing import Any, Literal
 from qola.build.bazel import GET_BAZEL, ask, find_bazel
 from qola.cache import cache_directory, foreign
 from qola.checkout.default_tree import kept_tree, runfile_tree
-from qola.cli.console import Console
-from qola.cli.context import Surroundings
+from qola.cli.console import Console, Surroundings, align, size
 from qola.cli.options import add_command, add_options
-from qola.cli.tables import align, size
 from qola.errors import ExitCode, ToolchainError
 from qola.manifest.native_archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
+from qola.progress import log
 from qola.ruleset import ruleset_root
 from qola.version import __version__
 
@@ -56,8 +55,7 @@ def add_commands(commands: Any) -> None:
 
 def _doctor(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola doctor``."""
-    with around.console.working() as progress:
-        found = list(checks(around.environ, progress))
+    found = list(checks(around.environ))
     if args.json:
         around.console.line(json.dumps([vars(check) for check in found], indent=2))
     else:
@@ -76,7 +74,7 @@ def _print(found: list[Check], console: Console) -> None:
             console.line(f"           fix: {check.fix}")
 
 
-def checks(environ: Mapping[str, str], progress: Callable[[str], None]) -> Iterator[Check]:
+def checks(environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield what was found; nothing is changed, but that bazelw remembers its answer."""
     yield Check("qola", "ok", f"{__version__}, Python {platform.python_version()}")
     yield _cache(environ)
@@ -97,7 +95,7 @@ def checks(environ: Mapping[str, str], progress: Callable[[str], None]) -> Itera
     named = environ.get(ROCM_VARIABLE, "")
     pinned = "the one that qola pins, which Bazel fetches"
     yield Check("ROCm", "ok", f"{ROCM_VARIABLE}={named}" if named else pinned)
-    yield _bazel(environ, progress)
+    yield _bazel(environ)
 
 
 def _cache(environ: Mapping[str, str]) -> Check:
@@ -119,11 +117,11 @@ def _aiter(environ: Mapping[str, str]) -> Check:
     return Check("AITER", "absent", "not fetched yet: the first qola plan does it")
 
 
-def _bazel(environ: Mapping[str, str], progress: Callable[[str], None]) -> Check:
+def _bazel(environ: Mapping[str, str]) -> Check:
     try:
         command = find_bazel(environ, ruleset_root())
         wrapper = Path(command[-1]).name == _BAZELW
-        progress("asking Bazel; this may take a minute")
+        log.info("asking Bazel; this may take a minute")
         run = ask([*command, "--doctor" if wrapper else "--version"], environ)
     except ToolchainError as error:
         (finding, *_) = error.findings

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from qola.build.compiler import hipcc
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import add_command
 from qola.errors import ExitCode
 
@@ -18,6 +18,4 @@ def add_commands(commands: Any) -> None:
 
 def _hipcc(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola hipcc``."""
-    with around.console.working() as progress:
-        path = hipcc(around.environ, progress)
-    around.console.line(str(path))
+    around.console.line(str(hipcc(around.environ)))

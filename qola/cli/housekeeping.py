@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from qola.build import housekeeping
 from qola.cache import cache_directory, refuse_foreign
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings, Table, size
 from qola.cli.options import add_command, add_options, positive
-from qola.cli.tables import Table, size
 from qola.errors import Finding, QolaError
+from qola.progress import log
 
 
 class CacheError(QolaError):
@@ -36,22 +36,21 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola cache``."""
     directory, console = cache_directory(around.environ), around.console
     freed = 0
-    with console.working() as progress:
-        if args.prune:
-            # Another user's link there would lead to files of this one.
-            refuse_foreign(directory)
-            try:
-                freed = housekeeping.prune(directory, args.prune, progress)
-            except OSError as error:
-                finding = Finding(
-                    str(error.filename or directory),
-                    error.strerror or str(error),
-                    "a directory of your own, whose files you can remove",
-                    f"ls -ld {error.filename or directory} says whose it is",
-                )
-                raise CacheError(finding) from None
-        progress("adding up")
-        parts = housekeeping.parts(directory)
+    if args.prune:
+        # Another user's link there would lead to files of this one.
+        refuse_foreign(directory)
+        try:
+            freed = housekeeping.prune(directory, args.prune)
+        except OSError as error:
+            finding = Finding(
+                str(error.filename or directory),
+                error.strerror or str(error),
+                "a directory of your own, whose files you can remove",
+                f"ls -ld {error.filename or directory} says whose it is",
+            )
+            raise CacheError(finding) from None
+    log.info("adding up")
+    parts = housekeeping.parts(directory)
     total = sum(part.size for part in parts)
     if args.json:
         words = {"directory": str(directory), "freed": freed, "total": total}

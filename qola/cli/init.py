@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import DEFAULT_MANIFEST, add_command, add_options
 from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
 from qola.files import disk_error, write_if_changed

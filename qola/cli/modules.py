@@ -8,9 +8,8 @@ from typing import Any
 
 from qola.aiter.tree import read_tree
 from qola.checkout.default_tree import find_tree
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings, align
 from qola.cli.options import DEFAULT_TREE, add_command, add_options
-from qola.cli.tables import align
 from qola.errors import ExitCode
 from qola.fetch.fetched import tree_answers
 from qola.plan.modules import find_reports
@@ -26,10 +25,9 @@ def add_commands(commands: Any) -> None:
 def _modules(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola modules``."""
     asked = None if args.aiter_root is None else around.directory / args.aiter_root
-    with around.console.working() as progress:
-        tree = find_tree(asked, around.environ, progress)
-        with tree_answers(tree, around.environ) as answers:
-            reports = find_reports(read_tree(tree), answers.find_json, progress)
+    tree = find_tree(asked, around.environ)
+    with tree_answers(tree, around.environ) as answers:
+        reports = find_reports(read_tree(tree), answers.find_json)
     console = around.console
     if args.json:
         console.line(json.dumps([vars(report) for report in reports], indent=2, sort_keys=True))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn
 
 from qola.checkout.request import DEFAULT_REMOTE
 from qola.cli.commands import COMMANDS
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, QolaError, visible
 from qola.manifest.archs import split

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qola.cli.console import Console
-from qola.cli.context import Surroundings
+from qola.cli.console import Console, Surroundings, Table, align, duration, size
 from qola.cli.options import (
     AITER,
     PLANNED_TREE,
@@ -19,7 +18,6 @@ from qola.cli.options import (
     add_options,
 )
 from qola.cli.requests import build_request
-from qola.cli.tables import Table, align, duration, size
 from qola.errors import ExitCode
 from qola.folder import Folder
 from qola.inspect import estimate, planned
@@ -104,30 +102,18 @@ def request_of(args: argparse.Namespace, around: Surroundings) -> Request:
         require=args.require,
         override_aiter_commit=args.override_aiter_commit,
     )
-    with around.console.working() as progress:
-        return planned.request_of(
-            build,
-            args.manifest.as_posix(),
-            around.environ,
-            progress,
-            name=args.name or args.manifest.stem,
-            rocm_version=args.rocm_version,
-        )
+    return planned.request_of(
+        build,
+        args.manifest.as_posix(),
+        around.environ,
+        name=args.name or args.manifest.stem,
+        rocm_version=args.rocm_version,
+    )
 
 
-def make_plan(request: Request, console: Console) -> Plan:
-    """Return the plan of a request."""
-    with console.working() as progress:
-        return planned.plan(request, progress)
-
-
-def explained(request: Request, console: Console) -> list[Verdict]:
-    """Return the fate of each kernel instance of the receipts in use."""
-    with console.working() as progress:
-        found = find_explanations(
-            request,
-            lambda: planner.explain(resolve(request), Folder(), progress=progress),
-        )
+def find_verdicts(request: Request) -> list[Verdict]:
+    """Return for each kernel instance of the receipts in use whether it is kept, and why."""
+    found = find_explanations(request, lambda: planner.explain(resolve(request), Folder()))
     kernels = plan_triton(resolve(request), Folder()) if request.manifest.triton else ()
     return [*verdicts(request.manifest, found), *triton_verdicts(request.manifest, kernels)]
 
@@ -139,7 +125,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     costs = DEFAULT_COSTS if args.costs is None else around.directory / args.costs
     measured = load_costs(costs) if args.estimate else None
     request = request_of(args, around)
-    plan = make_plan(request, console)
+    plan = planned.plan(request)
     cores = args.jobs or estimate.available_cores()
     expected = estimate.estimate(plan, measured, cores) if measured else None
     if args.json:
@@ -232,7 +218,7 @@ def _list(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola list``."""
     console = around.console
     request = request_of(args, around)
-    plan = make_plan(request, console)
+    plan = planned.plan(request)
     items = items_of(plan)
     found = select(items, args.words)
     if args.json:
@@ -258,7 +244,7 @@ def _print_json(console: Console, values: Sequence[Mapping[str, object]]) -> Non
 def _explain(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola explain``."""
     console = around.console
-    found = explained(request_of(args, around), console)
+    found = find_verdicts(request_of(args, around))
     if not args.words:
         _print_summary(found, args.json, console)
         return

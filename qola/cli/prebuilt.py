@@ -12,7 +12,7 @@ from typing import Any, cast
 from qola.build.forms import Forms, check_static, choose_lazy
 from qola.build.setup import ResolvedBuild, resolve_build
 from qola.cli.build import RESULT_AS_JSON, print_modules
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import (
     BUILD,
     FORMS,
@@ -78,12 +78,11 @@ def _add_key_options(parser: argparse.ArgumentParser) -> None:
 
 def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBuild, Key, Forms]:
     """Return what the command line means, its key, and which kinds of libraries."""
-    progress = around.console.progress
-    forms = Forms(choose_lazy(args.lazy, around.environ, progress), args.static)
-    chosen = resolve_build(build_request(args, around), around.environ, progress)
-    check_static(forms.static, forms.lazy, chosen.modules, around.environ, progress)
+    forms = Forms(choose_lazy(args.lazy, around.environ), args.static)
+    chosen = resolve_build(build_request(args, around), around.environ)
+    check_static(forms.static, forms.lazy, chosen.modules, around.environ)
     fetch.refuse_what_is_lacking(chosen)
-    key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ, progress)
+    key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ)
     return chosen, key, forms
 
 
@@ -109,7 +108,6 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         prebuilt_options(args, around),
         around.environ,
         (around.directory / output_place(args, chosen.manifest.namespace)).absolute(),
-        around.console.progress,
     )
     if not print_modules(result, around.console, as_json=args.json):
         source: str = cast("Mapping[str, Any]", result)["prebuilt"]["source"]
@@ -120,7 +118,7 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
 
 def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola publish``."""
-    progress, environ = around.console.progress, around.environ
+    environ = around.environ
     # Before anything is built, which may take hours.
     password = environ.get(_PASSWORD, "")
     secret = None
@@ -131,14 +129,14 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
         return ExitCode.DONE
     if args.to is None:
         args.parser.error("the following arguments are required: --to")
-    transport = fetch.transport_of(environ, progress)
+    transport = fetch.transport_of(environ)
     target = parse_source(args.to, around.directory, transport, "--to")
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
     options = build_options(args)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         archive = Path(directory) / archive_name(key.text)
-        packed = publish.build_archive(chosen, forms, options, environ, archive, progress)
+        packed = publish.build_archive(chosen, forms, options, environ, archive)
         # Hours may have passed, in which somebody edited what the key is made of.
         _, after, _ = _chosen(args, around)
         publish.check_same(key, after)

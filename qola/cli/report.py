@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import AITER, PLANNED_TREE, add_command, add_manifest, add_options
-from qola.cli.plan import explained, make_plan, request_of
+from qola.cli.plan import find_verdicts, request_of
 from qola.codegen.types import LEVELS
 from qola.errors import ExitCode, Finding, visible
+from qola.inspect import planned
 from qola.inspect.explain import summary
 from qola.plan.model import Plan
 from qola.report.data import LeftOut
@@ -88,8 +89,8 @@ def _planned(
     if not args.manifest:
         return None, None
     request = request_of(args, around)
-    plan = make_plan(request, around.console)
-    rules = summary(explained(request, around.console))
+    plan = planned.plan(request)
+    rules = summary(find_verdicts(request))
     return plan, tuple(
         LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)
         for rule in rules

@@ -6,7 +6,7 @@ import argparse
 
 from qola.build.bazel import BuildOptions
 from qola.checkout.request import AiterOptions
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import paths_of
 from qola.codegen.types import LEVELS, Level
 from qola.plan.build_request import BuildRequest

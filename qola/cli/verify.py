@@ -11,7 +11,7 @@ from typing import Any
 from qola.build.bazel import beside, find_bazel
 from qola.build.setup import resolve_build
 from qola.build.verifier import build_program
-from qola.cli.context import Surroundings
+from qola.cli.console import Surroundings
 from qola.cli.options import (
     BUILD,
     REQUEST,
@@ -22,6 +22,7 @@ from qola.cli.options import (
 )
 from qola.cli.requests import build_options, build_request
 from qola.errors import ExitCode
+from qola.progress import flush_progress
 from qola.ruleset import ruleset_root
 
 CODES = (
@@ -101,9 +102,8 @@ def run_program(
 ) -> int:
     """Build a program for a manifest's libraries and run it; return its exit code."""
     console, environ = around.console, around.environ
-    chosen = resolve_build(build_request(args, around), environ, console.progress)
-    with console.working(plain=args.verbose) as progress:
-        program, error = build_program(name, chosen, build_options(args), environ, progress)
+    chosen = resolve_build(build_request(args, around), environ)
+    program, error = build_program(name, chosen, build_options(args), environ)
     if program is None:
         console.line("FAILED: the libraries were not built")
         for line in error.splitlines():
@@ -112,6 +112,7 @@ def run_program(
     quiet = subprocess.DEVNULL if args.quiet else None
     # Runfiles of a Bazel around this process are not the program's.
     inherited = {k: v for k, v in environ.items() if not k.startswith(("RUNFILES_", "TEST_"))}
+    flush_progress()
     console.out.flush()
     ruleset = ruleset_root()
     command = [*beside(find_bazel(environ, ruleset), ruleset), str(program), *words]

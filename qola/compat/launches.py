@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from qola.launch.problems import MAIN_ROLE
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
 from qola.plan.build_request import BuildRequest
 from qola.plan.generated import GeneratedModule
+from qola.progress import log
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.
 Variants = Sequence[tuple[str, Mapping[str, Any]]]
@@ -36,7 +37,6 @@ def check_launches(
     library: Library,
     module: GeneratedModule,
     environ: Mapping[str, str],
-    progress: Callable[[str], None],
 ) -> Check:
     """Build small libraries of each direction and of assembly kernels; run their launch tests.
 
@@ -45,8 +45,7 @@ def check_launches(
     """
     texts, findings = small_manifests(library, module)
     found = [
-        _launch(library, module.spec.name, name, text, environ, progress)
-        for name, text in texts.items()
+        _launch(library, module.spec.name, name, text, environ) for name, text in texts.items()
     ]
     said = [check.said for check in found]
     findings += [finding for check in found for finding in check.findings]
@@ -60,7 +59,6 @@ def _launch(
     name: str,
     manifest: str,
     environ: Mapping[str, str],
-    progress: Callable[[str], None],
 ) -> Check:
     file = cache_directory(environ) / "compat" / f"{name}.toml"
     own_directory(file.parent)
@@ -68,12 +66,12 @@ def _launch(
     request = BuildRequest(
         file, aiter=AiterOptions(library.resolved.request.tree.root, skip_checkout=True)
     )
-    setup = set_up(resolve_build(request, environ, progress), environ)
+    setup = set_up(resolve_build(request, environ), environ)
     test = f"{module}_launch_test"
-    with setup.workspace(progress):
-        progress(f"{library.of}: compiling")
+    with setup.workspace():
+        log.info(f"{library.of}: compiling")
         label = f"@qola_{setup.made.name}//:{test}"
-        events = build(setup.bazel, setup.directory, [label], BuildOptions(), environ, progress)
+        events = build(setup.bazel, setup.directory, [label], BuildOptions(), environ)
         ended = {found: found for found in events.targets if found.endswith(f":{test}")}
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):
@@ -99,7 +97,7 @@ def small_manifests(
     def add(name: str, archs: Sequence[str], kept: str, variants: Variants = ()) -> None:
         drop = {*library.table.get("drop_directions", ()), *names} - {kept}
         table = {**library.table, "drop_directions": sorted(drop)}
-        tables = [(f"mha_{of}_variants", variant) for of, variant in variants]
+        tables = {f"mha_{of}_variants": [variant] for of, variant in variants}
         found[f"{base}_{name}"] = manifest_text(table, archs, tables)
 
     for direction in module.kernels.directions:

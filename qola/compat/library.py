@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from qola.compat.upstream import directions_of
 from qola.errors import Finding
 from qola.folder import Folder
 from qola.manifest.load import loads
+from qola.manifest.toml_writer import toml_document
 from qola.plan.configure import configure
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generated import GeneratedModule, generate_module
@@ -58,7 +58,7 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
     """
     table = {"name": name, **keys}
     # Upstream's own dispatch has all of them.
-    text = manifest_text(table, archs, build=["keep_unreachable = true"])
+    text = manifest_text(table, archs, keep_unreachable=True)
     manifest = loads(text, file=f"a manifest of {of}")
     module = Module(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
     resolved = ResolvedRequest(
@@ -70,20 +70,18 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
 def manifest_text(
     table: Mapping[str, Any],
     archs: Sequence[str],
-    variants: Iterable[tuple[str, Mapping[str, Any]]] = (),
-    build: Iterable[str] = (),
+    variants: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    **build: Any,
 ) -> str:
     """Return the manifest of one module.
 
     Args:
         table: its ``[[modules]]`` table.
-        variants: tables of variants, each with its name.
-        build: further lines of its ``[build]``.
+        variants: tables of variants by their name.
+        build: further keys of its ``[build]``.
     """
-    lines = ["[build]", f"architectures = {json.dumps(sorted(archs))}", 'mode = "cpp_itfs"', *build]
-    for name, values in (("modules", table), *variants):
-        lines += ["", f"[[{name}]]", *(f"{key} = {json.dumps(v)}" for key, v in values.items())]
-    return "\n".join(lines) + "\n"
+    keys = {"architectures": sorted(archs), "mode": "cpp_itfs", **build}
+    return toml_document({"build": keys, "modules": [table], **(variants or {})})
 
 
 def check_library(library: Library, folder: Folder) -> tuple[GeneratedModule | None, list[Check]]:

@@ -31,6 +31,7 @@ from qola.folder import Folder
 from qola.manifest.words import TESTED_ARCHS
 from qola.plan.generated import GeneratedModule
 from qola.processes import thread_pool
+from qola.progress import log
 
 #: Those that wait for AITER's own files stand behind what makes them.
 _WORKERS = 4
@@ -51,7 +52,6 @@ def examine(
     patches: Path | None = None,
     *,
     launches: Launches | None = None,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Check what of an AITER tree can be built; nothing in it is changed.
 
@@ -70,7 +70,7 @@ def examine(
     if trees:
         checks += [guarded("config", "", lambda: check_config(trees[0]))]
         checks += [guarded("archs", "", lambda: check_archs(trees[0]))]
-        checks += _check_libraries(trees[0], launches, progress)
+        checks += _check_libraries(trees[0], launches)
     if patches is not None:
         checks += _all("patch", patches.name, lambda: [*check_patches(root, patches)])
     return Report(tuple(checks))
@@ -158,9 +158,7 @@ def _sink_sources(tree: AiterTree) -> list[str]:
     return [file.relative_to(tree.root).as_posix() for file in found]
 
 
-def _check_libraries(
-    tree: AiterTree, launches: Launches | None, progress: Callable[[str], None]
-) -> list[Check]:
+def _check_libraries(tree: AiterTree, launches: Launches | None) -> list[Check]:
     """Return the checks of every library that the tree may build."""
     checks: list[Check] = []
     with (
@@ -172,7 +170,7 @@ def _check_libraries(
             libraries, wrong = _find(tree, name)
             checks += wrong
             for number, made in enumerate(libraries):
-                progress(f"{made.of}: generating")
+                log.info(f"{made.of}: generating")
                 place = Path(folder, f"{name}_{number}")
                 theirs = [
                     pool.submit(run_upstream, tree, call, direction, made.resolved.archs)

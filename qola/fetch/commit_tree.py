@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from qola.cache import cache_directory, kept_directory
 from qola.fetch.git import fetch_commit
+from qola.progress import log
 
 TREES = "trees"
 """Directory below the cache with the trees that were fetched without Bazel."""
@@ -18,7 +19,6 @@ def commit_tree(
     commit: str,
     environ: Mapping[str, str],
     place: str,
-    progress: Callable[[str], None],
 ) -> Path:
     """Return the tree of a commit without its submodules, fetched the first time and kept.
 
@@ -35,7 +35,7 @@ def commit_tree(
     tree = trees / f"git-{commit}"
 
     def make() -> None:
-        progress(f"fetching commit {commit} of {remote}")
+        log.info(f"fetching commit {commit} of {remote}")
         with tempfile.TemporaryDirectory(prefix=".git-", dir=trees) as temporary:
             made = Path(temporary, "tree")
             # Its own user's, whatever the umask: `refuse_foreign` looks at it.
@@ -43,4 +43,4 @@ def commit_tree(
             fetch_commit(remote, commit, made, place, submodules=False)
             made.rename(tree)
 
-    return kept_directory(tree, tree, "fetch", progress, make)
+    return kept_directory(tree, tree, "fetch", make)

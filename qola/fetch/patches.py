@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from unidiff.errors import UnidiffParseError
@@ -23,6 +23,7 @@ from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.overlay import File, Overlay
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, recorded_patches
 from qola.files import disk_error, write_if_changed
+from qola.progress import log
 from qola.rule_main import run_main
 
 __all__ = ["PatchPin", "apply_patches", "patch_files", "pin_patches", "recorded_patches"]
@@ -45,7 +46,6 @@ def apply_patches(
     patches: Sequence[Path],
     *,
     display: str | None = None,
-    note: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, ...]:
     """Apply patches to a tree, one after the other; on any reject the tree stays as it is.
 
@@ -67,7 +67,6 @@ def apply_patches(
         root: an AITER tree: a checkout, an unpacked wheel, or a directory of links to one.
         patches: patch files, in the order to apply.
         display: how messages call the patches' directory; by default each patch by its own path.
-        note: told what is passed over.
 
     Returns:
         The files that were changed, made or removed, relative to the root, sorted.
@@ -80,7 +79,8 @@ def apply_patches(
     try:
         for patch in patches:
             place = patch.as_posix() if display is None else posixpath.join(display, patch.name)
-            _apply_patch(tree, patch, place, note)
+            if skipped := _apply_patch(tree, patch, place):
+                log.warning(skipped)
         return tree.write()
     except OSError as error:
         raise AiterError(disk_error(error).findings, "the AITER tree cannot be patched") from None
@@ -98,9 +98,9 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
     """
     tree = Overlay(root)
     for patch in patches:
-        after, said = tree.copy(), list[str]()
+        after = tree.copy()
         try:
-            _apply_patch(after, patch, patch.name, said.append)
+            skipped = _apply_patch(after, patch, patch.name)
         except AiterError as error:
             yield patch, error.findings[0]
         except OSError as error:
@@ -108,12 +108,12 @@ def try_patches(root: Path, patches: Sequence[Path]) -> Iterator[tuple[Path, Fin
         else:
             tree = after
             whole = "all of the patch, in a tree with its submodules"
-            passed = (Finding(patch.name, text, whole, _INIT, "warning") for text in said)
-            yield patch, next(passed, None)
+            warning = Finding(patch.name, skipped, whole, _INIT, "warning")
+            yield patch, warning if skipped else None
 
 
-def _apply_patch(tree: Overlay, patch: Path, place: str, note: Callable[[str], None]) -> None:
-    """Apply a patch to a tree's files in memory.
+def _apply_patch(tree: Overlay, patch: Path, place: str) -> str:
+    """Apply a patch to a tree's files in memory; return a warning about skipped files, or "".
 
     Raises:
         AiterError: it cannot be parsed, or does not fit; some of it may be applied.
@@ -125,10 +125,11 @@ def _apply_patch(tree: Overlay, patch: Path, place: str, note: Callable[[str], N
     if findings:
         raise AiterError(findings, _TITLE)
     if absent:
-        note(
+        return (
             f"{place}: {len(absent)} of {len(changes)} files passed over: the tree has no "
             f"{_SUBMODULE}"
         )
+    return ""
 
 
 def _parse(patch: Path, place: str) -> PatchSet:
@@ -280,15 +281,11 @@ def _shown(text: str) -> str:
     return text.strip("\n").encode(_ENCODING, "replace").decode("utf-8", "replace")
 
 
-def _say(text: str) -> None:
-    print(f"qola: {text}", file=sys.stderr)
-
-
 def _patch(args: argparse.Namespace) -> None:
     patches = patch_files(args.patches_dir, place=args.place)
     result = {
         "patches": [pin.to_json() for pin in pin_patches(patches)],
-        "touched": apply_patches(args.root, patches, display=args.display, note=_say),
+        "touched": apply_patches(args.root, patches, display=args.display),
     }
     write_if_changed(args.output, json.dumps(result))
 

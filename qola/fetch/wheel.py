@@ -9,8 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,15 +57,11 @@ def pip_download(
     package: str,
     version: str,
     directory: Path,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Download exactly one wheel into an empty directory.
 
     No --require-hashes: pip's own refusal names neither the pin's place nor the
     way to change it; verify() does.
-
-    Args:
-        progress: told every few seconds how much is there, with lines that may be `Passing`.
 
     Raises:
         AiterError: pip failed, with pip's words.
@@ -93,7 +88,7 @@ def pip_download(
                     before, there = there, _size(directory) // 1_000_000
                     if there > before:
                         text = f"fetching {requirement}: {there} MB so far"
-                        progress(pace.line(text, None, time.monotonic()))
+                        pace.report(text)
                 except BaseException:
                     process.kill()
                     raise

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
@@ -16,6 +15,7 @@ from qola.checkout.request import AiterOptions
 from qola.errors import ExitCode, Finding, QolaError
 from qola.plan.build_request import BuildRequest
 from qola.plan.spec import BuildSpec
+from qola.progress import library_progress
 from qola.verify.host import Built
 
 #: The program of `qola dispatch`, which knows where its libraries are.
@@ -37,14 +37,12 @@ def build(
     groups: Sequence[str] | None = None,
     jobs: int | None = None,
     environ: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
 ) -> dict[str, Built]:
     """Build the attention libraries of a manifest, as `qola verify` does, with the same caches.
 
     Args:
         manifest_path: the manifest.
         archs, aiter_root, groups, jobs, environ: see `qola.build_kernels`.
-        progress: called with a line when a long step begins; by default it goes to stderr.
 
     Returns:
         By module, libmha_fwd or libmha_bwd, what `Registry.of` and `Runner` take.
@@ -54,12 +52,12 @@ def build(
         QolaError: the manifest, the AITER tree, the plan or this machine is at fault.
     """
     environ = os.environ if environ is None else environ
-    say = progress or (lambda text: print(f"qola: {text}", file=sys.stderr))
     spec, aiter = BuildSpec(tuple(archs or ())), AiterOptions(aiter_root)
     request = BuildRequest(manifest_path, spec, aiter, tuple(groups or ()))
-    chosen = resolve_build(request, environ, say)
-    options = BuildOptions(jobs=jobs, quiet=True)
-    program, error = build_program(_PROGRAM, chosen, options, environ, say)
+    with library_progress():
+        chosen = resolve_build(request, environ)
+        options = BuildOptions(jobs=jobs, quiet=True)
+        program, error = build_program(_PROGRAM, chosen, options, environ)
     if program is None:
         place = Path(manifest_path).as_posix()
         raise NotBuiltError(Finding(place, error, "libraries that build"))

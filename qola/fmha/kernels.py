@@ -11,13 +11,13 @@ from qola.build.bazel import BuildOptions
 from qola.build.several import Made, build_several
 from qola.errors import Finding
 from qola.files import sha256_of_text
-from qola.fmha.bar import Step, Tell, told
 from qola.fmha.build import built_by
 from qola.fmha.manifest import exact_manifest
 from qola.fmha.registry import Registry
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.kernel.rules.check import validate
+from qola.progress import library_progress
 from qola.verify.host import Built
 
 _PROGRAM = "dispatch"
@@ -48,7 +48,6 @@ def build_kernels(
     receipt: str | int = "aiter_cpp",
     jobs: int | None = None,
     environ: Mapping[str, str] | None = None,
-    progress: Tell | None = None,
 ) -> list[BuiltKernel]:
     """Build kernels, in one run of Bazel, with the caches and actions of `qola build`.
 
@@ -61,7 +60,6 @@ def build_kernels(
         aiter_root: see `qola.build_kernels`.
         receipt: by whose kernels others are made, see `exact_manifest`.
         jobs: actions at a time.
-        progress: told of each step; by default a bar on a terminal, else lines on stderr.
 
     Returns:
         In the order of the configs; those that are there twice, once.
@@ -74,10 +72,10 @@ def build_kernels(
     left = [config for config in wanted if config not in found]
     options = BuildOptions(jobs=jobs, quiet=True)
     known = os.environ if environ is None else environ
-    with told(progress) as tell:
+    with library_progress():
         groups = grouped(left)
         for _ in range(2):
-            built = _build(groups, archs, receipt, options, known, aiter_root, tell)
+            built = _build(groups, archs, receipt, options, known, aiter_root)
             again = [
                 config
                 for group in groups
@@ -143,7 +141,6 @@ def _build(
     options: BuildOptions,
     environ: Mapping[str, str],
     aiter_root: str | Path | None,
-    tell: Tell,
 ) -> dict[KernelConfig, BuiltKernel]:
     texts: dict[str, str] = {}
     of_name: dict[str, Sequence[KernelConfig]] = {}
@@ -154,21 +151,7 @@ def _build(
         texts[name], of_name[name] = text, group
     if not texts:
         return {}
-    last = Step(0, len(groups), "")
-
-    def say(text: str) -> None:
-        nonlocal last
-        last = replace(last, text=text)
-        tell(last)
-
-    def finished(done: int) -> None:
-        nonlocal last
-        last = replace(last, done=done)
-        tell(last)
-
-    made = build_several(
-        texts, _PROGRAM, options, environ, say, aiter_root=aiter_root, finished=finished
-    )
+    made = build_several(texts, _PROGRAM, options, environ, aiter_root=aiter_root)
     return {one.config: one for name, group in of_name.items() for one in _built(group, made[name])}
 
 

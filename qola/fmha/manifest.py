@@ -8,6 +8,7 @@ from typing import Any
 
 from qola.errors import Finding
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.manifest.toml_writer import toml_document
 from qola.manifest.words import ADDABLE
 
 #: By module: the table of its variants, its directions, and what a variant may say.
@@ -57,12 +58,13 @@ def manifest(
     if not of_module:
         words = "no kernel but partners of others"
         raise ConfigError(Finding("configs", words, "a main kernel"))
-    lines = _start(namespace, archs, receipt, {name: by_module[name] for name in of_module})
+    tables = _start(namespace, archs, receipt, {name: by_module[name] for name in of_module})
     for module in sorted(of_module):
-        for variant in _merged(of_module[module]):
-            lines.append(f"[[{_MODULES[module][0]}]]")
-            lines += [_line(key, json.loads(value)) for key, value in variant]
-    return "\n".join([*lines, ""])
+        tables[_MODULES[module][0]] = [
+            {key: json.loads(value) for key, value in variant}
+            for variant in _merged(of_module[module])
+        ]
+    return toml_document(tables)
 
 
 def exact_manifest(
@@ -89,11 +91,11 @@ def exact_manifest(
         words = "partners come along with main kernels"
         found = [Finding(c.name, f"family {c.family}: {words}", "a main kernel") for c in partners]
         raise ConfigError(found or Finding("configs", "none", "a kernel"))
-    lines = _start(namespace, archs, receipt, by_module)
-    for module in sorted(by_module):
-        names = ",\n".join(f"  {json.dumps(config.name)}" for config in by_module[module])
-        lines += ["[[kernels]]", f"names = [\n{names},\n]"]
-    return "\n".join([*lines, ""])
+    tables = _start(namespace, archs, receipt, by_module)
+    tables["kernels"] = [
+        {"names": [config.name for config in by_module[module]]} for module in sorted(by_module)
+    ]
+    return toml_document(tables)
 
 
 def _by_module(configs: Iterable[KernelConfig]) -> dict[str, list[KernelConfig]]:
@@ -110,19 +112,22 @@ def _start(
     archs: Sequence[str],
     receipt: str | int,
     by_module: Mapping[str, Sequence[KernelConfig]],
-) -> list[str]:
-    """Return the lines of a manifest up to what its modules have; other directions are dropped."""
-    lines = ["[qola]", _line("namespace", namespace), "[build]"]
-    lines += [_line("architectures", [*archs]), _line("mode", "cpp_itfs")]
+) -> dict[str, Any]:
+    """Return the tables of a manifest up to its modules, which drop all other directions."""
+    modules = []
     for module in sorted(by_module):
         directions = {config.direction for config in by_module[module]}
         of_aiter = [d for d in _MODULES[module][1] if d not in ADDABLE]
         dropped = [d for d in of_aiter if d not in directions]
         added = sorted(directions & {*ADDABLE})
-        lines += ["[[modules]]", _line("name", module), _line("receipt", receipt)]
-        lines += [_line("drop_directions", dropped)] if dropped else []
-        lines += [_line("add_directions", added)] if added else []
-    return lines
+        table: dict[str, Any] = {"name": module, "receipt": receipt}
+        table |= {"drop_directions": dropped} if dropped else {}
+        modules.append(table | ({"add_directions": added} if added else {}))
+    return {
+        "qola": {"namespace": namespace},
+        "build": {"architectures": [*archs], "mode": "cpp_itfs"},
+        "modules": modules,
+    }
 
 
 def _variant(config: KernelConfig, flags: Sequence[str]) -> _Variant:
@@ -149,8 +154,3 @@ def _merged(variants: Iterable[_Variant]) -> list[_Variant]:
             for rest, values in groups.items()
         }
     return sorted(found)
-
-
-def _line(key: str, value: Any) -> str:
-    # JSON is TOML for strings, numbers, booleans and lists.
-    return f"{key} = {json.dumps(value)}"

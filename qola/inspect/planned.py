@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +26,8 @@ from qola.plan.model import Plan
 from qola.plan.request import Request, resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_trees
+from qola.progress import log
 from qola.ruleset import ruleset_root
-
-Progress = Callable[[str], None]
 
 
 def plan_of(
@@ -37,7 +36,6 @@ def plan_of(
     archs: Sequence[str] = (),
     aiter_root: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
-    progress: Progress = lambda _: None,
 ) -> Plan:
     """Return the plan of a manifest: what it builds, and nothing is built.
 
@@ -47,7 +45,6 @@ def plan_of(
         aiter_root: an AITER tree; by default that of the manifest's commit, or the pinned one,
             fetched once and kept in the cache.
         environ: the environment: GPU_ARCHS, QOLA_CACHE_HOME; by default the process's.
-        progress: called with a line when a long step begins.
 
     Raises:
         QolaError: the manifest is not valid, it cannot be planned, or there is no AITER tree.
@@ -55,15 +52,14 @@ def plan_of(
     file = Path(manifest_path)
     environ = os.environ if environ is None else environ
     build = BuildRequest(file, BuildSpec(tuple(archs)), AiterOptions(aiter_root))
-    request = request_of(build, file.as_posix(), environ, progress)
-    return plan(request, progress)
+    request = request_of(build, file.as_posix(), environ)
+    return plan(request)
 
 
 def request_of(
     build: BuildRequest,
     display: str,
     environ: Mapping[str, str],
-    progress: Progress,
     *,
     name: str = "",
     rocm_version: str | None = None,
@@ -81,7 +77,7 @@ def request_of(
     file = Path(build.manifest_path)
     manifest = load(file, display=display)
     manifest = replace(manifest, modules=choose_modules(manifest, build.groups))
-    tree, overridden = _find_tree(manifest, file, build.aiter, environ, progress)
+    tree, overridden = _find_tree(manifest, file, build.aiter, environ)
     return make_request(
         manifest,
         file,
@@ -89,7 +85,7 @@ def request_of(
         replace(build.spec, override_aiter_commit=overridden or build.aiter.override),
         environ,
         name=name or file.stem,
-        trees=triton_trees(manifest, environ, progress),
+        trees=triton_trees(manifest, environ),
         rocm_version=rocm_version,
         answers=tree_answers(tree, environ),
     )
@@ -100,7 +96,6 @@ def _find_tree(
     file: Path,
     aiter: AiterOptions,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> tuple[Path, bool]:
     """Return the AITER tree, and whether it overrides the manifest; fetch it as a build does.
 
@@ -111,14 +106,12 @@ def _find_tree(
         as_it_is = aiter.skip_checkout or Path(aiter.root, RECORD).is_file()
         patches = None if as_it_is else choose_patches(None, manifest, folder)
         source = AiterSource(LocalSource(Path(aiter.root)), patches)
-        return tree_of(source, environ, progress), aiter.skip_checkout
+        return tree_of(source, environ), aiter.skip_checkout
     known = replace(manifest, aiter_commit=None) if aiter.override else manifest
     asked = aiter_request(known, folder, ruleset_root(), aiter)
     try:
-        source, overrides = choose_for(
-            known, asked, environ, progress, skip_checkout=aiter.skip_checkout
-        )
-        return tree_of(source, environ, progress), overrides
+        source, overrides = choose_for(known, asked, environ, skip_checkout=aiter.skip_checkout)
+        return tree_of(source, environ), overrides
     except AiterError as error:
         if asked.commit is None or aiter.commit:
             raise
@@ -132,8 +125,14 @@ def _find_tree(
         raise AiterError((*error.findings, other), error.title) from None
 
 
-def plan(request: Request, progress: Progress) -> Plan:
-    """Plan in memory: who asks wants the plan alone."""
-    return find_plan(
-        request, lambda: planner.build_plan(resolve(request), Folder(), progress=progress)
-    )
+def plan(request: Request) -> Plan:
+    """Return the plan of a request, cached or made in memory."""
+    return find_plan(request, lambda: make_plan(request, Folder()))
+
+
+def make_plan(request: Request, output: Folder) -> Plan:
+    """Plan a request and log it; write the generated sources to `output`."""
+    resolved = resolve(request)
+    archs = ", ".join(resolved.archs)
+    log.info(f"{request.name}: generating kernel instances for {archs}")
+    return planner.build_plan(resolved, output)

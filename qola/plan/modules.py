@@ -19,6 +19,7 @@ from qola.manifest.words import TESTED_ARCHS
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, resolve
 from qola.processes import thread_pool
+from qola.progress import log
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 #: AITER's class for a kernel in a file below $AITER_ASM_DIR. Attention has these embedded.
@@ -53,16 +54,10 @@ class ModuleReport:
     cause: str = ""
 
 
-def module_reports(
-    tree: AiterTree, progress: Callable[[str], None] = lambda _: None
-) -> tuple[ModuleReport, ...]:
-    """Return a report of each module, in the order of the configuration.
-
-    Args:
-        progress: called with a line about every fifth of the modules.
-    """
+def module_reports(tree: AiterTree) -> tuple[ModuleReport, ...]:
+    """Return a report of each module, in the order of the configuration."""
     names = tree.module_names()
-    progress(f"planning each of {len(names)} modules")
+    log.info(f"planning each of {len(names)} modules")
     reports: list[ModuleReport] = []
     with thread_pool(os.cpu_count()) as pool:
         # Generators run in processes of their own.
@@ -70,24 +65,20 @@ def module_reports(
             reports.append(report)
             step, before = (_STEPS * n // len(names) for n in (len(reports), len(reports) - 1))
             if before < step < _STEPS:
-                progress(f"{len(reports)} of {len(names)} modules planned")
+                log.info(f"{len(reports)} of {len(names)} modules planned")
     return tuple(reports)
 
 
 def find_reports(
     tree: AiterTree,
     find_json: Callable[[object, Callable[[], Any]], Any],
-    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[ModuleReport, ...]:
     """Return the reports of a tree's modules, made unless they are cached.
 
     Args:
         find_json: returns the answer to a question, a JSON value; the second argument computes it.
-        progress: as of `module_reports`.
     """
-    found = find_json(
-        "modules", lambda: [vars(report) for report in module_reports(tree, progress)]
-    )
+    found = find_json("modules", lambda: [vars(report) for report in module_reports(tree)])
     return tuple(ModuleReport(**{**data, "needs": tuple(data["needs"])}) for data in found)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from qola.aiter.attention import ATTENTION
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
@@ -21,11 +19,10 @@ from qola.plan.request import ResolvedRequest
 from qola.plan.triton_kernels import plan_triton
 from qola.plan.unlaunched import judged
 from qola.processes import thread_pool
+from qola.progress import log
 
 
-def build_plan(
-    resolved: ResolvedRequest, output: Folder, *, progress: Callable[[str], None] = lambda _: None
-) -> Plan:
+def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     """Plan a manifest and write the sources it needs.
 
     Args:
@@ -39,7 +36,6 @@ def build_plan(
     """
     request = resolved.request
     tree = request.tree
-    progress(f"{request.name}: generating kernel instances for {', '.join(resolved.archs)}")
     with thread_pool(2) as pool:
         # Each module's generators run in processes of their own.
         further = pool.map(
@@ -97,7 +93,7 @@ def build_plan(
 
 
 def explain(
-    resolved: ResolvedRequest, output: Folder, *, progress: Callable[[str], None] = lambda _: None
+    resolved: ResolvedRequest, output: Folder
 ) -> tuple[tuple[ModuleSpec, tuple[Explanation, ...]], ...]:
     """Say of every kernel of the receipts in use why it is in the plan or not.
 
@@ -110,7 +106,7 @@ def explain(
     Raises:
         QolaError: as build_plan.
     """
-    progress(f"{resolved.request.name}: comparing with every kernel of the receipts in use")
+    log.info(f"{resolved.request.name}: comparing with every kernel of the receipts in use")
     return tuple(
         (module.spec, generate_module(resolved, module, output, explain=True).kernels.explanations)
         for module in resolved.attention

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from qola.errors import Finding, ManifestError
@@ -31,9 +31,7 @@ def triton_list(manifest: Manifest) -> str:
     return "".join(f"{path}\n" for path in sorted(paths))
 
 
-def triton_trees(
-    manifest: Manifest, environ: Mapping[str, str], progress: Callable[[str], None]
-) -> dict[str, Path]:
+def triton_trees(manifest: Manifest, environ: Mapping[str, str]) -> dict[str, Path]:
     """Return the trees of the commits that a manifest takes kernels of, by commit.
 
     Raises:
@@ -43,7 +41,7 @@ def triton_trees(
     for spec in manifest.triton:
         if spec.commit and spec.commit not in found:
             place = manifest.place("triton", spec.index, "commit")
-            found[spec.commit] = commit_tree(spec.remote, spec.commit, environ, place, progress)
+            found[spec.commit] = commit_tree(spec.remote, spec.commit, environ, place)
     return found
 
 

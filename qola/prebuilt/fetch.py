@@ -11,7 +11,7 @@ from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
-from qola.build.setup import Progress, ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild, set_up
 from qola.cache import cache_directory, locked
 from qola.errors import Finding, NoPrebuiltError, ToolchainError
 from qola.prebuilt import identity, signature, store, te_layout
@@ -26,6 +26,7 @@ from qola.prebuilt.options import (
     parse_source,
 )
 from qola.prebuilt.store import Found, Outcome
+from qola.progress import log
 from qola.ruleset import ruleset_root
 
 _REPO_ENV = "--repo_env="
@@ -38,7 +39,6 @@ def first_prebuilt(
     options: PrebuiltOptions,
     environ: Mapping[str, str],
     output: Path,
-    progress: Progress,
 ) -> BuildResult | None:
     """Install the prebuilt bundle of a build; None where it has to be built.
 
@@ -49,17 +49,17 @@ def first_prebuilt(
     if not choose_sources(options, chosen.manifest, environ, chosen.file.parent):
         return None
     if lacking := _lacking(chosen):
-        progress(f"no prebuilt bundle has {lacking}: building")
+        log.info(f"no prebuilt bundle has {lacking}: building")
         return None
     try:
-        key = key_of(chosen, forms, bazel_args, environ, progress)
+        key = key_of(chosen, forms, bazel_args, environ)
     except NoPrebuiltError as error:
-        progress(f"no prebuilt bundle is looked for: {error.findings[0].found}")
+        log.info(f"no prebuilt bundle is looked for: {error.findings[0].found}")
         return None
     try:
-        return fetch(chosen, key, forms, options, environ, output, progress)
+        return fetch(chosen, key, forms, options, environ, output)
     except NoPrebuiltError as error:
-        progress(f"no prebuilt {key.text}, building\n{error.findings[0].found}")
+        log.info(f"no prebuilt {key.text}, building\n{error.findings[0].found}")
         return None
 
 
@@ -87,7 +87,6 @@ def key_of(
     forms: Forms,
     bazel_args: Sequence[str],
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> Key:
     """Return the key of what is chosen; asks Bazel where another ROCm than the pinned is meant.
 
@@ -96,21 +95,21 @@ def key_of(
     """
     args = joined(bazel_args)
     rocm = identity.rocm_identity(
-        ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ, progress)
+        ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ)
     )
     return identity.key_of(chosen, rocm, forms, args)
 
 
 def _ask_bazel(
-    chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str], progress: Progress
+    chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str]
 ) -> Path:
     """Return rocm.json, which Bazel writes where it looks for the ROCm of this machine."""
     setup = set_up(chosen, environ)
     label = f"@{workspace.ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith(_REPO_ENV)]
     command = [*setup.bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
-    with setup.workspace(progress):
-        progress("looking for the ROCm of this machine")
+    with setup.workspace():
+        log.info("looking for the ROCm of this machine")
         run = ask(command, environ, setup.directory)
     file = Path(run.stdout.partition(":")[0])
     if run.returncode or not file.is_file():
@@ -126,9 +125,9 @@ def _ask_bazel(
     return file
 
 
-def transport_of(environ: Mapping[str, str], progress: Progress) -> Transport:
+def transport_of(environ: Mapping[str, str]) -> Transport:
     """Return how servers are asked in an environment."""
-    return Transport(progress, environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
+    return Transport(environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
 
 
 def find(
@@ -138,7 +137,6 @@ def find(
     named: Sequence[NamedSource],
     options: PrebuiltOptions,
     environ: Mapping[str, str],
-    progress: Progress,
 ) -> Found | list[Outcome]:
     """Return a bundle, in the cache of downloads and verified, or why no source has it.
 
@@ -148,13 +146,13 @@ def find(
     # What may be deleted, and what is better not forgotten.
     cache = cache_directory(environ) / "prebuilt" / key.digest
     newest = cache_directory(environ) / "prebuilt-newest" / key.digest
-    transport = transport_of(environ, progress)
+    transport = transport_of(environ)
     sources = [parse_source(s.text, s.folder, transport, s.place) for s in named]
     text = options.public_key or chosen.manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, options.directory) if text else None
     offline = options.offline
-    with locked(cache, "fetch of this bundle", progress):
-        found = store.find(key, sources, cache, newest, public_key, offline=offline, note=progress)
+    with locked(cache, "fetch of this bundle"):
+        found = store.find(key, sources, cache, newest, public_key, offline=offline)
         if isinstance(found, Found) or not any(name.te_layout for name in named):
             return found
         (source,) = sources
@@ -163,9 +161,7 @@ def find(
             words = f"TransformerEngine's layout is not asked for: {reason}"
             return [*found, Outcome(str(source), words)]
         commit = te_layout.commit_of(chosen.aiter)
-        more = te_layout.find(
-            source, key.rocm_version, commit, cache, offline=offline, note=progress
-        )
+        more = te_layout.find(source, key.rocm_version, commit, cache, offline=offline)
         return more if isinstance(more, Found) else [*found, *more]
 
 
@@ -176,7 +172,6 @@ def fetch(
     options: PrebuiltOptions,
     environ: Mapping[str, str],
     output: Path,
-    progress: Progress,
 ) -> BuildResult:
     """Fetch a bundle and install it; return what manifest.json in `output` holds.
 
@@ -192,7 +187,7 @@ def fetch(
     asked: list[Outcome] = []
     for kind in kinds:
         wanted = replace(key, forms=kind.to_json())
-        found = find(chosen, wanted, kind, named, options, environ, progress)
+        found = find(chosen, wanted, kind, named, options, environ)
         if not isinstance(found, Found):
             more = "" if kind == forms else f"full libraries, {wanted.text}: "
             asked += [replace(one, words=f"{more}{one.words}") for one in found]
@@ -203,7 +198,7 @@ def fetch(
             words = f"passed over: it does not have {libraries} of the namespace"
             asked.append(Outcome(found.source, f"{words} {chosen.manifest.namespace!r}"))
             continue
-        _say_what_it_is(found, wanted, kind, forms, options, chosen, progress)
+        _say_what_it_is(found, wanted, kind, forms, options, chosen)
         return result
     raise store.no_such(key.text, asked)
 
@@ -215,10 +210,9 @@ def _say_what_it_is(
     forms: Forms,
     options: PrebuiltOptions,
     chosen: ResolvedBuild,
-    progress: Progress,
 ) -> None:
     signed = options.public_key or chosen.manifest.prebuilt.public_key
     words = "" if signed else "; only its digest was checked: no public key is configured"
     if kind != forms:
         words += "; no source has lazy libraries, these have their kernels inside"
-    progress(f"prebuilt {key.text} from {found.source}{words}")
+    log.info(f"prebuilt {key.text} from {found.source}{words}")

@@ -8,7 +8,7 @@ import re
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +22,7 @@ from urllib3.util import parse_url
 from qola.errors import Finding, PrebuiltError
 from qola.prebuilt import deadline
 from qola.prebuilt.sources import Source, UnreachableError, opened, too_large
+from qola.progress import log
 from qola.version import __version__
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -61,14 +62,12 @@ class Transport:
     """How servers are asked.
 
     Attributes:
-        note: called with a line about what takes long or is tried again.
         token: sent as a bearer token over https or within this machine; "" for nothing.
         timeout: seconds without a byte after which another attempt is made.
         patience: seconds for a request with its redirects, beside those that SLOWEST allows for
             its content; a server that needs more is given up.
     """
 
-    note: Callable[[str], None]
     token: str = field(default="", repr=False)
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     retry: urllib3.Retry = _RETRY
@@ -110,7 +109,7 @@ class HttpSource(Source):
         self, method: str, name: str, file: BinaryIO, limit: int = 0
     ) -> urllib3.BaseHTTPResponse:
         """Send or receive a whole file, with as many attempts as `retry` says."""
-        url, note, retry = self.place(name), self._transport.note, self._transport.retry
+        url, retry = self.place(name), self._transport.retry
         while True:
             response = None
             deadline.current.set(deadline.Deadline(self._transport.patience))
@@ -128,7 +127,7 @@ class HttpSource(Source):
                 retry = retry.increment(method, url, response=response)
             except MaxRetryError:
                 raise UnreachableError(f"{reason} ({len(retry.history) + 1} attempts)") from None
-            note(f"{url}: {reason}; trying again")
+            log.info(f"{url}: {reason}; trying again")
             try:
                 retry.sleep(response)
             except (HTTPError, ValueError, ArithmeticError):
@@ -194,7 +193,7 @@ class HttpSource(Source):
             now = time.monotonic()
             if now - told >= _INTERVAL:
                 told = now
-                self._transport.note(f"{url}: {file.tell() / 1e6:.1f} MB")
+                log.info(f"{url}: {file.tell() / 1e6:.1f} MB")
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
@@ -224,7 +223,7 @@ class HttpSource(Source):
         if self._url.scheme != "https" and not is_this_machine(self._url.host or ""):
             why = why or "http is not encrypted"
         if token and why:
-            self._transport.note(f"{self}: the token is not sent there: {why}")
+            log.warning(f"{self}: the token is not sent there: {why}")
         elif token:
             headers["Authorization"] = f"Bearer {token}"
         return headers

@@ -54,7 +54,7 @@ def ruleset_digest(root: Path) -> str:
 def ruleset_files(root: Path) -> dict[str, Path]:
     """Return the files that plan and build, by their paths below the ruleset's root."""
     files = [root / name for name in _FILES]
-    files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), package=root / "qola")
+    files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), root=root / "qola")
     for directory in _DIRECTORIES:
         files += _files_below(root / directory)
     named = {path.relative_to(root).as_posix(): path for path in files}

@@ -12,7 +12,7 @@ import minisign
 from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
-from qola.build.setup import Progress, ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild, set_up
 from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
 from qola.files import disk_error, sha256_of
 from qola.prebuilt import signature
@@ -29,6 +29,7 @@ from qola.prebuilt.record import (
     record_of,
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
+from qola.progress import log
 
 _NOT_PUBLISHED = "the bundle is not published"
 
@@ -47,7 +48,6 @@ def build_archive(
     options: BuildOptions,
     environ: Mapping[str, str],
     output: Path,
-    progress: Progress,
 ) -> Archive:
     """Build a bundle with Bazel, without settings that no key has, and pack it into `output`.
 
@@ -59,8 +59,8 @@ def build_archive(
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
     more = (f"--output_groups=+{PLAN}", *options.more)
     options = replace(options, more=more)
-    with setup.workspace(progress):
-        built = build_all(setup, forms, options, environ, progress)
+    with setup.workspace():
+        built = build_all(setup, forms, options, environ)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")
             for name, words in built.errors.items()
@@ -69,7 +69,7 @@ def build_archive(
             findings = [Finding(chosen.manifest.file, built.bundle.error, "a bundle")]
         if findings or built.bundle.directory is None:
             raise BundleError(findings, "only a whole bundle is published")
-        progress(f"packing {output.name}")
+        log.info(f"packing {output.name}")
         return pack_bundle(built.bundle.directory, output)
 
 

@@ -30,6 +30,7 @@ from qola.prebuilt.install import bundle_record, libraries_of
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, PrebuiltOptions
 from qola.prebuilt.store import Found, Outcome
+from qola.progress import log
 from qola.rule_main import run_main
 from qola.ruleset import ruleset_root
 
@@ -73,7 +74,7 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     libraries = libraries_of(record, [*names, *in_triton], files, found.source)
     libraries.pop(TRITON, None)  # It is in the bundle alone, as where it is built.
     write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
-    _say(f"qola: prebuilt {key.text} from {found.source}")
+    log.info(f"prebuilt {key.text} from {found.source}")
 
 
 def _look_up(
@@ -95,12 +96,8 @@ def _look_up(
     if isinstance(found, Found):
         return key, found
     outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
-    _say(f"qola: no prebuilt {key.text}, its targets build\n{outcomes}")
+    log.info(f"no prebuilt {key.text}, its targets build\n{outcomes}")
     return None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def _chosen(
@@ -137,7 +134,7 @@ def _find(
     options = PrebuiltOptions(
         offline=args.look_up == "offline", public_key=args.public_key, directory=args.folder
     )
-    return fetch.find(chosen, key, Forms(), named, options, environ, _say)
+    return fetch.find(chosen, key, Forms(), named, options, environ)
 
 
 def hit_file(key: str, libraries: Mapping[str, str]) -> str:
@@ -197,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--look-up", choices=("yes", "offline", "no"), default="yes", help="where")
     parser.add_argument("--output", required=True, type=Path, help="the repository's directory")
     args = parser.parse_args(argv)
-    return run_main(lambda: prebuilt_repository(args, os.environ))
+    return run_main(lambda: prebuilt_repository(args, os.environ), quiet=False)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from qola.prebuilt import signature
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
-
-Note = Callable[[str], None]
+from qola.progress import log
 
 _MAX_SMALL = 1 << 16
 _ARRIVED = ".arrived"
@@ -50,7 +49,6 @@ def find(
     public_key: minisign.PublicKey | None,
     *,
     offline: bool,
-    note: Note,
 ) -> Found | list[Outcome]:
     """Return the bundle of a key, or why no source has it.
 
@@ -66,7 +64,7 @@ def find(
         for left in cache.glob(pattern):  # by a fetch that was killed
             if left.is_file():
                 left.unlink(missing_ok=True)
-    found = _cached(key, cache, newest, public_key, note)
+    found = _cached(key, cache, newest, public_key)
     if isinstance(found, Found):
         return found
     outcomes = []
@@ -81,7 +79,7 @@ def find(
                 return Found(archive, taken.archive.unpacked_size, str(source))
             outcomes.append(Outcome(str(source), taken))
         except UnreachableError as error:
-            note(f"{source}: {error}")
+            log.info(f"{source}: {error}")
             outcomes.append(Outcome(str(source), str(error), answered=False))
     if offline and found is not None:
         # There is one, and it must not be used: that is not a miss.
@@ -104,7 +102,7 @@ def no_such(key: str, outcomes: Sequence[Outcome]) -> NoPrebuiltError:
 
 
 def _cached(
-    key: Key, cache: Path, newest: Path, public_key: minisign.PublicKey | None, note: Note
+    key: Key, cache: Path, newest: Path, public_key: minisign.PublicKey | None
 ) -> Found | PrebuiltError | None:
     """Return what an earlier fetch left, or what is wrong with it; None for nothing."""
     archive, source = cache / archive_name(key.text), DirectorySource(cache)
@@ -118,7 +116,7 @@ def _cached(
         return Found(archive, found.unpacked_size, f"{CACHE} ({cache})")
     except PrebuiltError as error:
         # A server's file is an error; this machine's copy of it is only a copy.
-        note(f"the copy in the cache is not used: {error.findings[0].found}")
+        log.warning(f"the copy in the cache is not used: {error.findings[0].found}")
         return error
 
 

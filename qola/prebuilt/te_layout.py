@@ -15,7 +15,8 @@ from qola.fetch.pins import pinned_id
 from qola.files import sha256_of
 from qola.prebuilt.record import MAX_ARCHIVE
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
-from qola.prebuilt.store import Found, Note, Outcome, arrive, check_digest
+from qola.prebuilt.store import Found, Outcome, arrive, check_digest
+from qola.progress import log
 
 LAYOUT = "transformer-engine"
 
@@ -60,7 +61,7 @@ def names(rocm: str, commit: str) -> tuple[str, ...]:
 
 
 def find(
-    source: Source, rocm: str, commit: str, cache: Path, *, offline: bool, note: Note
+    source: Source, rocm: str, commit: str, cache: Path, *, offline: bool
 ) -> Found | list[Outcome]:
     """Return an archive of TransformerEngine's, or why there is none.
 
@@ -82,11 +83,13 @@ def find(
             else:
                 found = _asked(source, file, cache)
         except UnreachableError as error:
-            note(f"{source}: {error}")
+            log.info(f"{source}: {error}")
             return [*outcomes, Outcome(str(source), str(error), answered=False)]
         if isinstance(found, Found):
-            note(f"warning: {found.source} is TransformerEngine's own prebuilt: its name does "
-                 f"not cover {NOT_COVERED}")  # fmt: skip
+            log.warning(
+                f"{found.source} is TransformerEngine's own prebuilt: its name does not cover "
+                f"{NOT_COVERED}"
+            )
             return found
         outcomes.append(Outcome(source.place(file), found))
     return outcomes

@@ -41,7 +41,7 @@ def manifest_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     write_if_changed(output / TRITON_FILES, triton_list(manifest))
     # What a failed fetch leaves: the repository is to be looked at again.
     (output / UNFETCHED).touch()
-    trees = triton_trees(manifest, environ, lambda _: None)
+    trees = triton_trees(manifest, environ)
     (output / UNFETCHED).unlink()
     named = bool(spec.archs or manifest.architectures)
     write_if_changed(output / "variables.txt", "" if named else "GPU_ARCHS\n")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from qola.errors import QolaError
+from qola.progress import show_progress
 from qola.verify.replay import MAX_INSTRUCTIONS
 from qola.verify.run import verify
 from qola.verify.tell import add_files, add_modules, builds, tell, wishes
@@ -22,14 +23,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-instructions", type=int, default=MAX_INSTRUCTIONS)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args(argv)
+    with show_progress(sys.stderr):
+        return _verify(args)
+
+
+def _verify(args: argparse.Namespace) -> int:
     try:
         found = [
             outcome
             for built in builds(args)
             for wish in wishes(args, built, args.processes)
-            for outcome in verify(
-                built, replace(wish, max_instructions=args.max_instructions), _note
-            )
+            for outcome in verify(built, replace(wish, max_instructions=args.max_instructions))
         ]
         plans = [built.plan for built in builds(args)]
         facts = [
@@ -42,10 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except QolaError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from qola.emulate import single
 from qola.emulate.faults import EmulationError
 from qola.emulate.launch import Device, Module, Options
 from qola.errors import Finding, QolaError
+from qola.progress import log
 from qola.reference.attention import Forward
 from qola.reference.formats import F64
 from qola.verify.buffer import Buffer
@@ -49,7 +50,6 @@ def outcomes(
     cases: Sequence[Case],
     processes: int = 1,
     options: Options | None = None,
-    note: Callable[[str], None] = lambda _: None,
 ) -> list[Outcome]:
     """Return what becomes of each case.
 
@@ -82,7 +82,7 @@ def outcomes(
                 words = "the process that ran it died"
                 raise ReplayError(Finding(case.kernel, words, "an answer")) from None
             found.append(Outcome(case.kernel, case.arch, tried, case.missing))
-            note(f"{found[-1].state}: {case.kernel} ({case.arch})")
+            log.info(f"{found[-1].state}: {case.kernel} ({case.arch})")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Wish:
         return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
 
 
-def verify(built: Built, wish: Wish, note: Callable[[str], None] = lambda _: None) -> list[Outcome]:
+def verify(built: Built, wish: Wish) -> list[Outcome]:
     """Try kernels of a library with problems that it sends to them.
 
     Returns:
@@ -67,7 +67,7 @@ def verify(built: Built, wish: Wish, note: Callable[[str], None] = lambda _: Non
         QolaError: a process died, the library's host code in it or the emulator.
     """
     options = Options(checked=wish.checked, limit=wish.max_instructions)
-    return outcomes(record(built, wish), wish.processes, options, note)
+    return outcomes(record(built, wish), wish.processes, options)
 
 
 def record(built: Built, wish: Wish) -> list[Case]:

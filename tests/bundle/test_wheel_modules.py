@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from qola.bundle.in_wheel import _c
-from tests.runtime.sdk import compiler_of
+from tests.support.sdk import compiler_of
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent

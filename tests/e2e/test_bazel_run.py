@@ -21,7 +21,7 @@ from qola.checkout.source import AiterSource
 from qola.errors import ToolchainError
 from tests.e2e.nested_bazel import QOLA, Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
-from tests.python.folders import write
+from tests.support.folders import write
 
 BUILD = """\
 genrule(name = "good", outs = ["a/good.so", "b.txt"], cmd = "touch $(OUTS)")

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from tests.cmake.project import Project, succeeds
+from tests.bundle.project import Project, succeeds
 from tests.e2e.nested_bazel import LEFT, PIN, QOLA, User, check_sbom, user_disk_cache
 
 GOOD = LEFT.replace('name = "libmha_fwd"', 'name = "libmha_fwd"\ngroup = "good"')
@@ -157,7 +157,7 @@ def test_cmake_builds_what_a_project_needs(user: Builder) -> None:
     """Prevents: qola.cmake that builds nothing, finds nothing, or keeps an old manifest's build."""
     environ = {**user.environment(), "QOLA_BUILD_GROUPS": "good"}
     project = Project(
-        QOLA / "tests/cmake/helper",
+        QOLA / "tests/bundle/helper",
         user.directory / "cmake",
         (f"-DQOLA_PROGRAM={sys.executable};-m;qola",),
         {**environ, "QOLA_CMAKE_DIR": str(QOLA / "qola/cmake")},

@@ -16,7 +16,7 @@ import pytest
 from qola.cli import command_line as cli
 from qola.manifest import load, toml_lines
 from qola.manifest.toml_lines import Lines
-from tests.python import plans
+from tests.support import plans
 
 MANIFEST = """\
 [qola]

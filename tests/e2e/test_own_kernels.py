@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from qola.fmha.bar import Step
 from qola.fmha.kernels import BuiltKernel, build_kernels
-from qola.fmha.manifest import exact_manifest
 from qola.fmha.registry import Registry
 from qola.kernel.config import KernelConfig
 from qola.kernel.rules.check import validate
 from qola.kernel.tile import Tile
-from tests.e2e.nested_bazel import User, library, user_disk_cache
+from tests.e2e.nested_bazel import User, user_disk_cache
 
 #: The forward of tests/manifests/own.toml: the cache has it where that was built.
 OWN = KernelConfig.parse(
@@ -28,19 +26,14 @@ BROKEN = replace(OWN, hdim_q=20, logits=True, bias="alibi")
 
 
 @pytest.fixture(scope="module")
-def steps() -> list[Step]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> list[BuiltKernel]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[BuiltKernel]:
     """What comes of the three, with the shared cache of compiled kernels."""
     user = User(tmp_path_factory.mktemp("user"))
     disk = user.directory / "cache/qola/disk"
     disk.parent.mkdir(parents=True)
     disk.symlink_to(user_disk_cache())
     configs = [BROKEN, REFUSED, OWN]
-    return build_kernels(configs, ["gfx950"], environ=user.environment(), progress=steps.append)
+    return build_kernels(configs, ["gfx950"], environ=user.environment())
 
 
 def test_one_is_built_whatever_becomes_of_others(built: list[BuiltKernel]) -> None:
@@ -65,24 +58,3 @@ def test_the_others_say_why(built: list[BuiltKernel]) -> None:
     assert not validate(REFUSED)
     assert "static assertion failed" in refused.error
     assert "kNPerBlock % NPerRow == 0" in refused.error
-
-
-def test_progress_is_told_to_the_end(built: list[BuiltKernel], steps: list[Step]) -> None:
-    """Prevents: a bar that goes back, or never reaches its end: broken rules need no build."""
-    assert built
-    done = [one.done for one in steps]
-    assert done == sorted(done)
-    assert (done[-1], steps[-1].total) == (2, 2)
-
-
-def test_a_manifest_has_what_was_compiled(built: list[BuiltKernel]) -> None:
-    """Prevents: actions of a kernel by its config that are others than those of a manifest."""
-    assert built[2].built
-    with library() as nested:
-        # What an earlier run of the tests has built would not be among the actions.
-        nested.run("clean")
-        nested.write("it.toml", exact_manifest([OWN], ["gfx950"], namespace="it"))
-        spawns = nested.spawns("//:it")
-    assert {spawn.runner for spawn in spawns if spawn.mnemonic == "QolaCompile"} == {
-        "disk cache hit"
-    }

@@ -13,7 +13,7 @@ import pytest
 from qola.emulate.hip import Hip
 from qola.emulate.launch import Options
 from tests.e2e.nested_bazel import User, user_disk_cache
-from tests.python.folders import git, write
+from tests.support.folders import git, write
 from tests.triton.c_library import Library
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).absolute()

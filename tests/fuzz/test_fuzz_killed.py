@@ -14,8 +14,8 @@ import pytest
 
 from qola.layout import RECORD
 from tests.fuzz.fuzzing import fuzz
-from tests.python.folders import read
-from tests.python.prebuilt.users import LIBRARY_FILE, SIGNED, User, a_user
+from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, a_user
+from tests.support.folders import read
 
 FILES = ("open", "os.", "shutil.", "tempfile.", "fcntl.")
 """Beginnings of audit events before something changes on a disk."""

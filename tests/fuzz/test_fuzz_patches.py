@@ -11,7 +11,7 @@ from qola.checkout.prepare import LocalSource, source_record
 from qola.fetch.patches import apply_patches, try_patches
 from qola.fetch.pins import RECORD, pinned_id, recorded_patches
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
-from tests.python.folders import read, write
+from tests.support.folders import read, write
 
 FILES = {
     "aiter/a.py": "".join(f"line {n}\n" for n in range(40)),

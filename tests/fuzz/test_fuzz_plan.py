@@ -23,7 +23,7 @@ from qola.plan.model import HeaderSet, Plan, PlannedBatch, PlannedFile, PlannedS
 from qola.repository.build_files import config_header, manifest_build_file
 from tests.fuzz.fuzzing import fuzz, mutate_json
 from tests.fuzz.starlark_reader import values_of
-from tests.python import plans
+from tests.support import plans
 
 TEXT = "int x;\n"
 DIGEST = sha256_of_text(TEXT)

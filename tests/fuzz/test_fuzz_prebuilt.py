@@ -24,8 +24,8 @@ from qola.prebuilt.publish import publish
 from qola.prebuilt.record import MAX_ARCHIVE, Archive, archive_name, parse, record_name, record_of
 from qola.prebuilt.sources import DirectorySource
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
-from tests.python.folders import read, write
-from tests.python.prebuilt.tars import END, entry, pax
+from tests.prebuilt.tars import END, entry, pax
+from tests.support.folders import read, write
 
 KEY = Key("left", "a", {"x": [1]}, {}, ("gfx950",), {}, {"rocm_version": "7.2.4", "y": "1"}, {})
 NAME = record_name(KEY.text)
@@ -223,12 +223,11 @@ def test_sources(
         write(place, given)
         try:
             newest = tmp_path / "newest"
-            found = store.find(
-                KEY, [source], cache, newest, key if signed else None, offline=False, note=print
-            )
+            used = key if signed else None
+            found = store.find(KEY, [source], cache, newest, used, offline=False)
             if isinstance(found, store.Found):
                 assert found.archive.read_bytes() == right
-            te_layout.find(source, KEY.rocm_version, COMMIT, cache, offline=False, note=print)
+            te_layout.find(source, KEY.rocm_version, COMMIT, cache, offline=False)
         finally:
             assert not [name for name in read(cache) if name.endswith(".arrived")]
 

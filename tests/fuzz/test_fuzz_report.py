@@ -15,7 +15,7 @@ from qola.report.assemble import make_report
 from qola.report.data import SCHEMA
 from qola.report.write import write_report
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
-from tests.python.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
+from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 
 TARGET = "amdgcn-amd-amdhsa--gfx950"
 KERNEL = {

@@ -16,7 +16,7 @@ import pytest
 from qola.files import sha256_of_text
 from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, render_index
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
-from tests.python.folders import read, write
+from tests.support.folders import read, write
 
 PACK, ENTRY, ABI = b"QOLAPCK1", b"QOLAKRN1", 1
 FILES = {

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import TypeVar
 
-from tests.consumer.problem import Problem
-from tests.consumer.table import Device, Row
+from tests.verify.problem import Problem
+from tests.verify.table import Device, Row
 
 T = TypeVar("T")
 

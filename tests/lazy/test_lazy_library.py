@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumer.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
-from tests.consumer.table import GFX942, GFX950, Device, Row
 from tests.lazy import sweep
 from tests.library.symbols import of_plan
-from tests.runtime.sdk import compiler_of
+from tests.support.sdk import compiler_of
+from tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
+from tests.verify.table import GFX942, GFX950, Device, Row
 
 LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}
@@ -99,7 +99,7 @@ def lazily(rows: Sequence[Row], device: Device, bundle: Path, **env: str) -> Run
 def launched(outcomes: Iterable[Outcome]) -> list[object]:
     """What launches have in common that differ in addresses alone.
 
-    Not their code objects: in a full library that of a batch, and //tests/batches compares.
+    Not their code objects: in a full library that of a batch, and //tests/library compares.
     """
     return [
         (outcome.status, [(o.kernel, o.arch, o.grid, o.block) for o in outcome.launches])

@@ -1,6 +1,6 @@
 """library_test: what a library holds, exports and needs, compared with its plan."""
 
-load("//tests/python:pytest_test.bzl", "pytest_test")
+load("//tests/support:pytest_test.bzl", "pytest_test")
 load(":restricted.bzl", "restricted")
 
 def library_test(name, library, module, archs = [], tags = []):

@@ -55,7 +55,7 @@ def test_exports_only_the_namespace() -> None:
     entries = [f"qola::{PLAN['namespace']}::{entry['name']}" for entry in MODULE["entries"]]
     assert sorted(name.split("(")[0] for name in names if name not in of_c) == sorted(entries)
     assert entries
-    # Which these are: //tests/c_api.
+    # Which these are: //tests/library.
     prefixes = tuple(f"qola_{PLAN['namespace']}_{entry['name']}" for entry in MODULE["entries"])
     assert [name for name in of_c if not name.startswith(prefixes)] == []
     assert len(of_c) == 8 * len(entries)

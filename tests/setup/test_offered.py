@@ -243,7 +243,7 @@ def test_refresh_updates_what_depends_on_the_lock(moved: Archive) -> None:
         "9.8.7",
         "9.8.1",
     )
-    assert "but for optional_flags: ./bazelw test //tests/rocm:test_sdk" in result.stderr
+    assert "but for optional_flags: ./bazelw test //tests/setup:test_sdk" in result.stderr
     assert (docs / "setup.md").read_text() == "| Download | 0 MB, 2 packages |\n"
     assert (docs / "bazel.md").read_text() == "It is fetched (0 MB) when\n"
     # What a refresh that was ended left behind.

@@ -13,8 +13,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from qola.launch.fake_hip import FakeHip, read_log
-from tests.cmake.project import PKGCONF, Project, bundle, fails, succeeds
-from tests.runtime.sdk import compiler_of
+from tests.bundle.project import PKGCONF, Project, bundle, fails, succeeds
+from tests.support.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -1,4 +1,4 @@
-"""Many threads that find and load kernels of a qola_triton_library at once, under ThreadSanitizer."""
+"""Many threads that find and load kernels of one qola_triton_library, under ThreadSanitizer."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ refresh() {
   fi
   if [[ -f $dir/sdk.json ]] && ! cmp -s "$dir/sdk.json" "$WORKSPACE/$1/sdk.json"; then
     cat "$dir/sdk.json" >"$WORKSPACE/$1/sdk.json"
-    say "wrote $1/sdk.json, but for optional_flags: ./bazelw test //tests/rocm:test_sdk says whether they are right"
+    say "wrote $1/sdk.json, but for optional_flags: ./bazelw test //tests/setup:test_sdk says whether they are right"
   fi
   refresh_docs "$1"
 }

@@ -6,7 +6,7 @@ rules. Values are what pandas would give a script: a column of whole numbers hol
 a gap or a fraction holds `float`, any other holds `str`. Whatever else is asked of it raises
 AttributeError or `FrameError`, so that a later script fails and says so, and prints no other table.
 
-tests/python/codegen/test_codegen_asm_frames.py compares it with pandas where that is installed.
+tests/codegen/test_codegen_asm_frames.py compares it with pandas where that is installed.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from qola.codegen.ck.predicates import show, takes
 from qola.codegen.types import Bucket, FieldValue
 from qola.errors import Finding
+from qola.manifest.toml_writer import toml_value
 
 Problem = tuple[tuple[str, FieldValue], ...]
 
@@ -207,7 +208,7 @@ def _size(bucket: Bucket) -> str:
 
 
 def _toml(bucket: Bucket) -> str:
-    return str(bucket[0]) if bucket[0] == bucket[1] else f"[{bucket[0]}, {bucket[1]}]"
+    return toml_value(bucket[0] if bucket[0] == bucket[1] else bucket)
 
 
 def _tiles(direction: str, full: Chains, chosen: Chains, origin: str) -> list[Finding]:

@@ -1,0 +1,118 @@
+"""Faults that only a patch mends: named where a tree's text has them, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.known_faults import FILE, known_faults
+from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
+from tests.support.later_tree import write_later_tree
+
+BWD = "csrc/cpp_itfs/mha_bwd.cu"
+TABLE = "hsa/gfx1250/fmha_v3_bwd/fmha_bwd_dqdkdv.csv"
+HEADER = "dtype,hdim_q,hdim_v,mask,knl_name,co_name\n"
+#: What a tree has, by the patch that is missing; and the same once it is there.
+SOURCES = {
+    "0004-gfx1250-causal-mask-remap.patch": (
+        'if(arch_id == "gfx1250") {}',
+        'if(arch_id == "gfx1250" && mt == 1 && a.seqlen_q == a.seqlen_k) {}',
+    ),
+    "0005-bwd-ondevice-workspace-prepare.patch": (
+        'AITER_LOG_ERROR("mha_bwd: group mode requires pinned_host_alloc callback");',
+        "",
+    ),
+    "0006-bwd-group-det-zero-ws.patch": (
+        "a.workspace_alloc(launcher.workspace_size, /*zero_init=*/false);",
+        "a.workspace_alloc(launcher.workspace_size, /*zero_init=*/zero_ws);",
+    ),
+    "0007-mha-bwd-v3-api-check-dry-run.patch": (
+        "if(asm_ret != -1)\n    return asm_ret;\nlauncher();\nif(a.v3_api_check) return 1;",
+        "if(asm_ret != -1)\n    return asm_ret;\n\n    if(a.v3_api_check)\n        return -1;",
+    ),
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> AiterTree:
+    root = write_later_tree(tmp_path / "tree")
+    (root / TABLE).parent.mkdir(parents=True)
+    (root / TABLE).write_text(f"{HEADER}bf16,128,128,0,a,b\nbf16,128,128,2,a,b\n")
+    return read_tree(root)
+
+
+def faults(
+    tree: AiterTree,
+    *flags: str,
+    archs: Sequence[str] = ("gfx1250",),
+    variants: Sequence[Mapping[str, Any]] = (),
+    module: str = "libmha_bwd",
+) -> list[str]:
+    """Return the patches that are missed."""
+    config = ModuleConfig(module, flags_hip=flags)
+    found = list(known_faults(tree, config, archs, variants))
+    assert all(finding.severity == "warning" for finding in found)
+    return [finding.expected.partition("patch ")[2].partition(",")[0] for finding in found]
+
+
+@pytest.mark.parametrize("patch", SOURCES)
+def test_a_fault_is_named_until_it_is_mended(tree: AiterTree, patch: str) -> None:
+    """Prevents: a fault that gives wrong gradients, known and not said; or said for ever."""
+    before, after = SOURCES[patch]
+    (tree.root / BWD).write_text(f"// 1\n{before}\n")
+    assert faults(tree) == [patch]
+    (finding,) = known_faults(tree, ModuleConfig("libmha_bwd"), ["gfx1250"])
+    assert finding.place == f"{BWD}:2"
+    assert finding.fix.startswith("patches_dir = ")
+    (tree.root / BWD).write_text(after)
+    assert faults(tree) == []
+
+
+def test_the_other_form_of_the_probe(tree: AiterTree) -> None:
+    """Prevents: AITER of March 2026 passed over, which says the same in other words."""
+    text = "if(asm_ret == -1)\n{\n    return fmha_bwd();\n}\nreturn asm_ret;\n// v3_api_check"
+    (tree.root / BWD).write_text(text)
+    assert faults(tree) == ["0007-mha-bwd-v3-api-check-dry-run.patch"]
+
+
+def test_only_what_a_library_can_come_to(tree: AiterTree) -> None:
+    """Prevents: warnings of Composable Kernel's faults for a library without it, and the like."""
+    (tree.root / BWD).write_text("\n".join(before for before, _ in SOURCES.values()))
+    assert faults(tree) == list(SOURCES)
+    assert faults(tree, module="libmha_fwd") == []
+    assert faults(tree, "-DENABLE_CK=0") == ["0004-gfx1250-causal-mask-remap.patch"]
+    assert faults(tree, "-DENABLE_CK=0", archs=["gfx942"]) == []
+    zero = "0006-bwd-group-det-zero-ws.patch"
+    batch = {"deterministic": (False, True), "mode": ("batch",)}
+    atomic = {"deterministic": (False,), "mode": ("batch", "group")}
+    assert zero not in faults(tree, variants=[batch, atomic])
+    both = {"deterministic": (False, True), "mode": ("batch", "group")}
+    assert zero in faults(tree, variants=[batch, both])
+
+
+def test_a_table_with_the_kernel_needs_no_remap(tree: AiterTree) -> None:
+    """Prevents: a warning for a tree that ships the kernel by itself."""
+    (tree.root / BWD).write_text(SOURCES["0004-gfx1250-causal-mask-remap.patch"][0])
+    (tree.root / TABLE).write_text(f"{HEADER}bf16,128,128,1,a,b\n")
+    assert faults(tree) == []
+    (tree.root / TABLE).unlink()
+    assert faults(tree) == []
+
+
+def test_the_wheel_has_none_of_them(aiter_tree: Path) -> None:
+    """Prevents: warnings that say nothing about the AITER most people have."""
+    wheel = read_tree(aiter_tree)
+    assert faults(wheel, archs=["gfx942", "gfx950"]) == []
+
+
+def test_the_file_says_what_it_must() -> None:
+    """Prevents: a fault without an effect or a patch, or a condition that is none."""
+    for fault in json.loads(FILE.read_text()):
+        assert set(fault) <= {"module", "archs", "ck", "variant", "when", "fault", "patch"}
+        assert fault["patch"].endswith(".patch")
+        for condition in fault["when"]:
+            assert len({"has", "lacks"} & set(condition)) == 1

@@ -1,0 +1,160 @@
+"""The output directory: whole files, no lost result, nothing old that looks new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from qola.build.install import BuildResult, ModuleRecord, install, not_made, summarize
+from tests.support.folders import read, write
+
+
+def record(output: Path, **built: bool) -> BuildResult:
+    """A record of modules by name."""
+    modules = [
+        ModuleRecord(
+            name=name,
+            md_name=f"te_{name}",
+            success=success,
+            error="" if success else "x.cpp:1:1: error: no",
+            so_path=str(output / f"lib/te_{name}.so") if success else None,
+            duration_s=1.5,
+            size=3 if success else None,
+            failed=[],
+        )
+        for name, success in built.items()
+    ]
+    return BuildResult(
+        generated_at="2026-01-31T00:00:00+00:00",
+        aiter="amd-aiter 0.1.7",
+        aiter_root=None,
+        manifest_src="/m.toml",
+        bundle_error="",
+        lazy=False,
+        gpu_archs="gfx942;gfx950",
+        modules=modules,
+        summary=summarize(modules),
+    )
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "deep/out"
+
+
+def put(
+    output: Path,
+    files: Mapping[str, Path | str],
+    failed: Sequence[str] = (),
+    own: Sequence[str] = (),
+    **built: bool,
+) -> None:
+    """Install files of a build, of forward alone where nothing else is said."""
+    install(output, files, failed, record(output, **built or {"fwd": True}), own)
+
+
+def library(output: Path, text: str) -> Path:
+    """A built library: read-only and executable, as Bazel leaves it."""
+    path = output.with_name(f"{text}.so")
+    write(output.parent, {path.name: text})
+    path.chmod(0o555)
+    return path
+
+
+def test_layout(output: Path) -> None:
+    """Prevents: files that QoLA's users do not find, read-only ones they cannot replace."""
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": library(output, "new")})
+    assert list(read(output)) == ["include/qola_config.h", "lib/te_fwd.so", "manifest.json"]
+    assert (output / "lib/te_fwd.so").stat().st_mode & 0o777 == 0o755
+    assert (output / "include/qola_config.h").stat().st_mode & 0o777 == 0o644
+    written = json.loads((output / "manifest.json").read_text())
+    assert written == record(output, fwd=True)
+    assert written["summary"] == {"total": 1, "success": 1, "failed": 0}
+
+
+def test_failed_module_keeps_its_earlier_library_aside(output: Path) -> None:
+    """Prevents: an earlier library lost, or one that looks like this build's."""
+    fwd, bwd = "lib/te_fwd.so", "lib/te_bwd.so"
+    first, second, third = (library(output, text) for text in ("first", "second", "third"))
+    put(output, {fwd: first, bwd: first}, fwd=True, bwd=True)
+    put(output, {fwd: second}, failed=[bwd], fwd=True, bwd=False)
+    assert list(read(output)) == ["lib/te_bwd.so.previous", fwd, "manifest.json"]
+    assert (output / fwd).read_text() == "second"
+    assert (output / "lib/te_bwd.so.previous").read_text() == "first"
+    put(output, {bwd: third}, bwd=True)
+    # fwd is of another group this time: it stays.
+    assert list(read(output)) == [bwd, fwd, "manifest.json"]
+
+
+def test_failure_changes_nothing(output: Path) -> None:
+    """Prevents: half an installation, and a good one lost, when a file cannot be written."""
+    put(output, {"lib/te_fwd.so": library(output, "1")})
+    before = read(output)
+    files = {"lib/te_fwd.so": library(output, "2"), "lib/te_bwd.so": output / "absent"}
+    with pytest.raises(OSError, match="absent"):
+        put(output, files, fwd=True, bwd=True)
+    assert read(output) == before
+
+
+def test_a_mapped_library_stays_whole(output: Path) -> None:
+    """Prevents: a crash of a process that uses the library while it is replaced."""
+    put(output, {"lib/te_fwd.so": library(output, "old")})
+    with (output / "lib/te_fwd.so").open() as opened:
+        put(output, {"lib/te_fwd.so": library(output, "new and longer")})
+        assert opened.read() == "old"
+
+
+def test_sources_of_an_earlier_library_go(output: Path) -> None:
+    """Prevents: kernels compiled with headers of another AITER; packs of the user's own lost."""
+    fwd, bwd, packs = (f"share/qola/te/{name}" for name in ("fwd", "bwd", "packs"))
+    others = {f"{bwd}/kernels.index": "1", "bin/qola-kernels": "1"}
+    put(output, {f"{fwd}/kernels.index": "1", f"{fwd}/include/a/old.h": "1", **others})
+    pack = write(output, {f"{packs}/mine.qpack": "pack"}) / packs / "mine.qpack"
+    put(output, {f"{fwd}/kernels.index": "2"}, own=[fwd])
+    kept = ["manifest.json", f"{packs}/mine.qpack"]
+    assert list(read(output)) == sorted([f"{fwd}/kernels.index", *others, *kept])
+    assert not (output / fwd / "include").exists(), "empty directories are left"
+    put(output, {}, own=[fwd, bwd, "share/qola/te/absent", "bin/qola-kernels"])
+    assert list(read(output)) == sorted(kept)
+    assert not (output / "bin").exists()
+    pack.unlink()
+    put(output, {}, own=[packs])
+    assert [path.name for path in output.iterdir()] == ["manifest.json"]
+
+
+def test_what_speaks_of_other_libraries() -> None:
+    """Prevents: an archive, package or SBOM of an earlier build beside libraries of this one."""
+    static = "lib/libqola_te.a"
+    package = ["lib/cmake/qola/qola-config.cmake", "lib/cmake/qola/qola-mha_fwd.cmake"]
+    files = ["sbom.spdx.json", *package, "lib/pkgconfig/qola-mha-fwd.pc"]
+    left = not_made("te", ["libmha_fwd", "libmha_bwd", "module_aiter_enum"], files)
+    assert static in left
+    assert "lib/cmake/qola/qola-mha_bwd.cmake" in left
+    assert "lib/pkgconfig/qola-static.pc" in left
+    assert not set(left) & set(files)
+    assert set(files) <= set(not_made("te", ["libmha_fwd"], []))
+    # Modules that Python imports have no part in any of it.
+    assert not_made("te", ["module_aiter_enum"], files) == []
+
+
+def test_what_is_there_already_is_left_alone(output: Path) -> None:
+    """Prevents: a user's whole project compiled again because its headers look new."""
+    header, so = output / "include/qola_config.h", output / "lib/te_fwd.so"
+    same = library(output, "same")
+
+    def times() -> list[tuple[int, int]]:
+        return [(file.stat().st_ino, file.stat().st_mtime_ns) for file in (header, so)]
+
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    before = times()
+    write(output, {"lib/te_fwd.so.previous": "of a build that failed between"})
+    put(output, {"include/qola_config.h": "// text\n", "lib/te_fwd.so": same})
+    assert times() == before
+    assert not (output / "lib/te_fwd.so.previous").exists()
+    so.chmod(0o644)
+    put(output, {"include/qola_config.h": "// other\n", "lib/te_fwd.so": same})
+    assert header.read_text() == "// other\n"
+    assert so.stat().st_mode & 0o777 == 0o755

@@ -1,0 +1,106 @@
+"""Many manifests in one run of Bazel: what it is told, and what comes of each."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from qola.build.bazel import BuildOptions
+from qola.build.several import Made, build_several
+from qola.errors import ManifestError, PlanError
+
+_BAZEL = f"""#!{sys.executable}
+import json, os, pathlib, sys
+(path,) = [w.partition("=")[2] for w in sys.argv if w.startswith("--build_event_json_file=")]
+file = open(path, "w")
+def event(**values):
+    file.write(json.dumps(values) + "\\n")
+    file.flush()
+def done(label, **values):
+    identity = {{"targetCompleted": {{"label": label}}}}
+    event(id=identity, completed=values, children=values.pop("children", []))
+targets = sys.argv[sys.argv.index("--") + 1 :]
+made = pathlib.Path.cwd() / "made"
+made.write_text("")
+"""
+_ONE_FAILS = """
+for target in targets:
+    if target.endswith("second"):
+        said = pathlib.Path.cwd() / "stderr"
+        said.write_text("kernel.cpp:3:1: error: static assertion failed: no such tile\\n")
+        label = {"label": "@@x//fwd:kernel.object"}
+        action = {"success": False, "type": "QolaCompile", "exitCode": 1}
+        action["stderr"] = {"uri": said.as_uri()}
+        event(id={"actionCompleted": label}, action=action)
+        done("@@" + target, children=[{"actionCompleted": label}])
+        continue
+    name = target.rpartition(":")[2]
+    program = pathlib.Path.cwd() / name
+    program.write_text("")
+    files = [{"name": name, "uri": program.as_uri()}]
+    event(id={"namedSet": {"id": name}}, namedSetOfFiles={"files": files})
+    group = [{"name": "default", "fileSets": [{"id": name}]}]
+    done("@@" + target, success=True, outputGroup=group)
+event(id={"buildFinished": {}}, finished={"exitCode": {"code": 1}})
+sys.exit(1)
+"""
+_NONE_IS_TRIED = """
+said = "Error in fail: qola: PlanError: no such kernel (1 error)\\n"
+said += "error: m.toml:1\\n  found     x\\n"
+event(id={"progress": {}}, progress={"stderr": said})
+event(id={"buildFinished": {}}, finished={"exitCode": {"code": 1}})
+sys.exit(1)
+"""
+MANIFEST = """\
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+"""
+
+
+def several(tmp_path: Path, text: str, *names: str, manifest: str = MANIFEST) -> dict[str, Made]:
+    bazel = tmp_path / "bazel"
+    bazel.write_text(_BAZEL + text)
+    bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
+    environ = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return build_several(
+        {name: f"{manifest}# {name}\n" for name in names},
+        *("dispatch", BuildOptions(quiet=True), {**os.environ, **environ}),
+    )
+
+
+def workspace(tmp_path: Path) -> Path:
+    (found,) = (tmp_path / "cache/qola/workspaces").glob("kernels-*")
+    return found
+
+
+def test_one_failure_stops_no_other(tmp_path: Path) -> None:
+    """Prevents: a kernel that does not compile and takes a hundred others with it."""
+    found = several(tmp_path, _ONE_FAILS, "first", "second", "third")
+    assert [bool(found[name].program) for name in ("first", "second", "third")] == [1, 0, 1]
+    assert "no such tile" in found["second"].error
+    assert found["first"] == Made(workspace(tmp_path) / "first")
+    module = (workspace(tmp_path) / "MODULE.bazel").read_text()
+    assert module.count("qola.manifest(") == 3
+    assert '"qola_first", "qola_second", "qola_third", "qola_rocm"' in module
+    programs = (workspace(tmp_path) / "programs/BUILD.bazel").read_text()
+    assert "@qola_second//:libmha_fwd_emulated" in programs
+    # A later build has its own manifests, and no others.
+    several(tmp_path, _ONE_FAILS, "fourth")
+    left = {file.name for file in workspace(tmp_path).glob("*.toml")}
+    assert left == {"fourth.toml"}
+
+
+def test_what_nobody_could_try(tmp_path: Path) -> None:
+    """Prevents: words of a plan that are lost where no target was begun."""
+    found = several(tmp_path, _NONE_IS_TRIED, "first", "second")
+    assert all("error: m.toml:1" in one.error for one in found.values())
+    assert PlanError.__name__ not in found["first"].error
+    with pytest.raises(ManifestError):
+        several(tmp_path, _ONE_FAILS, "first", manifest="[[modules]]\n")

@@ -1,0 +1,179 @@
+"""The workspace of qola build, as text, and where it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.build import workspace
+from qola.build.forms import Forms
+from qola.build.setup import resolve_build
+from qola.checkout.prepare import GitSource, LocalSource, WheelSource
+from qola.checkout.source import AiterSource
+from qola.plan.build_request import BuildRequest
+from qola.plan.spec import BuildSpec
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden" / "workspace"
+PLAIN = workspace.Workspace(
+    name="te_manifest",
+    manifest='[[modules]]\nname = "libmha_fwd"\n',
+    modules=("libmha_fwd", "libmha_bwd"),
+    ruleset=Path("/opt/qola"),
+    aiter=AiterSource(WheelSource("0.1.7", "a" * 64)),
+    disk_cache=Path("/home/user/.cache/qola/disk"),
+)
+
+
+def golden(name: str, text: str) -> None:
+    """Compare a text with a file's; QOLA_UPDATE_GOLDEN=1 writes it instead."""
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
+def test_files(name: str) -> None:
+    """Prevents: a workspace that changes unnoticed, and with it what a build does."""
+    cache = Path("/home/user/.cache/qola")
+    files = PLAIN.files("7.7.1\n", cache / "workspaces/it", cache / "outputs/abc-1/base")
+    golden(f"{name.lstrip('.')}.txt", files[name])
+    assert files[".bazelversion"] == "7.7.1\n"
+    assert files["te_manifest.toml"] == PLAIN.manifest
+
+
+def test_every_choice_is_written() -> None:
+    """Prevents: an option of the command line that Bazel never sees."""
+    everything = replace(
+        PLAIN,
+        aiter=AiterSource(LocalSource(Path("/src/aiter")), Path("/src/patches")),
+        spec=BuildSpec(("gfx942", "gfx950"), "cpp_itfs", "filtered", override_aiter_commit=True),
+    )
+    golden("spec.json", everything.manifest_files()["te_manifest.json"])
+    golden("everything.txt", everything.module_file())
+
+
+@pytest.mark.parametrize("kind", ["", "lazy", "static"])
+def test_bundle(kind: str) -> None:
+    """Prevents: a bundle of other libraries than were built."""
+    text = PLAIN.bundle_file(PLAIN.modules, Forms(kind == "lazy", kind == "static"))
+    golden(f"{kind and f'{kind}_'}bundle.txt", text)
+
+
+def test_files_of_kernels_in_triton() -> None:
+    """Prevents: a manifest that cannot be planned because its Python files are left behind."""
+    made = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
+    places = (Path("/workspace"), Path("/outputs"))
+    files = made.files("7.7.1\n", *places)
+    assert files.items() - PLAIN.files("7.7.1\n", *places).items() == {
+        ("kernels/mine.py", "import triton\n")
+    }
+
+
+def test_the_library_of_kernels_in_triton() -> None:
+    """Prevents: kernels of a manifest that `qola build` leaves out, or a bundle without them."""
+    made = replace(PLAIN, triton=True)
+    golden("triton_BUILD.bazel.txt", made.build_file())
+    golden("triton_bundle.txt", made.bundle_file(["libmha_fwd", "triton"], Forms(lazy=True), "1.2"))
+    golden("triton_alone_bundle.txt", made.bundle_file(["triton"], Forms(static=True)))
+    assert workspace.targets(["triton"], True) == ["//:triton"]
+
+
+def test_what_of_a_manifest_is_built(tmp_path: Path) -> None:
+    """Prevents: [[triton]] alone refused; groups of modules that bring kernels nobody asked for."""
+    manifest = tmp_path / "m.toml"
+    triton = '[build]\narchitectures = ["gfx942"]\n[[triton]]\nkernels = ["attention_forward"]\n'
+    manifest.write_text(triton)
+    assert resolve_build(BuildRequest(manifest), {}).names == ["triton"]
+    manifest.write_text(f'{triton}[[modules]]\nname = "libmha_fwd"\ngroup = "a"\n')
+    assert resolve_build(BuildRequest(manifest), {}).names == ["libmha_fwd", "triton"]
+    chosen = resolve_build(BuildRequest(manifest, groups=("a",)), {})
+    assert chosen.names == ["libmha_fwd"]
+
+
+def test_modules_without_a_lazy_form() -> None:
+    """Prevents: a target of a Python module that there is not, which breaks every build."""
+    modules = ("libmha_fwd", "module_aiter_enum")
+    assert workspace.targets(modules, True) == ["//:libmha_fwd_lazy", "//:module_aiter_enum"]
+    assert workspace.targets(modules) == ["//:libmha_fwd", "//:module_aiter_enum"]
+    assert "module_aiter_enum_lazy" not in replace(PLAIN, modules=modules).build_file()
+
+
+def test_pack() -> None:
+    """Prevents: a pack of other kernels than were asked for."""
+    golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
+    assert "kernels =" not in PLAIN.pack_file(PLAIN.modules, [])
+    for name in workspace.PROGRAMS:
+        golden(f"{name}.txt", PLAIN.program_file(name, PLAIN.modules))
+
+
+def test_blank_in_the_cache_s_path() -> None:
+    """Prevents: a path with a blank that Bazel takes for two options."""
+    made = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
+    files = made.files("", Path("/cache/it"), Path("/home/a user/base"))
+    lines = files[".bazelrc"].splitlines()
+    assert "common '--disk_cache=/home/a user/disk'" in lines
+    assert "startup '--output_base=/home/a user/base'" in lines
+
+
+def test_commit() -> None:
+    """Prevents: a commit that is built from another remote, or from the wheel."""
+    tag = AiterSource(GitSource("https://example.invalid/aiter.git", "b" * 40)).to_starlark()
+    lines = [f'    commit = "{"b" * 40}",', '    remote = "https://example.invalid/aiter.git",']
+    assert tag.splitlines() == ["qola.aiter_git(", *lines, ")"]
+
+
+def test_sources_below_tmp_show_in_the_sandbox() -> None:
+    """Prevents: files that are not there for an action, whose sandbox has its own /tmp."""
+    cache, base = Path("/cache/it"), Path("/cache/base")
+    assert "/tmp" not in PLAIN.files("", cache, base)[".bazelrc"]
+    local = AiterSource(LocalSource(Path("/tmp/aiter")))
+    for made, *places in (
+        (PLAIN, Path("/tmp/it"), base),
+        (PLAIN, cache, Path("/tmp/base")),
+        (replace(PLAIN, ruleset=Path("/tmp/qola")), cache, base),
+        (replace(PLAIN, aiter=local), cache, base),
+    ):
+        assert "--sandbox_add_mount_pair=/tmp" in made.files("", *places)[".bazelrc"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("te-manifest.toml", "te_manifest"),
+        ("Te.v2.toml", "te_v2"),
+        ("rocm.toml", "m_rocm"),
+        ("torch.toml", "m_torch"),
+        ("pip_a.toml", "m_pip_a"),
+        ("2.toml", "m_2"),
+        ("ü.toml", "m_"),
+    ],
+)
+def test_repository_name(file: str, name: str) -> None:
+    """Prevents: a file's name that is refused as a repository's."""
+    assert workspace.repository_name(Path(file)) == name
+
+
+def test_directory_is_stable() -> None:
+    """Prevents: a second build that starts anew, and manifests that share a workspace."""
+    cache, one, ruleset = Path("/cache"), Path("/a/te.toml"), Path("/opt/qola")
+    first = workspace.directory_of(cache, one, ruleset)
+    assert first == workspace.directory_of(cache, one, ruleset)
+    assert first.parent == Path("/cache/workspaces")
+    others = {
+        workspace.directory_of(cache, Path("/b/te.toml"), ruleset),
+        workspace.directory_of(cache, one, Path("/other/qola")),
+    }
+    assert len({first, *others}) == 3
+
+
+def test_writing_again_changes_nothing(tmp_path: Path) -> None:
+    """Prevents: time stamps that make Bazel plan anew; a manifest of another name left over."""
+    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "old.toml": ""})
+    before = (tmp_path / "MODULE.bazel").stat().st_mtime_ns
+    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "new.toml": ""})
+    assert (tmp_path / "MODULE.bazel").stat().st_mtime_ns == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["MODULE.bazel", "new.toml"]

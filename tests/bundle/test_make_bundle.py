@@ -1,0 +1,363 @@
+"""The parts of a bundle that need no build: one include directory, licenses, records, tar files."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.includes import closure
+from qola.aiter.tree import configs, read_tree
+from qola.aiter.tree import licenses as license_files
+from qola.bundle import cmake, licenses, pkgconfig, sbom
+from qola.bundle.archive import pack
+from qola.bundle.build import BundleInputs, LibraryInput, build
+from qola.bundle.elf_versions import demangle, exported
+from qola.bundle.flatten import HeaderUser, flatten, landing
+from qola.bundle.record import LibraryFacts, manifest_record
+from qola.codegen.types import CodeObject
+from qola.errors import BundleError
+from qola.files import sha256_of_json
+from tests.support import plans
+from tests.support.folders import write
+
+MIT = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
+
+
+USER = HeaderUser(("top.h",), ("api", "ck", "example"))
+
+
+def test_headers_of_several_directories_come_below_one(tmp_path: Path) -> None:
+    """Prevents: a bundle that needs more than one -I, or misses a header of a header."""
+    files = {
+        "api/top.h": "#include <core/a.hpp>\n#include <hip/hip_runtime.h>\n",
+        "ck/core/a.hpp": '#include "b.hpp"\n#include "mask.hpp"\n',
+        "ck/core/b.hpp": "",
+        "ck/core/unused.hpp": "",
+        "example/mask.hpp": '#include "core/b.hpp"\n',
+    }
+    assert flatten(write(tmp_path, files), [USER]) == {
+        "core/a.hpp": "ck/core/a.hpp",
+        "core/b.hpp": "ck/core/b.hpp",
+        "mask.hpp": "example/mask.hpp",
+        "top.h": "api/top.h",
+    }
+
+
+def test_two_files_of_one_name_are_an_error(tmp_path: Path) -> None:
+    """Prevents: one of two headers of a name taken for both, and a program that is wrong."""
+    files = {
+        "api/top.h": '#include "core/a.hpp"\n#include "mask.hpp"\n',
+        "ck/core/a.hpp": '#include "../mask.hpp"\n',
+        "api/mask.hpp": "int one;\n",
+        "ck/mask.hpp": "int two;\n",
+    }
+    with pytest.raises(BundleError, match=r"include/mask.hpp\n +found .*api/mask.*ck/mask"):
+        flatten(write(tmp_path, files), [USER])
+    write(tmp_path, {"ck/mask.hpp": "int one;\n"})
+    assert "mask.hpp" in flatten(tmp_path, [USER])
+
+
+def test_an_include_that_changes_its_meaning_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a quoted include that finds a neighbour it did not have before."""
+    files = {
+        "api/top.h": "#include <core/a.hpp>\n#include <core/util.h>\n",
+        "ck/core/a.hpp": '#include "util.h"\n',
+        "example/core/util.h": "",
+        "example/util.h": "",
+    }
+    with pytest.raises(BundleError) as caught:
+        flatten(write(tmp_path, files), [USER])
+    (finding,) = caught.value.findings
+    assert finding.place == "ck/core/a.hpp: #include util.h"
+    assert "include/core/util.h" in finding.found
+    assert finding.expected == "example/util.h"
+
+
+def test_a_system_header_stays_one(tmp_path: Path) -> None:
+    """Prevents: <version> of the C++ library replaced by a header of that name in the bundle."""
+    files = {
+        "api/top.h": '#include <version>\n#include "x/version"\n',
+        "ck/x/version": '#include "y.h"\n',
+        "ck/x/y.h": "",
+    }
+    assert "x/version" in flatten(write(tmp_path, files), [USER])
+    # The second library's users reach the same file by its bare name.
+    other = HeaderUser(("y.h", "version"), ("ck/x",))
+    with pytest.raises(BundleError, match=r"error: api/top\.h: #include version\n"):
+        flatten(tmp_path, [USER, other])
+
+
+def test_a_missing_public_header_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a bundle without the header that its users include."""
+    with pytest.raises(BundleError, match=r"top\.h"):
+        flatten(write(tmp_path, {"api/other.h": ""}), [USER])
+
+
+def test_the_deepest_directory_names_a_header() -> None:
+    """Prevents: a header below the path it has in the tree instead of the one users write."""
+    assert landing("a/b/c.h", ["a", "a/b"]) == "c.h"
+    assert landing("ab/c.h", ["a"]) is None
+
+
+def test_real_headers_fit_one_directory(aiter_tree: Path) -> None:
+    """Prevents: an AITER tree whose headers clash, found out only when a bundle is built."""
+    tree = read_tree(aiter_tree)
+    dirs = (f"{tree.ck_dir}/include", f"{tree.csrc_dir}/include", tree.fmha_dir)
+    users = [HeaderUser((f"{entry}.h",), dirs) for entry in ("mha_fwd", "mha_bwd")]
+    flat = flatten(aiter_tree, users)
+    assert {"mha_fwd.h", "mha_bwd.h", "mask.hpp", "bias.hpp", "ck_tile/core.hpp"} <= flat.keys()
+    assert set(flat.values()) == set(closure(aiter_tree, dirs, ["mha_fwd.h", "mha_bwd.h"]))
+
+
+def test_a_real_tree_has_configs_and_licenses(aiter_tree: Path) -> None:
+    """Prevents: a bundle without tuning data or licenses, as patterns missed where they are."""
+    tree = read_tree(aiter_tree)
+    found = configs(tree)
+    assert found == tuple(sorted(found))
+    assert "aiter/configs/tuned_fmoe.csv" in found
+    assert any(path.startswith("aiter/configs/model_configs/") for path in found)
+    assert not any(path.endswith(".py") for path in found)
+    texts = [
+        (licenses.component_of(path), (aiter_tree / path).read_text(encoding="utf-8"))
+        for path in license_files(tree)
+    ]
+    collected = licenses.collect([*texts, ("qola", MIT)], place="the wheel")
+    assert list(collected) == ["aiter", "composable_kernel", "qola"]
+    assert {text.spdx for text in collected.values()} == {"MIT"}
+
+
+def test_licenses_that_are_missing_or_unknown() -> None:
+    """Prevents: a bundle without a license text, or one that calls any text MIT."""
+    with pytest.raises(BundleError) as caught:
+        licenses.collect([("aiter", MIT)], place="some/tree")
+    places = [finding.place for finding in caught.value.findings]
+    assert places == ["licenses/composable_kernel", "licenses/qola"]
+    unknown = licenses.identify("composable_kernel", "All yours.")
+    assert unknown.spdx == "LicenseRef-composable-kernel"
+
+
+def test_demangled_names() -> None:
+    """Prevents: mangled names in manifest.json, or a failure on a name that is not mangled."""
+    assert demangle("_ZN4qola2te7mha_fwdEb") == "qola::te::mha_fwd(bool)"
+    assert demangle("plain_c") == "plain_c"
+    assert demangle("_Znonsense") == "_Znonsense"
+
+
+def test_what_is_no_library_is_an_error(tmp_path: Path) -> None:
+    """Prevents: a traceback where a file is not what its name says."""
+    (tmp_path / "x.so").write_text("no ELF")
+    with pytest.raises(BundleError, match=r"x\.so"):
+        exported(tmp_path / "x.so")
+
+
+BOTH = ("gfx942", "gfx950")
+CODE_OBJECT = CodeObject("a", "hsa/a.co", "gfx942", "0" * 64, 1)
+PLAN = plans.plan(
+    qola="1.0",
+    archs=BOTH,
+    manifest={"b": 1, "a": 2},
+    kernels=(
+        plans.kernel("k2", archs=("gfx942",)),
+        plans.kernel("s1", direction="fwd_splitkv", archs=BOTH),
+        plans.kernel("k1"),
+        plans.kernel("other", module="libmha_bwd", direction="bwd"),
+    ),
+    modules=(
+        plans.module(kernels=(0, 1, 2), code_objects=(CODE_OBJECT,)),
+        plans.module("libmha_bwd", kernels=(3,)),
+    ),
+    python_modules=(plans.python_module("module_aiter_enum", "module_aiter_enum.so"),),
+)
+SYMBOLS = ("qola::ns::mha_fwd(int, bool)", "qola::ns::version")
+VERSIONS = {"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"}
+
+
+def record(archs: Sequence[str] = BOTH, **origin: Any) -> dict[str, Any]:
+    return manifest_record(
+        PLAN,
+        {"ns_libmha_fwd.so": LibraryFacts("lib/ns_libmha_fwd.so", 5, "1" * 64, SYMBOLS)},
+        archs=archs,
+        plan_sha256="2" * 64,
+        origin={"kind": "local", "path": "/home/someone/aiter", **origin},
+        toolchain=VERSIONS,
+        generated_at=None,
+    )
+
+
+def test_manifest_json_tells_libraries_apart() -> None:
+    """Prevents: modules without a library listed, or kernels of another module or direction."""
+    found = record()
+    (module,) = found["modules"]
+    assert module["kernels"] == {
+        "fwd": {"count": 2, "names": ["k1", "k2"]},
+        "fwd_splitkv": {"count": 1, "names": ["s1"]},
+    }
+    assert module["entry_points"] == ["qola::ns::mha_fwd"]
+    assert (module["name"], module["md_name"]) == ("libmha_fwd", "ns_libmha_fwd")
+    (code_object,) = module["code_objects"]
+    assert list(code_object.items()) == sorted(asdict(CODE_OBJECT).items())
+    assert found["summary"] == {"total": 1, "success": 1, "failed": 0}
+    assert "/home" not in json.dumps(found)
+    source = record(kind="git", commit="a" * 40, remote="ssh://me:secret@example.org:2222/aiter")
+    assert source["inputs"]["aiter"]["source"]["remote"] == "ssh://example.org:2222/aiter"
+
+
+def test_a_cmake_package_names_its_files() -> None:
+    """Prevents: a package that looks for libraries under names that they do not have."""
+    own = {**record(), "lazy": True}
+    config = cmake.package(own)["lib/cmake/qola/qola-config.cmake"]
+    assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
+    assert "set(qola_LAZY TRUE)" in config
+    archive = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64}
+    files = cmake.package({**own, "static": archive})
+    forward = files["lib/cmake/qola/qola-mha_fwd.cmake"]
+    assert 'set(_qola_mha_fwd_FILE "ns_libmha_fwd.so")' in forward
+    assert 'set(qola_mha_fwd_ARCHS "gfx942" "gfx950")' in forward
+    static = files["lib/cmake/qola/qola-static.cmake"]
+    assert 'set(_qola_static_FILE "libqola_ns.a")\nset(_qola_static_SIZE 7)\n' in static
+    assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(own)
+    assert "lib/cmake/qola/qola-mha_bwd.cmake" not in files
+    # What a checkout may be called; CMake would read it as a list, a variable, an escape.
+    aiter = {"version": None, "id": 'a;b$c"d\\e'}
+    odd = {**own, "inputs": {**own["inputs"], "aiter": aiter}}
+    config = cmake.package(odd)["lib/cmake/qola/qola-config.cmake"]
+    assert 'set(qola_AITER_VERSION "a\\;b\\$c\\"d\\\\e")' in config
+
+
+def test_a_cmake_package_says_what_it_stands_in_for() -> None:
+    """Prevents: a minor version that breaks, taken for another; refused ones from 1.0 on."""
+    file = "lib/cmake/qola/qola-config-version.cmake"
+    text = cmake.package({**record(), "qola": "0.3.1"})[file]
+    assert '"${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}"' in text
+    assert '_qola_wanted VERSION_EQUAL "0.3"' in text
+    text = cmake.package({**record(), "qola": "2.3.1"})[file]
+    assert 'set(_qola_wanted "${PACKAGE_FIND_VERSION_MAJOR}")' in text
+    assert '_qola_wanted VERSION_EQUAL "2"' in text
+
+
+def test_pkg_config_files_of_what_is_there() -> None:
+    """Prevents: a file for a library that the bundle does not have, or none for one it has."""
+    own = record()
+    assert list(pkgconfig.texts(own)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
+    (text,) = pkgconfig.texts(own).values()
+    assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
+    found = pkgconfig.texts({**own, "static": {"path": "lib/libqola_ns.a"}})
+    libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
+    assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
+
+
+def test_manifest_json_of_a_restricted_build() -> None:
+    """Prevents: kernels and archs listed that --@qola//:archs left out of the library."""
+    found = record(("gfx950",))
+    assert (found["archs"], found["gpu_archs"]) == (["gfx950"], "gfx950")
+    (module,) = found["modules"]
+    assert module["kernels"]["fwd"]["names"] == ["k1"]
+    assert module["kernels"]["fwd_splitkv"]["count"] == 1
+    assert module["code_objects"] == []
+
+
+def test_manifest_json_has_what_rocm_qola_s_has() -> None:
+    """Prevents: a reader of ROCm/QoLA's manifest.json that does not find a key."""
+    found = record()
+    top = {"generated_at", "aiter_root", "manifest_src", "gpu_archs", "modules", "summary"}
+    assert top <= found.keys()
+    assert found["gpu_archs"] == "gfx942;gfx950"
+    assert {"md_name", "success", "error", "so_path", "duration_s"} <= found["modules"][0].keys()
+
+
+def test_a_manifest_s_digest_ignores_its_layout() -> None:
+    """Prevents: two digests for manifests that ask for the same."""
+    assert sha256_of_json({"b": 1, "a": [2]}) == sha256_of_json({"a": [2], "b": 1})
+    assert sha256_of_json({"a": [2]}) != sha256_of_json({"a": [3]})
+
+
+def sbom_text(**origin: Any) -> str:
+    texts = {c: licenses.identify(c, MIT) for c in licenses.COMPONENTS}
+    texts["aiter"] = licenses.identify("aiter", "Ask first.")
+    files = [sbom.BundleFile("lib/a.so", "0" * 40, "0" * 64, ("aiter", "qola"))]
+    document = sbom.document(
+        record(**origin), files, texts, name="small", created=datetime(1970, 1, 1)
+    )
+    return sbom.to_json(document)
+
+
+def test_the_sbom_says_where_aiter_is_from() -> None:
+    """Prevents: an SBOM with a password or a path of this machine, or without the commit."""
+    git = {"kind": "git", "commit": "a" * 40}
+    text = sbom_text(**git, remote="https://example.org/aiter")
+    assert f'"git+https://example.org/aiter@{"a" * 40}"' in text
+    assert sbom_text(**git, remote="https://me:secret@example.org/aiter") == text
+    assert "/srv" not in sbom_text(**git, remote="/srv/aiter.git")
+    assert "/home" not in sbom_text()
+    patch = {"name": "0001.patch", "sha256": "3" * 64}
+    assert "0001.patch" in sbom_text(patches=[patch])
+
+
+def test_the_sbom_keeps_an_unknown_license_s_text() -> None:
+    """Prevents: an SBOM that says MIT of what is not, or names a license it does not give."""
+    document = json.loads(sbom_text())
+    licensed = document["files"][0]["licenseConcluded"]
+    assert sorted(licensed.split(" AND ")) == ["LicenseRef-aiter", "MIT"]
+    assert document["hasExtractedLicensingInfos"][0]["extractedText"] == "Ask first."
+
+
+def test_a_tar_file_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
+    """Prevents: a tar file that differs by who made it, when, and in which order."""
+    long = "d/" + "x" * 120
+    names = ("a", "b/c.so", long)
+    for root, order, mode in (("one", names, 0o600), ("two", reversed(names), 0o777)):
+        for name in order:
+            write(tmp_path / root, {name: name})
+            os.chmod(tmp_path / root / name, mode)
+            os.utime(tmp_path / root / name, (mode, mode))
+        pack(tmp_path / root, tmp_path / f"{root}.tar", "top")
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        modes = {member.name: oct(member.mode) for member in archive}
+    assert modes == {
+        "top": "0o755",
+        "top/a": "0o644",
+        "top/b": "0o755",
+        "top/b/c.so": "0o755",
+        "top/d": "0o755",
+        f"top/{long}": "0o644",
+    }
+
+
+@pytest.mark.parametrize(
+    ("library", "generated_at", "message"),
+    [
+        ("other_libmha_fwd.so", "", r"no library of .*plan\.json"),
+        ("module_aiter_enum.so", "", "a module that Python imports"),
+        ("ns_libmha_fwd.so", "yesterday", "generated_at"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_errors(
+    library: str, generated_at: str, message: str, tmp_path: Path
+) -> None:
+    """Prevents: a library of another manifest, or a nonsensical time, in a bundle."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(PLAN.to_json())
+    inputs = BundleInputs(
+        name="small",
+        archs=("gfx950",),
+        libraries=(LibraryInput(f"bin/{library}", ()),),
+        headers=(),
+        plan=str(plan),
+        tree="tree",
+        configs=(),
+        license_files=(),
+        qola_license="LICENSE",
+        rocm="rocm.json",
+        generated_at=generated_at,
+    )
+    with pytest.raises(BundleError, match=message):
+        build(inputs, tmp_path / "out")

@@ -1,0 +1,234 @@
+"""A bundle as a Python wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from wheel.wheelfile import WheelFile
+
+from qola.bundle.__main__ import main
+from qola.bundle.elf_versions import ElfNeeds, highest, read_needs
+from qola.bundle.platform_policy import check_platform
+from qola.bundle.python_wheel import write_wheel
+from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
+from qola.errors import BundleError
+from tests.support.folders import write
+
+NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"
+RECORD = {
+    "archs": ["gfx942", "gfx950"],
+    "inputs": {"aiter": {"id": "0.1.7"}},
+    "modules": [{"name": "libmha_fwd", "library": "lib/ns_libmha_fwd.so"}],
+}
+"""What the wheel says of manifest.json."""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A directory with a file of each kind."""
+    names = ("lib/ns_libmha_fwd.so", "bin/qola-kernels", "include/a.h", "configs/tuned_fmoe.csv")
+    files = {name: name for name in names}
+    return write(tmp_path / "bundle", {**files, "manifest.json": json.dumps(RECORD)})
+
+
+def test_the_package_says_where_it_is(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a build that cannot ask where libraries and headers are."""
+    write_wheel(bundle, tmp_path / NAME)
+    site = tmp_path / "site"
+    with WheelFile(str(tmp_path / NAME)) as wheel:
+        # Reading checks each file against RECORD.
+        wheel.extractall(site)
+    # Bazel keeps the working directory out of Python's path.
+    env = {**os.environ, "PYTHONPATH": str(site)}
+
+    def says(*arguments: str) -> str:
+        command = [sys.executable, "-m", "qola_ns", *arguments]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    package = site / "qola_ns"
+    assert says() == says("--path") == f"{package}\n"
+    assert (package / "lib/ns_libmha_fwd.so").read_text() == "lib/ns_libmha_fwd.so"
+    for place in ("lib", "include"):
+        assert says(f"--{place}") == f"{package / place}\n"
+        assert (package / place).is_dir()
+    assert says("--version") == "1.2.3\n"
+
+
+def test_metadata_and_modes(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a wheel that pip refuses, or a program in it that does not run."""
+    write_wheel(bundle, tmp_path / NAME)
+    with ZipFile(tmp_path / NAME) as wheel:
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in wheel.infolist()}
+        metadata = wheel.read("qola_ns-1.2.3.dist-info/METADATA").decode()
+        tags = wheel.read("qola_ns-1.2.3.dist-info/WHEEL").decode()
+    programs = {"qola_ns/bin/qola-kernels", "qola_ns/lib/ns_libmha_fwd.so"}
+    assert {name for name, mode in modes.items() if mode == 0o755} == programs
+    assert "Name: qola-ns\nVersion: 1.2.3\n" in metadata
+    assert "Root-Is-Purelib: false\nTag: py3-none-linux_x86_64\n" in tags
+    assert "qola_ns-1.2.3.dist-info/RECORD" in modes
+    description = metadata.partition("\n\n")[2]
+    assert "AITER 0.1.7:\n\n- lib/ns_libmha_fwd.so (libmha_fwd), for gfx942, gfx950\n" in metadata
+    assert "python -m qola_ns --path" in description
+
+
+def test_tuning_tables_stay_behind(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a megabyte of AITER's tables for GEMMs and MoE in a wheel of attention."""
+    write_wheel(bundle, tmp_path / NAME)
+    names = ZipFile(tmp_path / NAME).namelist()
+    assert "qola_ns/include/a.h" in names
+    assert not [name for name in names if "configs" in name]
+
+
+def test_the_same_bundle_gives_the_same_bytes(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a wheel whose digest depends on the time or the machine."""
+    (tmp_path / "again").mkdir()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1600000000")
+    command = ["wheel", "--directory", str(bundle), "--output"]
+    assert main([*command, str(tmp_path / NAME)]) == 0
+    (bundle / "include/a.h").touch()
+    monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
+    assert main([*command, str(tmp_path / "again" / NAME)]) == 0
+    assert (tmp_path / NAME).read_bytes() == (tmp_path / "again" / NAME).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ((), ()),
+        (("GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.2.5"), ("GLIBC_2.34",)),
+        (("GLIBCXX_3.4.9", "GLIBCXX_3.4.29", "CXXABI_1.3"), ("CXXABI_1.3", "GLIBCXX_3.4.29")),
+        (("GLIBC_2.36", "GLIBC_ABI_DT_RELR"), ("GLIBC_2.36", "GLIBC_ABI_DT_RELR")),
+    ],
+)
+def test_versions_are_numbers(versions: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """Prevents: 2.9 taken for more than 2.34, or a version without a number overlooked."""
+    assert highest(versions) == expected
+
+
+def test_a_tag_without_a_policy(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a platform that nobody defined, taken for one that every file fits."""
+    name = NAME.replace("linux_x86_64", "manylinux_2_99_x86_64")
+    with pytest.raises(BundleError, match=r"one of manylinux_2_5_x86_64, .*, linux_x86_64"):
+        write_wheel(bundle, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_symbols_that_a_policy_forbids() -> None:
+    """Prevents: a version old enough, with a symbol in it that only some systems have."""
+    symbol = "__cxa_thread_atexit_impl"
+    one = ElfNeeds("lib/a.so", ("libc.so.6",), {}, {}, frozenset({symbol, "malloc"}))
+    with pytest.raises(BundleError, match=f"found +{symbol} of libc.so.6\n") as error:
+        check_platform([one], "manylinux_2_5_x86_64", ())
+    (fitting,) = re.findall(r'platform = "(\w+)"', str(error.value))
+    check_platform([one], fitting, ())
+
+
+def test_a_file_that_only_begins_as_a_library(bundle: Path, tmp_path: Path) -> None:
+    """Prevents: a truncated library in a wheel, or a stack trace that does not name it."""
+    (bundle / "lib/ns_libmha_bwd.so").write_bytes(b"\x7fELF\x02")
+    with pytest.raises(BundleError, match=r"error: lib/ns_libmha_bwd\.so"):
+        write_wheel(bundle, tmp_path / NAME)
+
+
+def _pack(path: Path, kernels: dict[str, bytes]) -> bytes:
+    """Write a pack, as cc/runtime/pack.h has it, without digests; its bytes."""
+    labels = "".join(f"{name}\tgfx942\tclang\n" for name in kernels).encode()
+    start = 16 + 48 * len(kernels) + len(labels) + 32
+    rows = b""
+    for library in kernels.values():
+        rows += struct.pack("<32sQQ", b"key", start, len(library))
+        start += len(library)
+    head = struct.pack("<8sII", b"QOLAPCK1", len(kernels), len(labels))
+    content = head + rows + labels + bytes(32) + b"".join(kernels.values())
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return content
+
+
+def test_kernels_of_a_pack_are_read(bundle: Path) -> None:
+    """Prevents: a wheel for older systems with kernels in a pack that need a newer one."""
+    # Of libraries that are on any machine: Python's own program, which needs libc.
+    program = Path(sys.executable).resolve().read_bytes()
+    pack = bundle / "share/qola/ns/packs/ns.qpack"
+    content = _pack(pack, {"one": program + b"trailer", "other": b"\x7fELF" + program[4:]})
+    (first,) = read_needs(bundle)
+    assert first.path == "share/qola/ns/packs/ns.qpack: one gfx942"
+    assert any(name.startswith("libc.so") for name in first.libraries)
+    with pytest.raises(BundleError, match=r"error: share/qola/ns/packs/ns\.qpack: one gfx942\n"):
+        check_platform([first], "manylinux_2_5_x86_64", first.libraries[1:])
+    for length in (12, 60, len(content) - 1):
+        pack.write_bytes(content[:length])
+        with pytest.raises(BundleError, match=r"ns\.qpack\n +found +a pack that ends too early"):
+            read_needs(bundle)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("qola_ns-yesterday-py3-none-linux_x86_64.whl", "yesterday"),
+        ("qola-ns.tar", "qola-ns.tar"),
+        ("Qola_ns-1.0-py3-none-linux_x86_64.whl", 'the package "Qola_ns"'),
+    ],
+)
+def test_a_name_that_python_does_not_take(
+    name: str, why: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: a wheel that is made and that pip then refuses."""
+    with pytest.raises(BundleError, match=why):
+        write_wheel(bundle, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    assert main(["wheel", "--directory", str(bundle), "--output", str(tmp_path / name)]) == 8
+    assert why in capsys.readouterr().err
+
+
+TORCH_NAME = "qola_ns_torch-1.2.3-cp311-cp311-linux_x86_64.whl"
+
+
+@pytest.fixture
+def torch_modules(tmp_path: Path) -> TorchWheel:
+    """What a wheel of a torch module is made of: files of each kind."""
+    names = ("ns_module_x.so", "ns_module_x.pyi", "aiter/LICENSE", "composable_kernel/LICENSE")
+    made = write(tmp_path / "made", {name: name for name in (*names, "LICENSE")})
+    module, stub, *licenses = (str(made / name) for name in names)
+    return TorchWheel(
+        (module,), (stub,), "2.4.0+rocm6.4", "3.11", tuple(licenses), str(made / "LICENSE"), ()
+    )
+
+
+def test_a_wheel_of_torch_modules(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: a module that another Python or PyTorch installs, or one without its stubs."""
+    write_torch_wheel(torch_modules, tmp_path / TORCH_NAME)
+    with WheelFile(str(tmp_path / TORCH_NAME)) as wheel:
+        names = {name for name in wheel.namelist() if name.startswith("qola_ns_torch/")}
+        metadata = wheel.read("qola_ns_torch-1.2.3.dist-info/METADATA").decode()
+        tags = wheel.read("qola_ns_torch-1.2.3.dist-info/WHEEL").decode()
+        package = wheel.read("qola_ns_torch/__init__.py").decode()
+    assert names == {
+        *(f"qola_ns_torch/{name}" for name in ("__init__.py", "py.typed")),
+        *(f"qola_ns_torch/ns_module_x.{suffix}" for suffix in ("so", "pyi")),
+        *(f"qola_ns_torch/licenses/{of}/LICENSE" for of in ("aiter", "composable_kernel", "qola")),
+    }
+    assert "Requires-Dist: torch==2.4.0+rocm6.4\n" in metadata
+    assert "Requires-Python: ==3.11.*\n" in metadata
+    assert "Tag: cp311-cp311-linux_x86_64\n" in tags
+    # Its libraries are there before a module that is linked with them.
+    assert "\nimport torch " in package
+
+
+def test_torch_modules_of_one_name(torch_modules: TorchWheel, tmp_path: Path) -> None:
+    """Prevents: a wheel with one of two modules, whichever came last."""
+    twice = replace(torch_modules, modules=torch_modules.modules * 2)
+    with pytest.raises(BundleError, match="modules of different names"):
+        write_torch_wheel(twice, tmp_path / TORCH_NAME)

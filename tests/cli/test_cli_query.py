@@ -1,0 +1,283 @@
+"""Queries, explanations and tables of the command line, on made-up kernel instances."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from qola.cli.console import Console, Table, align, duration, size, to_text
+from qola.codegen.types import Explanation
+from qola.errors import Finding
+from qola.inspect.explain import rule_of, summary, verdicts
+from qola.inspect.query import Item, QueryError, count, make_item, nearest_names, select
+from qola.manifest.load import loads
+
+
+def item(
+    name: str, dtype: str, q: int, v: int, direction: str = "fwd", **more: str | bool | None
+) -> Item:
+    """A kernel instance for gfx950; those that split keys and values are for gfx942 too."""
+    fields = {"dtype": dtype, "hdim_q": q, "hdim_v": v, **more}
+    archs = ["gfx950"] if direction == "fwd" else ["gfx942", "gfx950"]
+    return make_item(name, "libmha_fwd", direction, direction, archs, fields.items())
+
+
+ITEMS = [
+    item("fwd_d64_bf16_batch_mask", "bf16", 64, 64, mode="batch", mask=True),
+    item("fwd_d128_bf16_batch_nmask", "bf16", 128, 128, mode="batch", mask=False),
+    item("fwd_d128_fp16_group_mask", "fp16", 128, 128, mode="group", mask=True),
+    item("fwd_d192_fp16_group_mask", "fp16", 192, 128, mode="group", mask=True),
+    item("splitkv_d128_bf16", "bf16", 128, 128, "fwd_splitkv", arch_tag=None),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], [0, 1, 2, 3, 4]),
+        (["hdim=128"], [1, 2, 4]),
+        (["hdim=128x128"], [1, 2, 4]),
+        (["hdim=64,192x128"], [0, 3]),
+        (["hdim_v=128"], [1, 2, 3, 4]),
+        (["dtype=bf16", "mode=batch"], [0, 1]),
+        (["mask=yes"], [0, 2, 3]),
+        (["mask=TRUE"], [0, 2, 3]),
+        (["mask=t,f"], [0, 1, 2, 3]),
+        (["mask=0"], [1]),
+        (["arch=gfx942"], [4]),
+        (["arch=gfx950"], [0, 1, 2, 3, 4]),
+        (["direction=fwd_splitkv"], [4]),
+        (["fwd_d128_fp16_group_mask"], [2]),
+        (["*_mask"], [0, 2, 3]),
+        (["*_mask", "mode=group", "hdim=192x128"], [3]),
+        (["splitkv_d128_bf16", "fwd_d64_bf16_batch_mask"], [0, 4]),
+        (["@repo//fwd:fwd_d128_fp16_group_mask"], [2]),
+        (["bazel-out/bin/_objs/x/fwd_d128_fp16_group_mask.pic.o"], [2]),
+        (["fwd/fwd_d128_fp16_group_mask.cpp"], [2]),
+    ],
+)
+def test_queries(words: Sequence[str], found: Sequence[int]) -> None:
+    """Prevents: a query that finds other kernels than it says."""
+    assert select(ITEMS, words) == found
+
+
+FIELDS = "arch, direction, dtype, hdim, hdim_q, hdim_v, mask, mode, module or role"
+NO_NAME = "no kernel instance of that name"
+NAMES = "a name, or a pattern in quotes such as '*_d128_bf16_*'"
+NEAR = "did you mean one of these?\nfwd_d64_bf16_batch_mask"
+PATTERN = "'*d128*' is a pattern that finds 3 kernel instances"
+NO_FP61 = "no kernel instance with dtype fp61"
+HDIMS = "64, 64x64, 128, 128x128 or 192x128"
+NOT_ALL = "no kernel instance that has all of it"
+TOGETHER = "fields and names that occur together"
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [Finding("dtyp=bf16", "unknown field 'dtyp'", FIELDS, "did you mean dtype=bf16?")],
+        [Finding("dtype=fp61,bf16", NO_FP61, "bf16 or fp16", "did you mean dtype=fp16?")],
+        [Finding("hdim=512", "no kernel instance with hdim 512", HDIMS)],
+        [Finding("module=x", "no kernel instance with module x", "libmha_fwd")],
+        [Finding("direction=x", "no kernel instance with direction x", "fwd or fwd_splitkv")],
+        [Finding("mode=x", "no kernel instance with mode x", "batch or group")],
+        [Finding("mask=", "no kernel instance with mask empty", "no or yes")],
+        [Finding("fwd_d96_bf16_batch_mask", NO_NAME, NAMES, NEAR)],
+        [Finding("d128", NO_NAME, NAMES, PATTERN)],
+        [Finding("mode=batch dtype=fp16", NOT_ALL, TOGETHER)],
+        [
+            Finding("zzz=1", "unknown field 'zzz'", FIELDS),
+            Finding("nothing_like_it", NO_NAME, NAMES),
+        ],
+    ],
+)
+def test_queries_that_find_nothing(findings: list[Finding]) -> None:
+    """Prevents: an empty answer where the question had a typing error."""
+    words = [word for finding in findings for word in finding.place.split()]
+    with pytest.raises(QueryError) as caught:
+        select(ITEMS, words)
+    assert caught.value.exit_code == 2
+    assert list(caught.value.findings) == findings
+
+
+def test_an_empty_plan_says_so() -> None:
+    """Prevents: a traceback where every direction is dropped."""
+    with pytest.raises(QueryError, match="no kernel instance at all"):
+        select([], [])
+
+
+def test_near_names_differ_in_few_parts() -> None:
+    """Prevents: suggestions by letters, which are alike in all kernel names."""
+    names = ["fmha_d64_mask_lse", "fmha_d64_nmask_lse", "fmha_d64_nmask_nlse", "other_thing"]
+    assert nearest_names("fmha_d64_mask_nlse", names)[0] in names[:3]
+    assert "other_thing" not in nearest_names("fmha_d64_mask_nlse", names)
+    assert nearest_names("x", names) == []
+
+
+def test_counting() -> None:
+    """Prevents: tables that do not add up, or sort 128 before 64."""
+    rows = count(ITEMS)
+    assert [row.key[1:] for row in rows] == [
+        ("fwd", "fwd", "gfx950", "64x64"),
+        ("fwd", "fwd", "gfx950", "128x128"),
+        ("fwd", "fwd", "gfx950", "192x128"),
+        ("fwd_splitkv", "fwd_splitkv", "gfx942,gfx950", "128x128"),
+    ]
+    assert rows[1].by_dtype == {"bf16": 1, "fp16": 1}
+    assert rows[1].by_mode == {"batch": 1, "group": 1}
+    assert rows[3].by_mode == {"-": 1}
+    assert sum(row.total for row in rows) == len(ITEMS)
+
+
+MANIFEST = loads(
+    """\
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+[[modules]]
+name = "libmha_bwd"
+[[mha_fwd_variants]]
+dtype = "bf16"
+[[mha_fwd_variants]]
+dtype = ["bf16", "fp16"]
+hdim = 64
+""",
+    file="m.toml",
+)
+
+
+def explanation(name: str, kept_by: tuple[int, ...], dropped_by: str) -> Explanation:
+    return Explanation(name, "fwd", "fwd", ("gfx950",), (("mask", True),), kept_by, dropped_by)
+
+
+def test_reasons_name_variant_receipt_or_rule() -> None:
+    """Prevents: an explanation that leads nowhere in the manifest."""
+    fwd, bwd = MANIFEST.modules
+    found = verdicts(
+        MANIFEST,
+        [
+            (fwd, [explanation("a", (0, 1), ""), explanation("b", (), "receipt 700: no")]),
+            (fwd, [explanation("c", (), "")]),
+            (bwd, [explanation("d", (), "")]),
+        ],
+    )
+    assert [(v.item.name, v.word, v.reasons) for v in found] == [
+        ("a", "in", ("[[mha_fwd_variants]] #1 (line 6)", "[[mha_fwd_variants]] #2 (line 8)")),
+        ("b", "out", ("receipt 700: no",)),
+        ("c", "in", ("all of receipt 700 (m.toml:3 [[modules]].receipt)",)),
+        ("d", "in", ("all of the receipt in AITER's own configuration",)),
+    ]
+    assert found[3].item.show("module") == "libmha_bwd"
+
+
+def test_the_summary_is_by_rule() -> None:
+    """Prevents: a summary with a line for each combination of values."""
+    fwd = MANIFEST.modules[0]
+    nearest = "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks"
+    reasons = [
+        "no variant has dtype=fp16 hdim=64x64",
+        "no variant has dtype=fp16 hdim=96x128",
+        f"{nearest} dtype=fp16",
+        "receipt 700: lse must be yes",
+        "",
+        "unreachable: rows before it in the dispatch take all its problems: k8, k9 (kept by x)",
+    ]
+    explained = [explanation(f"k{i}", (), reason) for i, reason in enumerate(reasons)]
+    found = verdicts(MANIFEST, [(fwd, explained)])
+    assert [(r.kept, r.rule, r.count) for r in summary(found)] == [
+        (True, "all of receipt 700 (m.toml:3 [[modules]].receipt)", 1),
+        (False, "no variant has this dtype, hdim", 2),
+        (False, f"{nearest} this dtype", 1),
+        (False, "receipt 700: lse must be yes", 1),
+        (
+            False,
+            "unreachable: rows before it in the dispatch take all its problems (kept by x)",
+            1,
+        ),
+    ]
+    assert rule_of(found[3]) == "receipt 700: lse must be yes"
+
+
+TABLE = Table("Title", ("name", "n"), [("a" * 200, "1"), ("[[b]]", "200")], ("total", "201"), 1)
+
+
+def test_plain_tables_are_complete() -> None:
+    """Prevents: names cut to the width of a terminal that is not there."""
+    title, head, *lines = to_text(TABLE).splitlines()
+    assert title == "Title"
+    assert head == "name" + " " * 196 + "    n"
+    assert lines == [
+        "a" * 200 + "    1",
+        "[[b]]" + " " * 195 + "  200",
+        "total" + " " * 195 + "  201",
+    ]
+    assert align([("a", ""), ("bb", "")], 2) == ["a", "bb"]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
+def test_terminal_tables_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: cells lost on a narrow terminal, or brackets taken for markup."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    Console(out, io.StringIO()).table(TABLE)
+    text = out.getvalue()
+    assert text.count("a") >= 200
+    assert "[[b]]" in text
+    assert "201" in text
+    assert max(map(len, text.splitlines())) < 100
+
+
+def test_without_rich_a_terminal_gets_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a plain checkout that fails without a package for colours."""
+    for name in ("rich", "rich.box"):
+        monkeypatch.setitem(sys.modules, name, None)
+    out = Terminal()
+    Console(out, io.StringIO()).table(TABLE)
+    assert out.getvalue() == to_text(TABLE) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (45, "45 s"),
+        (89, "89 s"),
+        (91, "2 min"),
+        (720, "12 min"),
+        (5340, "89 min"),
+        (5400, "1 h 30 min"),
+        (12000, "3 h 20 min"),
+        (36000, "10 h"),
+        (3600 * 57.3, "57 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Prevents: an estimate that pretends to know the second."""
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count_", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1500, "1.5 kB"),
+        (123_456, "123 kB"),
+        (5e9, "5.0 GB"),
+        (5e13, "50000 GB"),
+    ],
+)
+def test_sizes(count_: float, text: str) -> None:
+    """Prevents: sizes with the wrong unit."""
+    assert size(count_) == text

@@ -1,0 +1,143 @@
+"""qola doctor and qola cache, with programs that speak for bazelw and Bazel."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from qola.cli import command_line as cli
+from qola.cli import doctor
+from tests.support.folders import write
+
+_SAYS = """\
+#!/bin/sh
+echo "pinned      Bazel 7"
+echo "found       bazel on PATH: none"
+"""
+
+
+def program(path: Path, text: str) -> Path:
+    write(path.parent, {path.name: text})
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str, **environ: str) -> tuple[int, str]:
+    code = cli.main(words, {"PATH": os.environ["PATH"], **environ})
+    return code, capsys.readouterr().out
+
+
+def test_bazelws_own_report_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prevents: two programs that look for a Bazel and differ; a missing thing without its fix."""
+    monkeypatch.setattr(doctor, "ruleset_root", lambda: tmp_path)
+    here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    program(tmp_path / "bazelw", f'{_SAYS}echo "answer      the private tree"\n')
+    code, text = run(capsys, "doctor", "-q", **here)
+    assert code == 0
+    assert "           found       bazel on PATH: none\n" in text
+    assert "ok      Bazel  the private tree\n" in text
+    broken = f'{_SAYS}echo "answer      Bazel cannot run. To fix: apt-get install x"\nexit 1\n'
+    program(tmp_path / "bazelw", broken)
+    code, text = run(capsys, "doctor", "-q", **here)
+    assert code == 5
+    assert "missing  Bazel  Bazel cannot run.\n" in text
+    assert text.endswith("           fix: apt-get install x\n")
+
+
+def test_a_bazel_of_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a doctor that finds all well with a program that does not start."""
+    here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    bazel = program(tmp_path / "bazel", "#!/bin/sh\necho bazel 7.7.1\n")
+    code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))
+    assert code == 0
+    assert f"{bazel}: bazel 7.7.1\n" in text
+    program(bazel, "#!/bin/sh\necho no java >&2\nexit 1\n")
+    code, text = run(capsys, "doctor", "--json", **here, QOLA_BAZEL=str(bazel))
+    assert code == 5
+    (found,) = [check for check in json.loads(text) if check["name"] == "Bazel"]
+    assert (found["status"], found["found"]) == ("missing", f"{bazel}: no java")
+    assert "QOLA_BAZEL=" in found["fix"]
+    code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(tmp_path / "absent"))
+    assert code == 5
+    assert "which is not a program" in text
+
+
+def test_a_bazel_that_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a doctor without a word on all the rest, for a Bazel of another processor."""
+    here = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    bazel = program(tmp_path / "bazel", "\x7fELF, but not here")
+    code, text = run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))
+    assert code == 5
+    assert f"missing  Bazel  {bazel}: Exec format error\n" in text
+    assert "ok       qola" in text
+    program(bazel, "#!/bin/sh\nprintf 'bazel \\377\\n'\n")
+    assert "bazel \ufffd\n" in run(capsys, "doctor", "-q", **here, QOLA_BAZEL=str(bazel))[1]
+
+
+def test_a_cache_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a doctor that finds well what every other command refuses to touch."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    code, text = run(capsys, "doctor", "--json", QOLA_CACHE_HOME=str(cache))
+    found = {check["name"]: check for check in json.loads(text)}["cache"]
+    assert code == 5
+    assert found["status"] == "missing"
+    assert "writable by others" in found["found"]
+    assert f"chmod go-w {cache}" in found["fix"]
+
+
+def test_what_is_missing_has_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a line that says what is missing and not what to do."""
+    (tmp_path / "file").write_text("")
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "file"), "QOLA_BAZEL": "absent", "PATH": "/no"}
+    code, text = run(capsys, "doctor", "--json", **environ)
+    assert code == 5
+    found = {check["name"]: check for check in json.loads(text)}
+    assert found["cache"]["status"] == found["Bazel"]["status"] == "missing"
+    assert found["git"]["status"] == "absent"
+    assert all(check["fix"] for check in found.values() if check["status"] == "missing")
+
+
+def test_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a size that is not the files', or pruning by a command that only looks."""
+    write(tmp_path, {"disk/a": "x" * 100_000, "trees/t/f": "y"})
+    os.utime(tmp_path / "disk/a", (0, 0))
+    here = {"QOLA_CACHE_HOME": str(tmp_path)}
+    code, text = run(capsys, "cache", "--json", **here)
+    found = json.loads(text)
+    assert code == 0
+    assert found["directory"] == str(tmp_path)
+    assert found["freed"] == 0
+    assert found["parts"]["disk"] >= 100_000
+    assert found["total"] == sum(found["parts"].values())
+    code, text = run(capsys, "cache", "--prune", "30", "-q", **here)
+    assert text.splitlines()[0].endswith("kB freed")
+    assert not (tmp_path / "disk/a").exists()
+    assert (tmp_path / "trees/t/f").exists()
+
+
+def test_pruning_what_others_write_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: files of a user removed by way of another's link in a shared cache."""
+    write(tmp_path, {"mine/letter": "x", "shared/empty": ""})
+    os.utime(tmp_path / "mine/letter", (0, 0))
+    (tmp_path / "shared/disk").symlink_to(tmp_path / "mine")
+    (tmp_path / "shared").chmod(0o777)
+    code, text = run(capsys, "cache", "--prune=1", QOLA_CACHE_HOME=str(tmp_path / "shared"))
+    assert (code, text) == (1, "")
+    assert (tmp_path / "mine/letter").exists()
+
+
+@pytest.mark.parametrize("days", ["9" * 400, "9" * 5000])
+def test_pruning_after_ages(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
+    """Prevents: a traceback for a number that no time has."""
+    write(tmp_path, {"disk/a": "x"})
+    code, _ = run(capsys, "cache", "--prune", days, QOLA_CACHE_HOME=str(tmp_path))
+    assert code == 2
+    assert (tmp_path / "disk/a").exists()

@@ -1,0 +1,247 @@
+"""The estimate: made-up costs give exact sums, the shipped ones plausible hours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.cli.console import to_text
+from qola.cli.plan import to_lines, to_table
+from qola.errors import PlanError
+from qola.inspect.costs import Cost, Costs, load_costs
+from qola.inspect.estimate import available_cores, estimate
+from qola.plan.model import Plan, PlannedBatch, PlannedKernel, PlannedSource
+from qola.triton import own
+from tests.support import plans
+
+KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "object_bytes": 1000}
+KERNEL["further_cpu_seconds"] = 5
+DISPATCH = {"direction": "fwd", "role": "dispatch"}
+COSTS: dict[str, Any] = {
+    **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
+    "kernels": [
+        {**KERNEL, "linked_bytes": 800, "hdim": hdim, "cpu_seconds": seconds}
+        for hdim, seconds in ((256, 40), (64, 20), (128, 24))
+    ],
+    "sources": [
+        {**DISPATCH, "kernels": 10, "cpu_seconds": 6, "object_bytes": 1000, "linked_bytes": 100},
+        {
+            **DISPATCH,
+            "kernels": 110,
+            "cpu_seconds": 16,
+            "object_bytes": 11000,
+            "linked_bytes": 1100,
+        },
+    ],
+}
+
+
+def kernel(
+    hdim: int, archs: tuple[str, ...] = ("gfx950",), direction: str = "fwd", role: str = "fwd"
+) -> PlannedKernel:
+    fields = {"hdim_q": hdim, "hdim_v": hdim}
+    return plans.kernel(f"k{hdim}", direction=direction, role=role, archs=archs, fields=fields)
+
+
+def make_plan(*kernels: PlannedKernel, sources: Sequence[PlannedSource] = ()) -> Plan:
+    module = plans.module(kernels=tuple(range(len(kernels))), sources=tuple(sources))
+    named = tuple(replace(kernel, name=f"k{n}") for n, kernel in enumerate(kernels))
+    return plans.plan(kernels=named, modules=(module,))
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Costs:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps(COSTS))
+    return load_costs(path)
+
+
+@pytest.mark.parametrize(
+    ("hdim", "seconds"), [(32, 20), (64, 20), (96, 22), (128, 24), (192, 32), (256, 40), (512, 40)]
+)
+def test_between_measured_head_dimensions_is_a_line(
+    costs: Costs, hdim: int, seconds: float
+) -> None:
+    """Prevents: head dimensions that were not measured counted as nothing, or beyond the last."""
+    found = estimate(make_plan(kernel(hdim)), costs, 1)
+    assert found.cpu_seconds == pytest.approx(seconds)
+
+
+def test_each_arch_costs_a_device_pass(costs: Costs) -> None:
+    """Prevents: a kernel for two archs that costs as much as one, or twice its host pass."""
+    found = estimate(make_plan(kernel(128, ("gfx942", "gfx950"))), costs, 1)
+    assert found.cpu_seconds == pytest.approx(4 + 2 * 20)
+    assert found.object_bytes == pytest.approx(2000)
+
+
+def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
+    """Prevents: an estimate of one compile for each kernel, which is not what is built."""
+    plan = make_plan(*[kernel(128)] * 3, kernel(64))
+    batch = PlannedBatch("b", "fwd", (0, 1, 2), "b.cpp", "")
+    found = estimate(replace(plan, batches=(batch,)), costs, 1)
+    # The first costs 24 s, each further one 5, and 20 the one in a compile of its own.
+    assert found.cpu_seconds == pytest.approx(24 + 2 * 5 + 20)
+    assert [(row.role, row.kernels, row.compiles) for row in found.rows] == [("fwd", 4, 2)]
+    assert found.longest_seconds == pytest.approx(34)
+
+
+def test_kernels_in_triton_are_counted(tmp_path: Path) -> None:
+    """Prevents: what Triton compiles left out of an estimate, or a user's own for free."""
+    of: dict[str, Any] = {"object_bytes": 100, "linked_bytes": 100}
+    measured = [
+        {"kernel": "attention_forward", "hdim": 32, "cpu_seconds": 2, **of},
+        {"kernel": "attention_forward", "hdim": 96, "cpu_seconds": 4, **of},
+        {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **of},
+    ]
+    path = tmp_path / "triton.json"
+    path.write_text(json.dumps({**COSTS, "triton_kernels": measured, "triton": "triton 3.9.0"}))
+    own = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
+    theirs = plans.triton_kernel("mine", "gfx942", own=False)
+    plan = plans.plan(triton=(own, theirs))
+    found = estimate(plan, load_costs(path), 1)
+    rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in found.rows]
+    assert rows == [("triton", "attention_forward", 2, 6.0), ("triton", "mine", 1, 9.0)]
+    assert [row.measured for row in found.rows] == [True, False]
+    assert found.library_bytes() == {"triton": 300}
+    # A file of costs of before there was Triton.
+    path.write_text(json.dumps(COSTS))
+    assert estimate(plan, load_costs(path), 1).rows == ()
+
+
+def test_cores_divide_but_not_the_longest_compile(costs: Costs) -> None:
+    """Prevents: an hour promised to whoever has a hundred cores for one long compile."""
+    plan = make_plan(*[kernel(128)] * 10)
+    assert estimate(plan, costs, 1).wall_seconds == pytest.approx(240)
+    assert estimate(plan, costs, 4).wall_seconds == pytest.approx(60)
+    many = estimate(plan, costs, 64)
+    assert many.wall_seconds == many.longest_seconds == pytest.approx(24)
+    assert "the longest compile decides" in "\n".join(to_lines(many, {"libmha_fwd": "x.so"}))
+
+
+def test_a_dispatch_costs_by_what_it_calls(costs: Costs) -> None:
+    """Prevents: minutes of compiling a large dispatch forgotten."""
+    dispatch = PlannedSource("api", "api.cpp", "fwd", "dispatch", "", ())
+    entry = PlannedSource("mha_fwd", "mha_fwd.cpp", "fwd", "entry", "", ())
+    other = PlannedSource("api2", "api2.cpp", "fwd_splitkv", "dispatch", "", ())
+    plan = make_plan(*[kernel(64)] * 60, sources=[dispatch, entry, other])
+    found = estimate(plan, costs, 1)
+    row = found.rows[-1]
+    assert row.compiles == 3
+    # 60 kernels: 6 + 50 * 0.1; none: 6 - 10 * 0.1, twice.
+    assert row.cpu_seconds == pytest.approx(11 + 2 * 5)
+    assert row.linked_bytes == pytest.approx(600)
+    assert found.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 600)}
+
+
+def test_what_was_not_measured_is_borrowed_and_said(costs: Costs) -> None:
+    """Prevents: roles without a measurement counted as free, or passed off as measured."""
+    plan = make_plan(kernel(128), kernel(128, role="new"), kernel(64, direction="other", role="x"))
+    found = estimate(plan, costs, 1)
+    measured = [(row.role, row.measured) for row in found.rows]
+    assert measured == [("fwd", True), ("new", False), ("x", False)]
+    assert found.cpu_seconds == pytest.approx(24 + 24 + 20)
+    assert "new (borrowed)" in to_text(to_table(found))
+    assert "(borrowed): not measured" in "\n".join(to_lines(found, {"libmha_fwd": "x.so"}))
+
+
+def test_the_words_say_what_it_is(costs: Costs) -> None:
+    """Prevents: an estimate taken for a measurement of this machine."""
+    found = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
+    assert to_lines(found, {"libmha_fwd": "x.so"}) == [
+        "about 60 min on 2 cores, from an empty cache; x.so 240 kB",
+        "an estimate, from costs measured on CPU",
+    ]
+    assert to_text(to_table(found)).splitlines() == [
+        "Estimated cost",
+        "module      direction  role  kernels  compiles  each  CPU time  objects",
+        "libmha_fwd  fwd        fwd       300       300  24 s       2 h   300 kB",
+        "total                            300       300             2 h   300 kB",
+    ]
+
+
+def test_the_json_is_of_whole_numbers(costs: Costs) -> None:
+    """Prevents: digits that are not known."""
+    data = estimate(make_plan(kernel(100)), costs, 2).to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert data["cpu_seconds"] == data["longest_seconds"] == data["wall_seconds"] == 22
+    assert data["library_bytes"] == {"libmha_fwd": 800}
+    assert data["rows"] == [
+        {
+            "module": "libmha_fwd",
+            "direction": "fwd",
+            "role": "fwd",
+            "kernels": 1,
+            "compiles": 1,
+            "cpu_seconds": 22,
+            "object_bytes": 1000,
+            "linked_bytes": 800,
+            "measured": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "No such file or directory"),
+        ("{", "Expecting property name"),
+        ("[]", "list indices must be integers"),
+        ("{}", "no 'schema'"),
+        (json.dumps({**COSTS, "schema": 2}), "schema 2, not 1"),
+        (json.dumps({**COSTS, "kernels": [{"direction": "fwd"}]}), "no 'role'"),
+        (json.dumps({**COSTS, "sources": []}), "no measurement"),
+        ("[" * 100_000, "too deep"),
+        ("FIFO", "a FIFO or a device"),
+    ],
+)
+def test_costs_that_cannot_be_used(tmp_path: Path, text: str | None, reason: str) -> None:
+    """Prevents: a traceback, or hours estimated from a broken file."""
+    path = tmp_path / "costs.json"
+    if text == "FIFO":
+        os.mkfifo(path)
+    elif text is not None:
+        path.write_text(text)
+    with pytest.raises(PlanError, match="the build cannot be estimated") as caught:
+        load_costs(path)
+    (finding,) = caught.value.findings
+    assert finding.place == path.as_posix()
+    assert reason in finding.found
+    command = f"python3 bench/measure_costs.py --aiter TREE --output {path}"
+    assert finding.fix == f"measure again: {command}"
+
+
+def test_the_shipped_costs_cover_every_role() -> None:
+    """Prevents: a release whose estimate is borrowed, or measured with a broken compiler."""
+    costs = load_costs()
+    roles = {
+        *(("fwd", "fwd"), ("fwd_splitkv", "splitkv"), ("fwd_splitkv", "splitkv_combine")),
+        *(("batch_prefill", "batch_prefill"), ("bwd", "dq_dk_dv")),
+        *(("bwd", "dot_do_o"), ("bwd", "convert_dq")),
+    }
+    assert set(costs.kernels) == roles
+    assert set(costs.triton) == set(own.FILES)
+    for points in costs.kernels.values():
+        for _, cost in points:
+            assert isinstance(cost, Cost)
+            assert 1 < cost.host_cpu_seconds < cost.cpu_seconds < 120
+            assert 1_000 < cost.linked_bytes < cost.object_bytes < 1_000_000
+    counts = {direction: len(points) for direction, points in costs.dispatches.items()}
+    assert counts == {"fwd": 2, "bwd": 2}
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("100000 100000\n", 1), ("50000 100000\n", 1), ("max 100000\n", None)]
+)
+def test_a_containers_quota_counts(tmp_path: Path, quota: str, cores: int | None) -> None:
+    """Prevents: an estimate for cores that the container may not use."""
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    own = available_cores(tmp_path / "none")
+    assert own >= 1
+    assert available_cores(file) == (cores or own)

@@ -1,0 +1,244 @@
+"""The stand-in for pandas, held against pandas itself: what `hsa/codegen.py` prints of a table.
+
+The texts expected are what pandas 3.1 gave (tests/golden/asm/frames.json); where pandas is
+installed, it is asked again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qola.codegen.asm import frames
+
+#: Tables by name, as files that the script puts together.
+TABLES: dict[str, tuple[str, ...]] = {
+    "numbers and names": ("dtype,hdim,co\nbf16,128,a.co\nfp16,64,b.co\n",),
+    "two of one form": ("a,b\n1,x\n", "a,b\n2,y\n"),
+    "a column that one lacks": ("a,b\n1,x\n2,y\n", "a\n3\n"),
+    "columns in another order": ("a,b\n1,x\n", "b,a\ny,2\n"),
+    "a gap among numbers": ("a,b\n1,x\n,y\n",),
+    "a gap among names": ("a,b\n1,x\n2,\n",),
+    "words that are gaps": ("a,b\n1,NA\n2,None\n3,null\n4,nan\n",),
+    "fractions": ("a,b\n0.5,x\n2,y\n",),
+    "exponents": ("a\n1e3\n2\n",),
+    "signs": ("a\n-1\n+2\n",),
+    "leading zeros": ("a\n007\n8\n",),
+    "truth": ("a,b\nTrue,x\nFalse,y\n",),
+    "truth and a number": ("a\nTrue\n1\n",),
+    "hexadecimal": ("a\n0x10\n2\n",),
+    "underscores": ("a\n1_000\n2\n",),
+    "blanks around": ("a, b\n 1, x\n2 ,y\n",),
+    "a header alone": ("a,b\n",),
+    "a header alone beside rows": ("a,b\n", "a,b\n1,x\n"),
+    "rows beside a header alone": ("a,b\n1,x\n", "a,b,c\n"),
+    "blank lines": ("a,b\n\n1,x\n   \n2,y\n\n",),
+    "a line of commas": ("a,b\n,\n1,x\n",),
+    "short rows": ("a,b,c\n1,x\n2,y,z\n",),
+    "quotes": ('a,b\n1,"x,y"\n2,"say ""so"""\n',),
+    "large numbers": ("a\n9223372036854775807\n-9223372036854775808\n",),
+    "too large numbers": ("a\n9223372036854775808.5\n",),
+    "words among numbers": ("a,b\n1,x\ntwo,y\n",),
+    "line ends of Windows": ("a,b\r\n1,x\r\n2,y\r\n",),
+    "one column of gaps": ("a,b\n1,\n2,\n",),
+}
+GOLDEN = Path(__file__).parents[1] / "golden/asm/frames.json"
+
+
+def printed(pandas: Any, numpy: Any, files: Sequence[str]) -> str:
+    """Return what the script would print of the tables in some files: columns, types and rows."""
+    pandas.set_option("display.width", 200)
+    parts = []
+    for number, text in enumerate(files):
+        frame = pandas.read_csv(io.StringIO(text))
+        frame["arch"] = f"gfx{number}"
+        parts.append(frame)
+    whole = pandas.concat(parts, ignore_index=True).fillna(0).infer_objects(copy=False)
+    columns = whole.columns.tolist()
+    lines = [",".join(columns)]
+    try:
+        first = whole.iloc[0]
+        kinds = [isinstance(first[name], (int, float, numpy.integer)) for name in columns]
+        lines.append(",".join("int" if kind else "text" for kind in kinds))
+    except IndexError:
+        lines.append("no row")
+    whole["more"] = 0
+    assert "more" in whole.columns
+    lines += [
+        "|".join(
+            f"{int(value):>4}" if str(value).replace(".", "", 1).isdigit() else f'"{value}"'
+            for value in row
+        )
+        for row in whole.itertuples(index=False)
+    ]
+    return "\n".join(lines)
+
+
+NUMPY = SimpleNamespace(integer=int)
+PANDAS = ModuleType("pandas")
+vars(PANDAS).update(
+    read_csv=frames.read_csv,
+    concat=frames.concat,
+    set_option=lambda name, value: None,
+    Series=frames.Series,
+)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_as_pandas_did(name: str) -> None:
+    """Prevents: a kernel's row with another number or type than AITER's own build gives it."""
+    assert printed(PANDAS, NUMPY, TABLES[name]) == json.loads(GOLDEN.read_text())[name]
+
+
+@pytest.mark.filterwarnings("ignore")  # pandas 3 warns of what the scripts ask
+@pytest.mark.parametrize("name", TABLES)
+def test_as_pandas_does(name: str) -> None:
+    """Prevents: texts written down that pandas no longer prints."""
+    pandas = pytest.importorskip("pandas")
+    numpy = importlib.import_module("numpy")
+    assert printed(PANDAS, NUMPY, TABLES[name]) == printed(pandas, numpy, TABLES[name])
+
+
+TUNED = """gfx,cu_num,M,kernelName,us
+gfx942,304,1,a,0.5
+gfx942,80,2,b,1.5
+gfx950,256,3,_ZNc,2
+gfx950,256,4,,2
+"""
+
+
+def selected(pandas: Any, text: str) -> list[list[Any]]:
+    """Return the rows that AITER's `filter_tune_df`, and a script after it, keep of a table."""
+    table = pandas.read_csv(io.StringIO(text))
+    mask = pandas.Series([False] * len(table), index=table.index)
+    for gfx, cu_num in (("gfx942", 304), ("gfx950", 256)):
+        mask |= (table["gfx"] == gfx) & (table["cu_num"] == cu_num)
+    kept = table[mask]
+    kept = kept[~kept["kernelName"].astype(str).str.startswith("_ZN")]
+    found = [[number, int(row["M"]), str(row["kernelName"])] for number, row in kept.iterrows()]
+    assert len(kept) == len(found)
+    assert list(kept.index) == [number for number, *_ in found]
+    return found
+
+
+def test_rows_are_selected_as_pandas_did() -> None:
+    """Prevents: a GEMM of another GPU's tuning, or none, in a dispatch."""
+    assert selected(PANDAS, TUNED) == [[0, 1, "a"], [3, 4, "nan"]]
+    frame = frames.read_csv(io.StringIO(TUNED))
+    with pytest.raises(frames.FrameError, match="loc of selected rows"):
+        frame[frame["M"] == 2].loc[1, "M"]
+    with pytest.raises(frames.FrameError, match="loc of selected rows"):
+        frame[frame["M"] != 2].fillna(0).loc[1, "M"]
+    assert ("M" in frame, "N" in frame) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda frame: frame["M"].astype(int), "a column as <class 'int'>"),
+        (lambda frame: frame["M"].astype("str"), "a column as 'str'"),
+        (lambda frame: frame[frame["M"] == frame["us"]], "a column compared with"),
+        (lambda frame: frame[frame["M"]], "what is no comparison"),
+        (lambda frame: ~frame["M"], "what is no comparison"),
+        (lambda frame: frame[frame["M"] == 2][frame["M"] == 2], "selected by"),
+        (lambda frame: frame[["M"]], "selected by"),
+        (lambda frame: bool(frame["M"] == 2), "one truth value"),
+        (lambda frame: frame["M"].str.startswith("1"), "a column of numbers"),
+        (lambda frame: list(frames.read_csv(io.StringIO("a\n1\n")).iterrows()), "one type"),
+    ],
+)
+def test_rows_it_would_select_otherwise_are_refused(
+    ask: Callable[[frames.Frame], object], message: str
+) -> None:
+    """Prevents: all rows, or others than pandas selects, without a word."""
+    with pytest.raises(frames.FrameError, match=message):
+        ask(frames.read_csv(io.StringIO(TUNED)))
+
+
+def test_rows_are_selected_as_pandas_does() -> None:
+    """Prevents: rows written down that pandas no longer selects."""
+    pandas = pytest.importorskip("pandas")
+    assert selected(PANDAS, TUNED) == selected(pandas, TUNED)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no columns to parse from file"),
+        ("a,b\n1,2,3\n", "row 2 has 3 fields, the header 2"),
+        ("a,a\n1,2\n", "two of one name: a, a"),
+        ("a,\n1,2\n", "columns without a name"),
+    ],
+)
+def test_a_table_it_would_read_otherwise_is_refused(text: str, message: str) -> None:
+    """Prevents: columns that slip, since pandas renames or shifts where this cannot."""
+    with pytest.raises(frames.FrameError) as error:
+        frames.read_csv(io.StringIO(text))
+    assert message in str(error.value)
+
+
+def test_what_it_does_not_have_is_an_error() -> None:
+    """Prevents: a later script that asks for more and gets rubbish without a word."""
+    frame = frames.read_csv(io.StringIO("a\n1\n"))
+    with pytest.raises(AttributeError):
+        frame.groupby("a")  # type: ignore[attr-defined]
+    with pytest.raises(frames.FrameError):
+        frame["b"] = [1]  # type: ignore[assignment]
+    with pytest.raises(frames.FrameError):
+        list(frame.itertuples())
+    with pytest.raises(frames.FrameError):
+        frames.concat([frame])
+    with pytest.raises(TypeError):
+        frames.read_csv(io.StringIO("a\n1\n"), sep=";")  # type: ignore[call-arg]
+
+
+VALUES: dict[str, list[list[Any]]] = {
+    "a,b\n1,x\n2,y\n": [[1, "x"], [2, "y"]],
+    "a,b\n1,2\n3,4\n": [[1, 2], [3, 4]],
+    "a,b\n1,0.5\n3,4\n": [[1.0, 0.5], [3.0, 4.0]],
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_rows_as_an_array(text: str) -> None:
+    """Prevents: a tile's size printed with a fraction, or without, unlike by AITER's own build."""
+    # In an array numbers have one type, and in a column of a table their own.
+    frame = frames.read_csv(io.StringIO(text))
+    assert repr([list(row) for row in frame.values]) == repr(VALUES[text])
+    assert frame.loc[1, "a"] == VALUES[text][1][0]
+    assert repr(frame.loc[1, "a"]) == text.splitlines()[2].partition(",")[0]
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_rows_as_pandas_has_them(text: str) -> None:
+    """Prevents: values written down that pandas no longer gives."""
+    pandas = pytest.importorskip("pandas")
+    found = pandas.read_csv(io.StringIO(text)).values
+    assert [list(map(str, row)) for row in found] == [list(map(str, row)) for row in VALUES[text]]
+
+
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Prevents: the first column called by a name with a mark before it."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert frames.read_csv(path).columns.tolist() == ["a", "b"]
+
+
+def test_it_is_what_a_script_imports() -> None:
+    """Prevents: the stand-in passed by, where a machine has pandas or has none."""
+    code = (
+        "from qola.codegen.asm import frames; frames.install(); import pandas as pd, numpy as np;"
+        "assert pd.read_csv is frames.read_csv and isinstance(1, np.integer); pd.set_option('a', 1)"
+    )
+    root = Path(frames.__file__).parents[3]
+    command = [sys.executable, "-S", "-c", code]
+    subprocess.run(command, check=True, env={"PYTHONPATH": str(root)})

@@ -1,0 +1,186 @@
+"""Kernel generation on the real tree, of whole receipts: identity with CK's own output, counts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from tests.codegen.generating import BOTH, HEADER, files_of, own_output, roles, run
+
+BACKWARD = """
+[[modules]]
+name = "libmha_bwd"
+[[mha_bwd_variants]]
+dtype = "fp16"
+mode = "batch"
+has_mask = false
+has_bias = false
+has_alibi = false
+has_dbias = false
+has_dropout = false
+deterministic = false
+"""
+
+
+@pytest.fixture(scope="session")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.mark.parametrize(
+    ("module", "receipt", "archs", "targets"),
+    [
+        # "gfx9,gfx950" is generate.py's default, which is what AITER gets.
+        ("libmha_fwd", 600, BOTH, "gfx9,gfx950"),
+        ("libmha_fwd", 100, ("gfx942",), "gfx9"),
+        ("libmha_fwd", 2, ("gfx950",), "gfx950"),
+        ("libmha_bwd", 2, ("gfx950",), "gfx950"),
+        ("libmha_bwd", 801, BOTH, "gfx9,gfx950"),
+    ],
+)
+def test_a_full_receipt_is_identical_to_ck(
+    tree: AiterTree, tmp_path: Path, module: str, receipt: int, archs: tuple[str, ...], targets: str
+) -> None:
+    """Prevents: a kernel or a dispatch that differs from what AITER itself would compile."""
+    forward = module == "libmha_fwd"
+    directions = ("fwd", "fwd_splitkv", "batch_prefill") if forward else ("bwd",)
+    expected: dict[str, bytes] = {}
+    for direction in directions:
+        expected |= files_of(own_output(tree, tmp_path / direction, direction, receipt, targets))
+    out = tmp_path / "out"
+    kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep=True)
+    found = {**files_of(tmp_path / "out/kernels"), **files_of(tmp_path / "out/dispatch")}
+    del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
+    assert sorted(found) == sorted(expected)
+    assert [name for name, data in expected.items() if found[name] != data] == []
+    assert len(kernels.kernels) + len(directions) == len(expected)
+
+
+@pytest.mark.parametrize(("archs", "fwd"), [(("gfx942",), 492), (("gfx950",), 528), (BOTH, 1020)])
+def test_receipt_700_forward(
+    tree: AiterTree, tmp_path: Path, archs: tuple[str, ...], fwd: int
+) -> None:
+    """Prevents: TransformerEngine's forward matrix missing kernels, or having idle ones."""
+    kernels = run(tree, tmp_path, receipt=700, archs=archs)
+    assert roles(kernels) == {"fwd": fwd}
+    # The other directions have no kernels, and a dispatch that links and answers -1.
+    assert [source.name for source in kernels.sources if source.archs == archs] == [
+        "fmha_fwd_api.cpp",
+        "fmha_fwd_splitkv_api.cpp",
+        "fmha_batch_prefill_api.cpp",
+        "mha_fwd.cpp",
+    ]
+    for name in ("fmha_fwd_splitkv_api.cpp", "fmha_batch_prefill_api.cpp"):
+        text = (tmp_path / "dispatch" / name).read_text()
+        assert "(void)t; (void)s; (void)a;" in text
+        assert "if(t." not in text
+
+
+@pytest.mark.parametrize(
+    ("arch", "dq_dk_dv", "dot_do_o", "convert_dq"),
+    # CK puts gfx950's 64 and 128 buckets before those of 32 and 96: 1,864 kernels more, and rows
+    # of gfx942's tiles behind those of its own: 384.
+    [("gfx942", 4480, 60, 120), ("gfx950", 3200, 36, 84)],
+)
+def test_receipt_700_backward(
+    tree: AiterTree, tmp_path: Path, arch: str, dq_dk_dv: int, dot_do_o: int, convert_dq: int
+) -> None:
+    """Prevents: TransformerEngine's backward matrix missing kernels, or having idle ones."""
+    kernels = run(tree, tmp_path, module="libmha_bwd", receipt=700, archs=(arch,))
+    expected = {"dq_dk_dv": dq_dk_dv, "dot_do_o": dot_do_o, "convert_dq": convert_dq}
+    assert roles(kernels) == expected
+    assert [source.name for source in kernels.sources] == ["fmha_bwd_api.cpp", "mha_bwd.cpp"]
+
+
+def buckets(dispatch: Path) -> dict[tuple[int, int], str]:
+    """Return what a dispatch of one arch and dtype asks of each head dim, by its bucket."""
+    head = r"if\(t\.hdim_q <= (\d+) && t\.hdim_v <= (\d+)\)"
+    _, *parts = re.split(head, dispatch.read_text())
+    # What follows the last one ends the dispatch: brackets and -1.
+    texts = [re.sub(r"\s*else $", "", part).partition("\n            }")[0] for part in parts[2::3]]
+    return {(int(q), int(v)): t for q, v, t in zip(parts[::3], parts[1::3], texts, strict=True)}
+
+
+def test_what_is_unreachable_is_left_out(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: kernels built for nothing, and a problem that ends elsewhere without them."""
+    of: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
+    every = run(tree, tmp_path / "all", keep=True, **of)
+    reached = run(tree, tmp_path / "some", explain=True, **of)
+    before = buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
+    after = buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
+    assert list(before) == [(64, 64), (128, 128), (32, 32), (96, 96), (256, 256)]
+    assert list(after) == [(64, 64), (128, 128), (256, 256)]
+    for bucket, text in after.items():
+        rows, left = (re.split(r"\bif\(\(", of) for of in (before[bucket], text))
+        assert [row.strip() for row in left if row not in rows] == []
+    gone = {k.name for k in every.kernels} - {k.name for k in reached.kernels}
+    told = {e.name: e.dropped_by for e in reached.explanations}
+    assert gone
+    stays = "([build].keep_unreachable keeps it)"
+    row = "unreachable: rows before it in the dispatch take all its problems: "
+    assert {told[name] for name in gone if not told[name].startswith(row)} == {
+        f"unreachable: the dispatch asks the {front} bucket before that of {own}, and it "
+        f"takes all its problems {stays}"
+        for own, front in (("32x32", "64x64"), ("96x96", "128x128"))
+    }
+    instead = {told[n].removeprefix(row) for n in gone if told[n].startswith(row)}
+    assert instead
+    named = {name for text in instead for name in text.removesuffix(stays).strip().split(", ")}
+    assert named <= {kernel.name for kernel in reached.kernels}
+    assert [w.fix for w in every.warnings if "unreachable" in w.found] == [
+        "leave keep_unreachable out of [build]"
+    ] * 3
+    assert reached.warnings == ()
+
+
+def test_a_library_of_one_arch_gets_that_arch_s_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a restricted library whose dispatch names kernels of the arch that is left out."""
+    for module in ("libmha_fwd", "libmha_bwd"):
+        run(tree, tmp_path / module, module=module, receipt=700, archs=BOTH)
+        for arch in BOTH:
+            run(tree, tmp_path / module / arch, module=module, receipt=700, archs=(arch,))
+            alone = files_of(tmp_path / module / arch / "dispatch")
+            assert files_of(tmp_path / module / f"dispatch_{arch}") == alone
+
+
+def test_the_v3_path_asks_for_the_device_s_arch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: gfx942's assembly kernels launched on gfx950, or one arch's dispatch not linked."""
+    variant = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [{}]\nhas_mask = false\n'
+    calls = {
+        # Both archs have v3 kernels: each is asked on its own device.
+        "128": {"": {"gfx942", "gfx950"}, "_gfx942": {"gfx942"}, "_gfx950": {"gfx950"}},
+        # Only gfx950 has: the library for both must still ask.
+        "[192, 128]": {"": {"gfx950"}, "_gfx942": set(), "_gfx950": {"gfx950"}},
+    }
+    for hdim, folders in calls.items():
+        out = tmp_path / hdim
+        text = HEADER + variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
+        kernels = run(tree, out, text, receipt=700, archs=BOTH, asm=True)
+        for folder, archs in folders.items():
+            entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
+            assert set(re.findall(r"(gfx\d+)::fmha_fwd_v3", entry)) == archs
+            assert ("get_gpu_arch()" in entry) == (folder == "")
+            chosen = BOTH if not folder else (folder[1:],)
+            linked = {s.name for s in kernels.sources if s.role == "asm" and s.archs == chosen}
+            assert linked == {f"asm_fmha_fwd_v3_{arch}.cpp" for arch in archs}
+        assert {c.arch for c in kernels.code_objects} == folders[""]
+
+
+@pytest.mark.parametrize(
+    ("module", "hdim", "archs"),
+    [("libmha_fwd", "[192, 128]", ("gfx950",)), ("libmha_bwd", "64", BOTH)],
+)
+def test_assembly_kernels_alone_will_do(
+    tree: AiterTree, tmp_path: Path, module: str, hdim: str, archs: tuple[str, ...]
+) -> None:
+    """Prevents: a variant refused that assembly kernels serve on every arch without CK's."""
+    fwd = ("fwd", "fwd_splitkv", "batch_prefill")
+    drop = fwd if module == "libmha_fwd" else ("bwd",)
+    text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
+    kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
+    assert {found.arch for found in kernels.code_objects} == set(archs)
+    assert all(role.startswith("asm_") for role in roles(kernels))

@@ -1,0 +1,477 @@
+"""Kernel generation on the real tree: kernels, dispatch, and every failure."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import os
+import shutil
+import sysconfig
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.answers import AnswerCache
+from qola.codegen import process
+from qola.codegen.ck.receipts import known_receipts
+from qola.codegen.generate import generate
+from qola.codegen.types import KernelSet, Selection
+from qola.errors import CodegenError
+from qola.folder import Folder
+from tests.codegen.generating import BOTH, HEADER, QUICKSTART, own_output, roles, run
+
+BACKWARD = (
+    HEADER + '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
+    'has_alibi = false\nhas_dropout = false\ndeterministic = false\nmode = "group"\n'
+)
+
+
+def backward(tree: AiterTree, out: Path, cached: AnswerCache) -> KernelSet:
+    return run(tree, out, BACKWARD, "libmha_bwd", ("gfx942",), 700, cached=cached)
+
+
+@pytest.fixture(scope="session")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
+    """Return a cache for tests of what is made of answers."""
+    return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
+
+
+def failure(tree: AiterTree, out: Path, manifest: str = "", **arguments: Any) -> str:
+    with pytest.raises(CodegenError) as error:
+        run(tree, out, manifest, **arguments)
+    assert error.value.exit_code == 4
+    return str(error.value)
+
+
+def test_quickstart_is_14_kernels(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, repo_root: Path
+) -> None:
+    """Prevents: the quickstart library growing, shrinking, or changing its kernels unnoticed."""
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
+    golden = repo_root / "tests/golden/quickstart_kernels.txt"
+    assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
+    assert kernels.warnings == ()
+    assert all(kernel.archs == ("gfx950",) for kernel in kernels.kernels)
+    assert all(kernel.kept_by == (0,) for kernel in kernels.kernels)
+    fields = dict(kernels.kernels[0].fields)
+    assert list(fields) == sorted(fields)
+    expected = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "bias": "no", "lse": True}
+    assert expected.items() <= fields.items()
+    digests = {k.file: k.sha256 for k in kernels.kernels}
+    digests.update((s.file, s.sha256) for s in kernels.sources)
+    for file, digest in digests.items():
+        assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.thorough
+def test_the_union_has_one_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a second variant orphaning the kernels of the first."""
+    second = (
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_lse = true\nhas_bias = true\n'
+        'has_dropout = false\nhas_mask = false\nmode = "batch"\n'
+    )
+    kernels = run(tree, tmp_path, QUICKSTART + second, receipt=700)
+    assert Counter(k.kept_by for k in kernels.kernels) == {(0,): 14, (1,): 2}
+    api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
+    assert api.count("using trait_ = ") == 16
+    # In CK's order: the full dispatch restricted to these, entry for entry.
+    own = own_output(tree, tmp_path / "own", "fwd", 600, "gfx950") / "fmha_fwd_api.cpp"
+    lines = [line.strip() for line in own.read_text().splitlines() if "using trait_ = " in line]
+    kept = [line.strip() for line in api.splitlines() if "using trait_ = " in line]
+    remaining = iter(lines)
+    assert all(line in remaining for line in kept)
+
+
+@pytest.mark.thorough
+def test_variants_may_overlap_and_have_receipts(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a kernel two variants want generated twice, or credited to one of them."""
+    again = QUICKSTART.removeprefix(HEADER) + 'receipt = 100\nmode = "batch"\n'
+    kernels = run(tree, tmp_path, QUICKSTART + again, receipt=700, drop=["batch_prefill"])
+    counts = Counter((k.direction, k.kept_by) for k in kernels.kernels)
+    # Receipt 100 adds logits and skip, and split-KV kernels, which 700 has none of.
+    assert counts["fwd", (0, 1)] == 12
+    assert counts["fwd", (0,)] == 2
+    assert counts["fwd", (1,)] == 12
+    assert counts["fwd_splitkv", (1,)] > 0
+    api = (tmp_path / "dispatch/fmha_fwd_api.cpp").read_text()
+    assert api.count("using trait_ = ") == 26
+
+
+@pytest.mark.thorough
+def test_splitkv_brings_its_combine_kernels(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a split-KV dispatch that calls combine kernels nobody compiles."""
+    kernels = run(tree, tmp_path, QUICKSTART, archs=BOTH)
+    split = [k for k in kernels.kernels if k.direction == "fwd_splitkv"]
+    assert {k.role for k in split} == {"splitkv", "splitkv_combine"}
+    assert all(k.archs == BOTH for k in split)
+    combine = [dict(k.fields) for k in split if k.role == "splitkv_combine"]
+    assert {(f["mode"], f["spad"], f["dvpad"], f["lse"]) for f in combine} == {
+        (mode, spad, dvpad, lse)
+        for mode, spad, dvpad in (
+            ("batch", False, False),
+            ("batch", True, False),
+            ("batch", True, True),
+            ("group", True, False),
+            ("group", True, True),
+        )
+        for lse in (False, True)
+    }
+    archs = {k.archs for k in kernels.kernels if k.direction == "fwd"}
+    assert archs == {("gfx942",), ("gfx950",)}
+
+
+def test_a_dropped_direction_keeps_its_dispatch(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an undefined symbol after a direction is dropped."""
+    dropped = ["fwd_splitkv", "batch_prefill"]
+    kernels = run(tree, tmp_path, receipt=2, drop=dropped)
+    assert {k.direction for k in kernels.kernels} == {"fwd"}
+    for direction in dropped:
+        text = (tmp_path / f"dispatch/fmha_{direction}_api.cpp").read_text()
+        assert "(void)t; (void)s; (void)a;" in text
+
+
+@pytest.mark.thorough
+def test_the_v3_path_is_off(tree: AiterTree, answers: AnswerCache, tmp_path: Path) -> None:
+    """Prevents: entry points that call assembly kernels, or answer a v3 probe with a launch."""
+    kernels = run(tree, tmp_path / "f", QUICKSTART, receipt=700, cached=answers)
+    text = (tmp_path / "f/dispatch/mha_fwd.cpp").read_text()
+    assert "fmha_fwd_v3(" not in text
+    assert "if (t == -1 && !is_v3_api_check) {" in text
+    assert kernels.code_objects == ()
+    backward(tree, tmp_path / "b", answers)
+    text = (tmp_path / "b/dispatch/mha_bwd.cpp").read_text()
+    assert "fmha_bwd_v3(" not in text
+    assert "if (t == -1 && !is_v3_api_check) {" in text
+
+
+def test_backward_kernels_follow_their_rows(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
+    """Prevents: helper kernels of the backward missing for the rows that are kept."""
+    kernels = backward(tree, tmp_path, answers)
+    # 2 masks x 7 paddings: dpad and dvpad of 0, 8 or 1 each, without 8/0 and 8/1.
+    assert roles(kernels) == {"dq_dk_dv": 14, "dot_do_o": 2, "convert_dq": 2}
+    api = (tmp_path / "dispatch/fmha_bwd_api.cpp").read_text()
+    assert api.count("using dq_dk_dv_trait_ = ") == 14
+
+
+def test_generation_is_repeatable(tree: AiterTree, answers: AnswerCache, tmp_path: Path) -> None:
+    """Prevents: a second plan that touches files, byte code in the tree, leftovers taken along."""
+    (tmp_path / "kernels").mkdir()
+    stale = tmp_path / "kernels/stale.cpp"
+    stale.touch()
+    # Of another process, or of this one where no test before asked for it.
+    first = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
+    assert not any("stale" in kernel.name for kernel in first.kernels)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")}
+    assert run(tree, tmp_path, QUICKSTART, receipt=700) == first
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.cpp")} == before
+    assert not list((tree.root / tree.fmha_dir).rglob("*.pyc"))
+    again = tmp_path / "again"
+    run(tree, again, QUICKSTART, receipt=700, cached=answers)
+    names = [p.name for p in (again / "kernels").iterdir()]
+    match, mismatch, errors = filecmp.cmpfiles(tmp_path / "kernels", again / "kernels", names)
+    assert (len(match), mismatch, errors) == (14, [], [])
+
+
+@pytest.mark.thorough
+def test_explanations_cover_every_kernel(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
+    """Prevents: a kernel of the receipts in use without a word on why it is in or out."""
+    kernels = run(tree, tmp_path, QUICKSTART, receipt=700, explain=True)
+    by_direction = Counter(e.direction for e in kernels.explanations)
+    assert by_direction == {"fwd": 2788, "fwd_splitkv": 1080, "batch_prefill": 128}
+    kept = {e.name for e in kernels.explanations if not e.dropped_by}
+    assert kept == {kernel.name for kernel in kernels.kernels}
+    reasons = {e.dropped_by for e in kernels.explanations}
+    assert {
+        "",
+        "receipt 700: lse must be yes",
+        "receipt 700: no kernels of this direction",
+        "no variant has dtype=fp16",
+        "no variant has bias=alibi",
+        "no variant has hdim=96x128",
+        "no variant has bias=bias hdim=192x192",
+    } <= reasons
+    plain = run(tree, tmp_path, QUICKSTART, receipt=700, cached=answers)
+    assert plain.explanations == ()
+
+
+def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: "no variant has mask=yes" where one has it, only not with this dtype."""
+    one = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "bf16"\nhas_mask = false\n'
+    two = '[[mha_fwd_variants]]\nhdim = 64\ndtype = "fp16"\nhas_mask = true\n'
+    kernels = run(tree, tmp_path, one + two, receipt=700, explain=True)
+    reasons = {e.dropped_by for e in kernels.explanations}
+    assert (
+        "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 3), lacks mask=yes"
+        in reasons
+    )
+
+
+def test_a_hole_in_the_dispatch_names_the_variant(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: hdim 64 with alibi answered by -1 in a library that has hdim 128 with alibi."""
+    text = (
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [64, 128]\nhas_lse = true\n'
+        "has_alibi = false\nhas_bias = false\n"
+        '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\nhas_alibi = true\n'
+    )
+    message = failure(tree, tmp_path, text, receipt=700)
+    assert "error: [[mha_fwd_variants]] #2" in message
+    assert "bias=alibi with hdim 128x128 but not 64x64" in message
+    assert "add hdim 64 to [[mha_fwd_variants]] #2" in message
+
+
+@pytest.mark.thorough
+def test_cks_own_gap_is_a_warning(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: CK's 192x128 bucket without bias and dropout failing every full plan."""
+    kernels = run(tree, tmp_path, receipt=700, archs=BOTH)
+    (warning,) = kernels.warnings
+    assert warning.severity == "warning"
+    assert "192x128 bucket has no bias=bias|alibi or dropout=yes" in warning.found
+
+
+def test_known_receipts(tree: AiterTree) -> None:
+    """Prevents: a receipt of this CK refused, or a number it takes for "everything" accepted."""
+    assert known_receipts(tree, "libmha_fwd") == (
+        *(0, 1, 2, 3, 4, 100, 200, 600, 700, 800, 801, 888),
+    )
+    assert known_receipts(tree, "libmha_bwd") == (0, 2, 3, 4, 300, 400, 600, 700, 800, 801)
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize(
+    ("manifest", "arguments", "parts"),
+    [
+        ("", {"receipt": 601}, ["receipt 601, which this CK does not know", "600, 700, 800"]),
+        (
+            "[[mha_fwd_variants]]\nreceipt = 300\n",
+            {},
+            ["[[mha_fwd_variants]] #1 (line 3)", "receipt 300", "one of 0, 1, 2"],
+        ),
+        ("", {"drop": ["bwd"]}, ["drop_directions", "bwd", "fwd, fwd_splitkv, batch_prefill"]),
+        (
+            "[[mha_fwd_variants]]\nhas_sink = true\n",
+            {},
+            ["#1 (line 3)", "selects no kernel", "fwd: sink: wanted yes, there is only no"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhas_skip = true\n",
+            {"receipt": 700},
+            ["skip: wanted yes, there is only no", "fwd_splitkv: receipt 700 has no kernels"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = 128\n",
+            {"drop": ["fwd", "fwd_splitkv", "batch_prefill"]},
+            ["selects no kernel", "fwd: the direction is dropped"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = [[192, 128]]\nhas_dropout = true\n",
+            {"receipt": 700},
+            ["selects no kernel", "fwd: no kernel has all of it at once"],
+        ),
+        (
+            "[[mha_fwd_variants]]\nhdim = [128, 512]\n",
+            {"receipt": 700},
+            ["#1 (line 3).hdim", "512x512, which no kernel of receipt 700 serves", "256x256"],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [128, 320]\n',
+            {"receipt": 700, "asm": True},
+            ["#1 (line 3).hdim", "320x320, which no kernel of receipt 700 serves"],
+        ),
+        (
+            '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [[192, 128]]\n',
+            {"asm": True, "archs": BOTH, "drop": ["fwd", "fwd_splitkv", "batch_prefill"]},
+            ["selects no kernel", "fwd: the direction is dropped"],
+        ),
+        ("", {"archs": ("gfx1100",)}, ["architecture gfx1100", "Unsupported device target"]),
+        (
+            "",
+            {"module": "module_norm"},
+            ["module module_norm", "02_layernorm2d/generate.py", "leave the module out"],
+        ),
+        ("", {"module": "module_cache"}, ["no call of CK's generate.py"]),
+    ],
+)
+def test_what_cannot_be_generated_is_told(
+    tree: AiterTree, tmp_path: Path, manifest: str, arguments: dict[str, Any], parts: list[str]
+) -> None:
+    """Prevents: a wrong receipt, variant, arch or module silently building too much or nothing."""
+    message = failure(tree, tmp_path, manifest, **arguments)
+    for part in parts:
+        assert part in message
+
+
+def changeable_tree(tree: AiterTree, root: Path) -> AiterTree:
+    """Return a copy of the parts of the real tree that planning reads, to be damaged."""
+    for part in ("aiter/jit", f"{tree.csrc_dir}/include", f"{tree.csrc_dir}/cpp_itfs"):
+        shutil.copytree(tree.root / part, root / part)
+    for part in ("generate.py", "codegen"):
+        source, target = tree.root / tree.fmha_dir / part, root / tree.fmha_dir / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return read_tree(root)
+
+
+@pytest.fixture
+def changeable(tree: AiterTree, tmp_path: Path) -> AiterTree:
+    """Return a copy of the tree for one test."""
+    return changeable_tree(tree, tmp_path / "tree")
+
+
+@pytest.fixture(scope="module")
+def with_entry(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
+    """Return a copy of the tree in which tests replace nothing but the entry-point generator."""
+    return changeable_tree(tree, tmp_path_factory.mktemp("with_entry"))
+
+
+def edit(tree: AiterTree, path: str, old: str, new: str) -> None:
+    file = tree.root / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.mark.thorough
+def test_a_later_ck_serves_alike(changeable: AiterTree, tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: a CK with other signatures and method names refused, or read wrongly."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    for old, new in (
+        ("receipt, optdim_list, mask_impl\n)", "receipt, optdim_list, mask_impl, more=None\n)"),
+        ("    @property\n    def template(self)", "    def render(self)"),
+        ("kernel.filename, kernel.template", "kernel.filename, kernel.render()"),
+        ("    @property\n    def api(self)", "    def render(self, name)"),
+        ("FMHA_FWD_API_FILENAME, api_pool.api", "FMHA_FWD_API_FILENAME, api_pool.render('x')"),
+    ):
+        edit(changeable, op, old, new)
+    kernels = run(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    golden = repo_root / "tests/golden/quickstart_kernels.txt"
+    assert [kernel.name for kernel in kernels.kernels] == golden.read_text().split()
+    assert {found.level for found in kernels.directions} == {"filtered"}
+
+
+@pytest.mark.thorough
+def test_a_ck_that_knows_700_is_asked(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: our rules for receipt 700 put in front of CK's own, once it has them."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    old = "                elif receipt == 888:"
+    new = "                elif receipt == 700:\n                    if hdim != 64: continue\n"
+    edit(changeable, op, old, new + old)
+    kernels = run(changeable, tmp_path / "out", receipt=700)
+    assert {dict(k.fields)["hdim_q"] for k in kernels.kernels if k.role == "fwd"} == {64}
+
+
+@pytest.mark.parametrize(
+    ("script", "parts"),
+    [
+        ("import sys; print('why it failed'); sys.exit(3)", ["exit code 3", "why it failed"]),
+        ("raise RuntimeError('in the generator')", ["exit code 1", "in the generator"]),
+        ("pass", ["no file"]),
+        ("open(OUT + '/notes.txt', 'w')", ["unexpected files: out/notes.txt"]),
+        ("import os; os.mkdir(OUT + '/d'); open(OUT + '/d/x.cpp', 'w')", ["out/d/x.cpp"]),
+        ("open('stray.cpp', 'w')", ["unexpected files: cwd/stray.cpp"]),
+        ("import site_package_of_the_user", ["No module named 'site_package_of_the_user'"]),
+    ],
+)
+def test_a_bad_generator_fails_with_its_own_words(
+    with_entry: AiterTree, answers: AnswerCache, tmp_path: Path, script: str, parts: list[str]
+) -> None:
+    """Prevents: AITER's habit of ignoring a generator's exit code and compiling leftovers."""
+    path = f"{with_entry.csrc_dir}/cpp_itfs/mha_fwd_generate.py"
+    (with_entry.root / path).write_text(f"import sys\nOUT = sys.argv[-1]\n{script}\n")
+    message = failure(with_entry, tmp_path / "out", QUICKSTART, receipt=700, cached=answers)
+    assert f"{path} --receipt 5 --output_dir {{}}" in message
+    for part in parts:
+        assert part in message
+
+
+def test_a_ck_that_breaks_shows_its_traceback(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a failure inside CK's modules hidden behind our own words."""
+    op = f"{changeable.fmha_dir}/codegen/ops/fmha_fwd.py"
+    edit(changeable, op, "    gen = list()\n", "    raise KeyError('broken inside')\n")
+    message = failure(changeable, tmp_path / "out", QUICKSTART, receipt=700)
+    assert "exit code 1" in message
+    assert "KeyError: 'broken inside'" in message
+
+
+def test_filters_on_names_are_refused(changeable: AiterTree, tmp_path: Path) -> None:
+    """Prevents: an overridden generator command whose --filter would quietly be ignored."""
+    command = f"f'{{CK_DIR}}/{changeable.fmha_dir.partition('/composable_kernel/')[2]}/generate.py"
+    command += ' -d fwd --filter "*bf16*" --output_dir {{}}\''
+    module = changeable.module("libmha_fwd", overrides=[("blob_gen_cmd", (command,))])
+    with pytest.raises(CodegenError, match="option --filter"):
+        generate(changeable, module, Selection(), ("gfx950",), Folder(tmp_path / "out"))
+
+
+def test_the_environment_does_not_matter(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: CK's CK_TILE_FMHA_FWD_CUSTOM_FACTORY, or GPU_ARCHS, changing a plan."""
+    expected = run(tree, tmp_path / "a", QUICKSTART, receipt=700, cached=answers)
+    monkeypatch.setenv("CK_TILE_FMHA_FWD_CUSTOM_FACTORY", "1")
+    monkeypatch.setenv("GPU_ARCHS", "gfx942")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert run(tree, tmp_path / "b", QUICKSTART, receipt=700) == expected
+
+
+#: Put before what starts each generator: logs every path that the process asks the system about.
+WATCH = """\
+import os, posix, sys
+log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def note(path, how):
+    if isinstance(path, (str, bytes, os.PathLike)):
+        line = how + " " + os.path.join(posix.getcwd(), os.fsdecode(path)) + "\\n"
+        os.write(log, line.encode())
+def watch(name):
+    ask = getattr(posix, name)
+    def watched(path=".", *args, **more):
+        note(path, name)
+        return ask(path, *args, **more)
+    setattr(os, name, watched)
+    setattr(posix, name, watched)
+for name in ("stat", "lstat", "access", "readlink", "statvfs", "listxattr", "getxattr"):
+    watch(name)
+def hook(event, args):
+    if event in ("open", "os.listdir", "os.scandir"):
+        note(args[0], event)
+    elif event.partition(".")[0] in ("subprocess", "socket", "ctypes") or event == "os.system":
+        note("/" + event, "event")
+sys.addaudithook(hook)
+"""
+
+
+def test_the_pinned_generators_ask_nothing_of_the_machine(
+    tree: AiterTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a cached plan that something beside the tree decided, of an AITER to be pinned."""
+    log = tmp_path / "log"
+    monkeypatch.setattr(process, "_START", WATCH.format(log=str(log)) + process._START)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    run(tree, tmp_path / "fwd", QUICKSTART, receipt=700, asm=True)
+    run(tree, tmp_path / "bwd", BACKWARD, "libmha_bwd", ("gfx942",), 700, asm=True)
+    python = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    python += [python[0].with_name(f"python{sysconfig.get_config_var('py_version_nodot')}.zip")]
+    package = os.path.dirname(os.path.abspath(process.__file__))
+    own = [tree.root, scratch, Path(package).parent, Path("/dev/null"), log, *python]
+    places = {Path(real) for path in own for real in (path.absolute(), os.path.realpath(path))}
+    above = {parent for place in places for parent in place.parents}
+    looks = set(log.read_text().splitlines())
+    assert len(looks) > 100
+    for look in sorted(looks):
+        path = Path(os.path.normpath(look.split(" ", 1)[1]))
+        assert path in above or not places.isdisjoint((path, *path.parents)), look

@@ -1,0 +1,142 @@
+"""Generators that end early, never end, write without end, or outlive qola."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import qola
+from qola.codegen import process
+from qola.codegen.process import run_module
+from qola.errors import CodegenError
+from qola.processes import thread_pool
+from tests.codegen.fake_ck import make_tree
+from tests.codegen.generating import run
+
+#: A script that says where it is, and goes on for ten minutes, with a child of its own.
+ENDLESS = """\
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]])
+open(sys.argv[1] + "/started", "w").close()
+time.sleep(600)
+"""
+
+
+def script(folder: Path, text: str) -> list[str]:
+    """Write a script; return the arguments of `run_script` for it."""
+    (folder / "script.py").write_text(text)
+    return [str(folder / "seen"), "--archs=gfx950", str(folder / "script.py"), str(folder)]
+
+
+def run_script(folder: Path, text: str) -> None:
+    words = script(folder, text)
+    run_module("qola.codegen.asm.run_script", words, cwd=folder, place="script.py")
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def running(folder: Path) -> list[bytes]:
+    """Return the commands of processes that have a folder as an argument."""
+    word, found = os.fsencode(folder) + b"\0", []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = file.read_bytes()
+        except OSError:  # it has ended
+            continue
+        found += [command] if word in command else []
+    return found
+
+
+def test_all_of_a_generator_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    """Prevents: generators, and what they start, that go on for 15 minutes after kill -9."""
+    words = script(tmp_path, ENDLESS)
+    code = (
+        "import sys; from pathlib import Path; from qola.codegen.process import run_module\n"
+        f"run_module('qola.codegen.asm.run_script', {words}, cwd=Path('/'), place='x')"
+    )
+    root = str(Path(qola.__file__).parents[1])
+    with subprocess.Popen([sys.executable, "-c", code], env={"PYTHONPATH": root}) as parent:
+        wait_for((tmp_path / "started").exists)
+        assert len(running(tmp_path)) == 2
+        parent.kill()
+    wait_for(lambda: not running(tmp_path))
+
+
+def test_generators_end_with_the_block_that_waits(tmp_path: Path) -> None:
+    """Prevents: a signal, raised in the main thread, that waits for generators of other threads."""
+
+    def run_endless(folder: Path) -> None:
+        folder.mkdir()
+        run_script(folder, ENDLESS)
+
+    def work(number: int) -> None:
+        # As a module's generators run in threads of one of the planner's.
+        with thread_pool(2) as inner:
+            folders = [tmp_path / f"{number}{n}" for n in range(3)]
+            list(inner.map(run_endless, folders))
+
+    def interrupt() -> None:
+        wait_for(lambda: len(list(tmp_path.glob("*/started"))) == 4)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt), thread_pool(2) as outer:
+        list(outer.map(work, range(2)))
+    folders = [tmp_path / f"{outer}{inner}" for outer in range(2) for inner in range(3)]
+    wait_for(lambda: not [name for folder in folders for name in running(folder)])
+    assert len(list(tmp_path.glob("*/started"))) == 4, "one was started after the signal"
+
+
+def test_a_generator_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a wait for what a generator has left running, or for one that closed its output."""
+    monkeypatch.setattr(process, "TIMEOUT", 1)
+    for text in (ENDLESS, "import os, time\nos.close(1); os.close(2)\ntime.sleep(600)"):
+        with pytest.raises(CodegenError, match="no end after 1 s"):
+            run_script(tmp_path, text)
+        wait_for(lambda: not running(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("while True: print('x' * 10_000)", "more than 16 MiB of messages"),
+        ("open('x', 'w').truncate(2 << 30)", "File too large"),
+        ("x = bytearray(9 << 30)", "MemoryError"),
+    ],
+)
+def test_a_generator_without_bounds(tmp_path: Path, text: str, found: str) -> None:
+    """Prevents: memory or a disk filled by a generator's loop."""
+    with pytest.raises(CodegenError, match=found):
+        run_script(tmp_path, text)
+
+
+def test_a_generator_that_ends_in_silence(tmp_path: Path) -> None:
+    """Prevents: a traceback for CK's generator where it ends without what Python does at an end."""
+    tree = make_tree(tmp_path / "tree")
+    generator = tree.root / tree.fmha_dir / "generate.py"
+    generator.write_text(generator.read_text() + "\nimport os\nos._exit(0)\n")
+    with pytest.raises(CodegenError, match="before it had generated anything"):
+        run(tree, tmp_path / "out")
+
+
+def test_a_tree_of_another_user(tmp_path: Path) -> None:
+    """Prevents: a traceback for a file of the tree that only the user who made it may read."""
+    text = "raise PermissionError(13, 'Permission denied', '/tree/configs.csv')"
+    with pytest.raises(CodegenError, match="tells whose it is") as caught:
+        run_script(tmp_path, text)
+    assert "/tree/configs.csv" in str(caught.value)
+    assert "Traceback" not in str(caught.value)

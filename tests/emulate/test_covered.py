@@ -1,0 +1,43 @@
+"""The list of operations that are emulated."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from qola.emulate import program
+from qola.emulate.code_object import CodeObject, Descriptor, Kernel
+from tests.emulate import programs
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "emulated_operations.txt"
+
+
+def test_the_list_of_operations_is_up_to_date() -> None:
+    """Prevents: an operation that comes or goes unseen; QOLA_UPDATE_GOLDEN=1 writes the list."""
+    text = "".join(f"{name}\n" for name in program.covered())
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_assembly_kernels_are_covered(aiter_tree: Path) -> None:
+    """Prevents: hand-written attention kernels with an instruction that is not emulated."""
+    files = sorted(aiter_tree.glob("aiter_meta/hsa/gfx9*/fmha*/**/*.co"))
+    assert files
+    # All of them take half a minute, and differ little from their neighbours.
+    for file in files[::8]:
+        code_object = CodeObject.read(file.read_bytes(), str(file))
+        for kernel in code_object.kernels.values():
+            bound = program.Program(code_object, kernel)
+            assert not bound.not_covered(), file
+
+
+def test_what_cannot_be_decoded_is_not_covered() -> None:
+    """Prevents: a kernel taken for covered whose code is not even known."""
+    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    # The last one is none, the one before is decoded and not emulated.
+    image = struct.pack("<3I", programs.END, 0xBF800000 | 16 << 16, 0xFFFFFFFF)
+    kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
+    bound = program.Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
+    assert [text.split()[0] for text in bound.not_covered()] == ["+0x4", "+0x8"]

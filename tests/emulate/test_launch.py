@@ -1,0 +1,149 @@
+"""Launches of small programs: registers that are set at the start, and who shares what."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qola.emulate import memory
+from qola.emulate.arrays import U32, U64
+from qola.emulate.code_object import Argument, CodeObject, Descriptor, Kernel
+from qola.emulate.faults import EmulationError
+from qola.emulate.launch import Device, Module, Options
+from qola.emulate.workers import Share, in_processes
+from tests.emulate.programs import END
+
+#: The kernarg segment's address is in s0 and s1, and three words of it in s2 to s4.
+DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
+#: v_mov_b32 v1, 0
+ZERO = 0x7E020280
+
+
+def load(
+    words: Sequence[int],
+    descriptor: Descriptor,
+    arguments: tuple[Argument, ...] = (),
+    options: Options | None = None,
+    arch: str = "gfx942",
+) -> tuple[Device, Module]:
+    """A code object with one kernel, on a device of its own."""
+    image = struct.pack(f"<{len(words)}I", *words)
+    kernel = Kernel("test", 0, len(image), descriptor, arguments, 1024)
+    device = Device(options or Options(strict=True))
+    return device, Module(device, CodeObject(arch, image, {"test": kernel}))
+
+
+def test_hidden_arguments_are_preloaded_too() -> None:
+    """Prevents: 0 in the SGPR of a preloaded argument that the caller does not give."""
+    # v_mov_b32 v2, s4; global_store_dword v1, v2, s[2:3]
+    words = [ZERO, 0x7E040204, 0xDC708000, 0x00020201, END]
+    device, module = load(words, DESCRIPTOR, (Argument("hidden_block_count_x", 8, 4),))
+    target = np.zeros(16, U32)
+    address = device.map.own(target)
+    device.launch(module, "test", (3, 1, 1), (64, 1, 1), struct.pack("<Q", address))
+    assert target[0] == 3
+
+
+@pytest.mark.parametrize("bit", [12, 14, 26])
+def test_a_mode_of_the_descriptor_that_is_not_emulated_is_refused(bit: int) -> None:
+    """Prevents: a kernel that asks for other rounding, or saturated f16, run without a word."""
+    device, module = load([END], replace(DESCRIPTOR, rsrc1=1 << bit))
+    with pytest.raises(EmulationError, match="unsupported"):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+    # Denormals, DX10_CLAMP and IEEE change nothing.
+    device, module = load([END], replace(DESCRIPTOR, rsrc1=0xF << 16 | 1 << 21 | 1 << 23))
+    device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize("word", [0x020000D3, 0xFFFFFFFF], ids=["reserved register", "nothing"])
+def test_a_word_that_cannot_be_decoded_counts_when_a_wave_comes_to_it(word: int) -> None:
+    """Prevents: a kernel refused for data behind its end, or a traceback for what it runs into."""
+    device, module = load([END, word], DESCRIPTOR)
+    device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+    device, module = load([ZERO, word, END], DESCRIPTOR)
+    with pytest.raises(EmulationError, match=rf"(?s)test\+0x4 no instruction.*: {word:#010x}"):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+def test_no_random_block_is_a_traceback() -> None:
+    """Prevents: words that the decoder, a binder or a step fails over in a way of its own."""
+    chosen = np.random.default_rng(1)
+    for _ in range(300):
+        words = [int(word) for word in chosen.integers(1 << 32, size=16)]
+        device, module = load([END, *words], DESCRIPTOR)
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+        device, module = load([*words, END], DESCRIPTOR, options=Options(limit=1000))
+        with pytest.raises(EmulationError):
+            device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        # v_add_f32 v64, s8, v161; s_swappc_b64 s[7:8], s[4:5]
+        (0x02814208 | 161 << 9, "v161 is beyond the 8 vector registers"),
+        (0xBE871E04, "s7 is odd"),
+    ],
+)
+def test_a_register_that_is_not_there_is_a_fault(word: int, said: str) -> None:
+    """Prevents: a traceback for a wrong kernel, where a finding would name its instruction."""
+    device, module = load([word, END], DESCRIPTOR)
+    with pytest.raises(EmulationError, match=said):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@pytest.mark.parametrize(
+    ("arch", "most"), [("gfx942", 64 << 10), ("gfx950", 160 << 10)], ids=["gfx942", "gfx950"]
+)
+def test_sizes_that_no_device_has_are_refused(arch: str, most: int) -> None:
+    """Prevents: gigabytes allocated and written because a descriptor asks for them."""
+
+    def launch(lds: int, dynamic: int, scratch: int) -> None:
+        descriptor = replace(DESCRIPTOR, lds_bytes=lds, scratch_bytes=scratch)
+        device, module = load([END], descriptor, arch=arch)
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"", dynamic)
+
+    launch(most - 1024, 1024, (8191 << 10) // 64)
+    for sizes in ((most + 1, 0, 0), (most, 4, 0), (0xFFFFFFFF, 0, 0)):
+        with pytest.raises(EmulationError, match=f"of LDS, and a workgroup of {arch}"):
+            launch(*sizes)
+    for scratch in ((8191 << 10) // 64 + 1, 0xFFFFFFFF):
+        with pytest.raises(EmulationError, match="of scratch memory, and a lane has at most"):
+            launch(0, 0, scratch)
+
+
+def test_the_limit_is_of_a_launch() -> None:
+    """Prevents: a limit that starts anew with each workgroup, and one told that nobody set."""
+    options = Options(limit=7, waves=1)
+    device, module = load([ZERO, END], DESCRIPTOR, options=options)
+    device.launch(module, "test", (3, 1, 1), (64, 1, 1), b"")
+    with pytest.raises(EmulationError, match="more than 7 instructions"):
+        device.launch(module, "test", (4, 1, 1), (64, 1, 1), b"")
+
+
+def test_processes_share_a_module_s_variables() -> None:
+    """Prevents: sums in a variable of a module that are lost with the process that made them."""
+    # v_mov_b32 v2, 1; s_getpc_b64 s[6:7]; global_atomic_add v1, v2, s[6:7] offset:12; the variable
+    words = [ZERO, 0x7E040281, 0xBE861C00, 0xDD08800C, 0x00060201, END, 0]
+    device, module = load(words, DESCRIPTOR, options=Options(strict=True, waves=1, processes=2))
+    device.launch(module, "test", (2, 1, 1), (64, 1, 1), b"")
+    assert list(memory.read_numbers(np.array([module.base + 24], U64), U32)) == [128]
+
+
+def _raises() -> Share:
+    raise ValueError("no part")
+
+
+def _cannot_be_sent() -> Share:
+    return Share(1, (lambda: None,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("part", [_raises, _cannot_be_sent])
+def test_a_process_that_fails_says_where(part: Callable[[], Share]) -> None:
+    """Prevents: an error without its place, or a child that goes on with the parent's work."""
+    with pytest.raises(RuntimeError, match="in _answer"):
+        in_processes([lambda: Share(0, ()), part])

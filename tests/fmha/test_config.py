@@ -1,0 +1,188 @@
+"""Kernel configs: of every kernel of the pinned tree, and back; names, JSON, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.codegen.types import FieldValue
+from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.rules.check import validate
+from qola.kernel.tile import Tile
+from tests.fmha.observed import Observed, kernels
+
+FORWARD = KernelConfig(
+    family="fwd",
+    dtype="bf16",
+    hdim_q=128,
+    hdim_v=128,
+    tile=Tile((128, 128, 32, 128, 32, 128), ((4, 1, 1), (4, 1, 1)), ((32, 32, 16), (32, 32, 16))),
+    mode="batch",
+    arch="gfx950",
+    pipeline="qr_async",
+    vlayout="row",
+    mask=True,
+    bias="alibi",
+    lse=False,
+    dpad=8,
+    more=(("new", "value"), ("other", False), ("size", 3)),
+)
+NAME = (
+    "fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+    ".p-qr_async.v-row.mask.bias-alibi.nlse.dpad-8.x-new-value.x-other-false.x-size-3"
+)
+
+
+def sizes(tile: Any, letter: str) -> list[int]:
+    """The numbers of CK's tile whose names begin with a letter, in its order."""
+    pattern = re.compile(rf"F_{letter}[mnkh]\w*")
+    return [value for name, value in vars(tile).items() if pattern.fullmatch(name)]
+
+
+def check(one: Observed, seen: dict[KernelConfig, str]) -> None:
+    config = KernelConfig.of(one.direction, one.kernel.role, one.kernel.fields)
+    # Not by ==, for which True is 1.
+    assert repr(sorted(config.fields().items())) == repr(sorted(one.kernel.fields.items()))
+    assert (config.direction, config.role) == (one.direction, one.kernel.role)
+    assert config not in seen, f"{one.kernel.name} and {seen[config]} are told apart by nothing"
+    seen[config] = one.kernel.name
+    assert config.more == ()
+    assert validate(config) == ()
+    assert KernelConfig.parse(config.name) == config
+    assert len(config.name) < 240, "no room for the suffix of a file"
+    assert KernelConfig.from_json(config.to_json()) == config
+    tile: Any = getattr(one.item, "F_tile", None)
+    if hasattr(tile, "F_bm0"):
+        assert list(config.tile.block) == sizes(tile, "b")
+        assert [n for waves in config.tile.waves for n in waves] == sizes(tile, "r")
+        assert [n for warps in config.tile.warps for n in warps] == sizes(tile, "w")
+        assert (config.tile.per_cu or -1) == tile.F_occupancy
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize(
+    ("direction", "count"),
+    [
+        ("fwd", 5480),
+        ("fwd_splitkv", 1080),
+        ("batch_prefill", 128),
+        ("bwd", 15156),
+    ],
+)
+def test_every_kernel_has_a_config(aiter_tree: Path, direction: str, count: int) -> None:
+    """Prevents: two kernels with one config, one that loses a word of its kernel, a wrong rule."""
+    seen: dict[KernelConfig, str] = {}
+    for one in kernels(aiter_tree, direction):
+        check(one, seen)
+    assert len(seen) == count
+
+
+@pytest.mark.parametrize(("direction", "count"), [("fwd_appendkv", 198), ("pagedkv_prefill", 240)])
+def test_directions_that_are_not_built_have_configs(
+    aiter_tree: Path, direction: str, count: int
+) -> None:
+    """Prevents: configs that append-KV and paged-KV kernels, and gfx12's, do not fit in."""
+    found = kernels(aiter_tree, direction, 0, ("gfx942", "gfx1201"))
+    configs = [KernelConfig.of(direction, k.kernel.role, k.kernel.fields) for k in found]
+    assert len(set(configs)) == count
+    assert {config.arch for config in configs} == {"gfx9", "gfx12"}
+    for one, config in zip(found, configs, strict=True):
+        assert config.fields() == one.kernel.fields
+        assert KernelConfig.parse(config.name) == config
+
+
+def test_names_and_json_are_stable() -> None:
+    """Prevents: names kept somewhere that another qola reads as another kernel."""
+    assert FORWARD.name == NAME
+    assert KernelConfig.parse(NAME) == FORWARD
+    assert KernelConfig.from_json(FORWARD.to_json()) == FORWARD
+    values = json.loads(FORWARD.to_json())
+    assert values["tile"] == "b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+    assert values["more"] == {"new": "value", "other": False, "size": 3}
+    assert "sink" not in values
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "not of the form"),
+        ("fwd.bf16.batch.d128", "not of the form"),
+        (NAME.replace("fwd.", "back.", 1), "expected one of fwd, fwd_splitkv"),
+        (NAME.replace("b128x128x32", "c128"), "expected a tile"),
+        (NAME.replace(".mask", ".musk"), "bf16.*|fwd.musk"),
+        (NAME.replace(".mask.bias-alibi", ".bias-alibi.mask"), "not as KernelConfig.name"),
+        (NAME.replace("bias-alibi", "bias-7"), "7, expected"),
+    ],
+)
+def test_names_that_are_none(name: str, said: str) -> None:
+    """Prevents: a misspelt name that is taken for another kernel."""
+    with pytest.raises(ConfigError, match=said):
+        KernelConfig.parse(name)
+
+
+def test_every_fault_of_a_config_is_said() -> None:
+    """Prevents: a file that is corrected, and read again, once for each of its faults."""
+    values = json.loads(FORWARD.to_json()) | {"lse": "yes", "tile": "128", "masks": True}
+    del values["dtype"]
+    with pytest.raises(ConfigError) as error:
+        KernelConfig.from_json(json.dumps(values))
+    places = [finding.place for finding in error.value.findings]
+    assert places == ["fwd.masks", "fwd.dtype", "fwd.tile", "fwd.lse"]
+    for text in ("[]", "{", "{}"):
+        with pytest.raises(ConfigError):
+            KernelConfig.from_json(text)
+
+
+def test_kernels_beside_ck_have_none() -> None:
+    """Prevents: a helper of an assembly kernel, which CK has no family for, called by another's."""
+    with pytest.raises(ConfigError, match="bwd asm_dot_do_o"):
+        KernelConfig.of("bwd", "asm_dot_do_o", {})
+
+
+ODD: Sequence[FieldValue] = (
+    *(
+        "",
+        "any",
+        "true",
+        "null",
+        "7",
+        "-7",
+        "007",
+        "a.b-c",
+        "n",
+        "nmask",
+        "Große",
+        "~s",
+        "x~41",
+        "/",
+    ),
+    *(True, False, None, 0, 7, -7),
+)
+
+
+def test_names_have_whatever_a_config_has() -> None:
+    """Prevents: a kernel of another CK whose name is read as another kernel's, or not at all."""
+    names = [str(one) for one in ODD]
+    configs = [replace(FORWARD, more=((name, value),)) for name in names for value in ODD]
+    configs.append(replace(FORWARD, more=tuple(zip(reversed(names), ODD, strict=True))))
+    words = [one for one in ODD if isinstance(one, str)]
+    configs += [replace(FORWARD, dtype=o, mode=o, arch=o, pipeline=o, mask=o) for o in words]
+    configs += [replace(FORWARD, hdim_q=-8, dpad=0), replace(FORWARD, mode=None, arch=None)]
+    for config in configs:
+        assert KernelConfig.parse(config.name) == config
+        assert KernelConfig.from_json(config.to_json()) == config
+        assert re.fullmatch(r"[\w.~-]+", config.name, re.ASCII)
+    with pytest.raises(ConfigError, match="escapes of a text"):
+        KernelConfig.parse(f"{FORWARD.name}.x-new-~ff")
+
+
+@pytest.mark.parametrize("text", ["", "64", "b", "r1x1x1", "b64_q3", "b64_r1x1", "b64_o1_o2"])
+def test_texts_that_are_no_tiles(text: str) -> None:
+    """Prevents: a part of another CK's tile that is dropped without a word."""
+    assert Tile.parse(text) is None

@@ -1,0 +1,190 @@
+"""Rules of configs: what each refuses, and that every kernel of CK keeps to all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import read_tree
+from qola.fmha.observe import tables_of
+from qola.kernel.archs import FILE, Archs, pinned
+from qola.kernel.config import KernelConfig
+from qola.kernel.rules.check import RULES, check, validate
+from qola.kernel.rules.model import InvalidError, Rule
+from qola.kernel.tile import Tile
+from tests.fmha.observed import quiet
+from tools.docs import kernel_rules
+
+FORWARD = KernelConfig(
+    family="fwd",
+    dtype="bf16",
+    hdim_q=128,
+    hdim_v=128,
+    tile=Tile.parse("b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16") or Tile(()),
+    mode="batch",
+    arch="gfx950",
+    pipeline="qr_async",
+    vlayout="row",
+    mask=False,
+    bias="no",
+    lse=False,
+    dropout=False,
+    squant=False,
+    logits=False,
+    skip=False,
+    trload=False,
+    spad=True,
+    skpad=False,
+    dpad=True,
+    dvpad=True,
+)
+BACKWARD = KernelConfig(
+    family="bwd_dq_dk_dv",
+    dtype="fp16",
+    hdim_q=64,
+    hdim_v=64,
+    tile=Tile.parse(
+        "b32x128x64x32x64x32x32x64x64_r1x4x1_r4x1x1_r1x4x1_w16x16x32_w16x16x32_o1_maxq0"
+    )
+    or Tile(()),
+    mode="batch",
+    arch="gfx950",
+    mask=False,
+    bias="no",
+    dbias=False,
+    dropout=False,
+    dropout_kind="no",
+    randval=False,
+    deterministic=False,
+    trload=True,
+    dpad=8,
+    dvpad=8,
+)
+
+
+def tiled(config: KernelConfig, text: str) -> KernelConfig:
+    tile = Tile.parse(text)
+    assert tile is not None
+    return replace(config, tile=tile)
+
+
+SMALL = "b128x64x32x64x32x64_r4x1x1_r4x1x1_w32x32x16_w32x32x16"
+OF_QR = replace(FORWARD, pipeline="qr", hdim_q=256, hdim_v=256)
+COMBINE = KernelConfig("fwd_splitkv_combine", "bf16", 64, 64, Tile((32,)), "batch", "gfx9")
+PAGED = replace(FORWARD, family="fwd_pagedkv", arch="gfx9", pipeline="qr_pagedkv", pagedkv=True)
+
+APPEND = KernelConfig(
+    "fwd_appendkv", "fp16", 64, 64, Tile((32, 64, 64, 64)), arch="gfx9", vlayout="row", rope="no"
+)
+
+#: A config that breaks a rule, and no other one.
+BREAKING = {
+    "arch": replace(FORWARD, arch="gfx942"),
+    "family": replace(PAGED, arch="gfx950"),
+    "dtype": replace(FORWARD, arch="gfx12", dtype="fp32", pipeline="qr"),
+    "pipeline": replace(FORWARD, pipeline="qs"),
+    "trload": replace(FORWARD, arch="gfx9", pipeline="qr_async_trload", trload=True),
+    "v3": replace(FORWARD, pipeline="qr_async_trload_v3", trload=True),
+    "hdim": tiled(replace(FORWARD, hdim_q=60), SMALL.replace("x64x32x64_", "x128x32x64_")),
+    "hdim_192_128": tiled(
+        replace(FORWARD, hdim_q=192, bias="alibi"), str(FORWARD.tile).replace("x128_r", "x192_r")
+    ),
+    "logits_bias": replace(FORWARD, logits=True, bias="alibi"),
+    "symmetric": tiled(
+        replace(FORWARD, hdim_q=32, hdim_v=64, pipeline="qr_async_trload", trload=True), SMALL
+    ),
+    "arity": tiled(FORWARD, "b128x128x32_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
+    "mfma": tiled(OF_QR, "b128x32x32x256x32x256_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
+    "per_cu": tiled(FORWARD, f"{FORWARD.tile}_o0"),
+    "waves": tiled(BACKWARD, str(BACKWARD.tile).replace("r4x1x1", "r8x1x1")),
+    "group_padding": replace(FORWARD, mode="group"),
+    "async_padding": replace(FORWARD, dpad=False),
+    "paged": replace(PAGED, pagedkv=False),
+    "combine_tile": replace(COMBINE, hdim_v=48),
+    "dbias": replace(BACKWARD, dbias=True, bias="alibi"),
+    "dropout": replace(BACKWARD, dropout=True),
+    "trload_padding": replace(BACKWARD, dvpad=1),
+    "max_rows": tiled(replace(BACKWARD, mask=True), str(BACKWARD.tile).replace("maxq0", "maxq32")),
+    "warps": tiled(FORWARD, str(FORWARD.tile).replace("w32x32x16", "w32x32x8", 1)),
+    "whole_tile": tiled(FORWARD, str(FORWARD.tile).replace("x128x32x128_", "x144x32x128_")),
+    "append_tile": tiled(APPEND, "b48x64x64x64"),
+    "head_tile": tiled(FORWARD, str(FORWARD.tile).replace("x32x128_r", "x32x224_r")),
+    "steps": tiled(OF_QR, "b128x64x256x256x32x256_r4x1x1_r4x1x1_w32x32x16_w32x32x16"),
+    "backward_tile": tiled(
+        BACKWARD, str(BACKWARD.tile).replace("x64x32x32x64x64", "x64x16x32x64x64")
+    ),
+    "lds": tiled(
+        replace(FORWARD, arch="gfx9"),
+        "b128x512x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16",
+    ),
+}
+
+
+def test_the_tables_are_what_ck_has(aiter_tree: Path) -> None:
+    """Prevents: a table that is edited by hand, or is of another CK than the pinned one."""
+    with quiet():
+        found = tables_of(aiter_tree).to_json()
+    assert found == FILE.read_text("utf-8"), "python -m qola.fmha.observe TREE FILE writes it"
+    assert Archs.from_json(found).to_json() == found
+
+
+@pytest.mark.parametrize("tile", ["b0x64x64x64", "b32x64x0x64"])
+def test_a_tile_without_size(tile: str) -> None:
+    """Prevents: a tile of nothing that the compiler, or nobody, is the first to see."""
+    (broken,) = validate(tiled(APPEND, tile))
+    assert (broken.rule.name, broken.finding.found) == ("arity", "0 in a tile")
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_by_itself(name: str) -> None:
+    """Prevents: a rule that never refuses, or refuses what another one is about."""
+    broken = validate(BREAKING[name])
+    assert [one.rule.name for one in broken] == [name]
+    (one,) = broken
+    assert one.finding.severity == one.rule.severity
+    assert one.finding.fix == one.rule.reason
+
+
+@pytest.mark.parametrize(
+    "config", [FORWARD, BACKWARD, COMBINE, PAGED, APPEND], ids=lambda c: c.family
+)
+def test_configs_without_fault(config: KernelConfig) -> None:
+    """Prevents: a rule that refuses what CK has."""
+    assert validate(config) == ()
+    check(config)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_sources_of_rules(aiter_tree: Path, rule: Rule) -> None:
+    """Prevents: a rule whose reason is gone from CK."""
+    file, words = rule.source
+    ck = aiter_tree / read_tree(aiter_tree).fmha_dir
+    assert words in (ck.parents[2] / file).read_text("utf-8")
+
+
+def test_the_page(repo_root: Path) -> None:
+    """Prevents: a page about rules and archs that is not what is validated."""
+    page = (repo_root / "docs/reference/kernel-rules.md").read_text("utf-8")
+    assert kernel_rules.render() == page, "./bazelw run //tools/docs:update"
+
+
+def test_all_broken_rules_at_once() -> None:
+    """Prevents: a config that is mended once for each of its faults."""
+    config = replace(FORWARD, arch="gfx942", hdim_v=60, logits=True, bias="bias", dpad=False)
+    names = [broken.rule.name for broken in validate(config)]
+    assert names == ["arch", "hdim", "logits_bias", "async_padding"]
+    with pytest.raises(InvalidError) as error:
+        check(config)
+    assert len(error.value.findings) == len(names)
+    # A warning alone refuses nothing.
+    check(BREAKING["hdim_192_128"])
+
+
+def test_another_ck_has_other_tables() -> None:
+    """Prevents: a config refused by what the pinned CK lacks, where another one has it."""
+    config = BREAKING["v3"]
+    of = pinned().offers[0]
+    more = replace(of, family="fwd", arch="gfx950", dtype="bf16", pipelines=(str(config.pipeline),))
+    assert validate(config, replace(pinned(), offers=(*pinned().offers, more))) == ()

@@ -1,0 +1,99 @@
+"""File systems that are full, read-only or forbid loading, and files of other users.
+
+Not in a sandbox, which has neither; what cannot be had here either is skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.lazy.lazy import FILL, FILLED, SCALE, SCALED, Answer, Toy
+from tests.setup.cache_rule import give_away
+
+
+def test_others_entry(warm: Toy) -> None:
+    """Prevents: a kernel that another user made."""
+    give_away(warm.entry(SCALE))
+    answer = warm.gets(SCALE)
+    assert "is another user's (mode 0600, owner 4321); chown 0" in answer.errors
+    assert warm.entry(SCALE).stat().st_uid == 0
+
+
+def test_wrong_owner_of_the_root(warm: Toy) -> None:
+    """Prevents: a finding about a cache of another user that is not shown."""
+    give_away(warm.cache)
+    result = warm.ends(1, "verify")
+    assert f"{warm.cache} is another user's (mode 0700, owner 4321)" in result.stdout
+
+
+def test_cache_below_another_users_directory(warm: Toy) -> None:
+    """Prevents: a cache that the owner of a directory above it can exchange for another."""
+    cache = warm.path / "above/cache"
+    cache.parent.mkdir()
+    warm.cache.rename(cache)
+    give_away(cache.parent)
+    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
+    assert f"{cache.parent} is another user's (mode 0755, owner 4321)" in answer.errors
+    assert "not kept" in answer.errors
+
+
+def test_link_of_another_user(warm: Toy) -> None:
+    """Prevents: a cache by way of a link that its owner can lead elsewhere at any time."""
+    warm.cache.rename(warm.path / "real")
+    warm.cache.symlink_to(warm.path / "real")
+    warm.gets(SCALE, QOLA_LAZY="never")
+    give_away(warm.cache)
+    answer = warm.lacks(SCALE, QOLA_LAZY="never")
+    assert f"{warm.cache} is another user's symbolic link (mode 0777, owner " in answer.errors
+
+
+@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_of_another_user(toy: Toy, place: str) -> None:
+    """Prevents: sources, or the flags in an index, that another user can change."""
+    path = (toy.root / place).resolve()
+    give_away(path)
+    assert f"{path} is another user's (mode" in toy.lacks(SCALE).errors
+    assert toy.compiles() == 0
+    assert f"{path} is another user's (mode" in toy.ends(1, "verify").stdout
+    assert f"{path} is another user's (mode" in toy.ends(1, "build", SCALE).stderr
+
+
+def mounted(toy: Toy, options: str) -> Answer:
+    """The answer of a process that has a file system of its own as its cache."""
+    toy.cache.mkdir(exist_ok=True)
+    script = f'mount -t tmpfs -o {options} none "$QOLA_CACHE" && exec "$@"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script, "sh"]
+    command += toy.command(str(toy.row(SCALE)), str(toy.row(FILL)))
+    process = subprocess.run(
+        command, env=toy.environment(), capture_output=True, text=True, check=False
+    )
+    if "unshare" in process.stderr or "mount:" in process.stderr:
+        pytest.skip(f"no file systems can be mounted here: {process.stderr}")
+    assert process.returncode == 0, process.stderr
+    return Answer(tuple(process.stdout.splitlines()), process.stderr)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("mode=0700,size=16k", "no room for the compile"),
+        ("mode=0700,size=40k", "no room for the compile"),
+        ("mode=0700,nr_inodes=3", "No space left on device"),
+        ("mode=0700,ro", "Read-only file system"),
+    ],
+)
+def test_full_or_read_only(toy: Toy, options: str, why: str) -> None:
+    """Prevents: a full or read-only disk that costs the kernel."""
+    answer = mounted(toy, options)
+    assert answer.values == [SCALED, FILLED]
+    assert answer.errors.count("kernels compiled now are not kept") == 1
+    assert why in answer.errors
+
+
+def test_noexec(toy: Toy) -> None:
+    """Prevents: a file system that forbids loading, and costs the kernels that it keeps."""
+    answer = mounted(toy, "mode=0700,noexec")
+    assert answer.values == [SCALED, FILLED]
+    assert "not kept" not in answer.errors

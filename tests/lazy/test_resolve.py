@@ -1,0 +1,439 @@
+"""Kernels that are asked for: found, compiled, loaded, or not to be had and why."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from qola.files import sha256_of_text
+from qola.lazy.index import ABI, Headers, render_index, render_table
+from tests.lazy.lazy import (
+    BROKEN,
+    FILL,
+    FILLED,
+    SCALE,
+    SCALED,
+    UNAVAILABLE,
+    Tools,
+    Toy,
+    finish,
+    kill,
+    preloaded,
+    wait_for,
+)
+
+
+def test_compiled_once_then_loaded(toy: Toy) -> None:
+    """Prevents: a kernel that is compiled by every process, or loaded slowly."""
+    cold = toy.gets(SCALE, FILL)
+    assert toy.compiles() == 2
+    assert toy.entries() == sorted([toy.entry(SCALE), toy.entry(FILL)])
+    assert toy.leftovers() == []
+    again = toy.gets(SCALE, FILL, QOLA_COMPILER="/nowhere/clang++")
+    assert again.errors == ""
+    assert toy.compiles() == 2
+    print(f"cold {cold.milliseconds} ms, warm {again.milliseconds} ms")
+    assert max(again.milliseconds) < 50
+
+
+def test_entry_is_what_its_format_says(warm: Toy) -> None:
+    """Prevents: entries that another implementation of the format refuses."""
+    entry = warm.entry(SCALE).read_bytes()
+    magic, abi, zero, key, digest = struct.unpack("<8sII32s32s", entry[-80:])
+    assert (magic, abi, zero) == (b"QOLAKRN1", 1, 0)
+    assert key.hex() == warm.key(SCALE)
+    assert digest == hashlib.sha256(entry[:-32]).digest()
+    assert entry.startswith(b"\x7fELF")
+
+
+def test_broken_kernel(toy: Toy) -> None:
+    """Prevents: a failing compile that is repeated for each call, or whose reason nobody sees."""
+    answer = toy.ask(BROKEN, SCALE, threads="3", times="2")
+    assert sorted(answer.values) == [SCALED] * 6 + [UNAVAILABLE] * 6
+    assert toy.compiles() == 2
+    assert answer.errors.count("error: this kernel is broken on purpose") == 1
+    assert "exit code 1; the command is" in answer.errors
+    assert toy.leftovers() == []
+
+
+def test_environment_of_the_compiler(toy: Toy) -> None:
+    """Prevents: a compiler that loads what is preloaded into its caller, or fills another /tmp."""
+    told = toy.path / "told"
+    compiler = toy.compiler(f'echo "$LD_PRELOAD|$TMPDIR|$PWD" > {told}')
+    preloaded = toy.tools.hip
+    toy.gets(SCALE, QOLA_COMPILER=compiler, LD_PRELOAD=str(preloaded))
+    preload, temporary, directory = told.read_text().strip().split("|")
+    assert preload == ""
+    assert temporary.startswith(f"{toy.entry(SCALE)}.tmp.")
+    assert directory == f"{temporary}/sources"
+
+
+def test_environment_that_decides_code(toy: Toy) -> None:
+    """Prevents: kernels that differ by what happens to be set, under the same key."""
+    headers = toy.path / "headers"
+    headers.mkdir()
+    (headers / f"{SCALE}.h").write_text("#define VALUE 70\n")
+    clang = toy.path / "clang++"
+    shutil.copy(toy.compiler(), clang)
+    settings = {
+        "CPATH": str(headers),
+        "CPLUS_INCLUDE_PATH": str(headers),
+        "CCC_OVERRIDE_OPTIONS": "+-no-such-option",
+        "QOLA_COMPILER": str(clang),
+    }
+    toy.gets(SCALE, **settings)
+    assert " --no-default-config " in toy.log.read_text()
+
+
+def test_without_memory_files(toy: Toy) -> None:
+    """Prevents: a system that forbids memory files and so gets no kernel of a pack."""
+    shim = preloaded(
+        toy,
+        """\
+#include <errno.h>
+int memfd_create(const char* name, unsigned flags)
+{
+    (void)name;
+    (void)flags;
+    return errno = EACCES, -1;
+}
+""",
+    )
+    toy.gets(SCALE, FILL, LD_PRELOAD=shim, QOLA_CACHE="/proc/qola")
+    assert toy.leftovers() == []
+
+
+def with_trailer(library: bytes, abi: int, key: str) -> bytes:
+    """An entry for another ABI or key, right in itself."""
+    start = library + b"QOLAKRN1" + struct.pack("<II", abi, 0) + bytes.fromhex(key)
+    return start + hashlib.sha256(start).digest()
+
+
+def of_another_arch(toy: Toy, own: bytes) -> bytes:
+    other = Toy(toy.path / "other", toy.tools, toy.identity, archs=("gfx950",))
+    return with_trailer(own[:-80], 1, other.key(SCALE))
+
+
+def check_refused(warm: Toy, why: str, kept: bool = True) -> None:
+    """Check that the entry of SCALE is not loaded, and replaced once where it can be."""
+    never = warm.lacks(SCALE, QOLA_LAZY="never")
+    assert why in never.errors
+    answer = warm.gets(SCALE)
+    assert why in answer.errors
+    assert str(warm.entry(SCALE)) in answer.errors
+    assert warm.compiles() == 1
+    if kept:
+        assert warm.gets(SCALE).errors == ""
+        assert warm.compiles() == 1
+
+
+#: Bytes in place of an entry's own, and why they are refused.
+DAMAGES: dict[str, tuple[Callable[[Toy, bytes], bytes], str]] = {
+    "truncated": (lambda _, own: own[:-1000], "truncated or none of qola's"),
+    "emptied": (lambda *_: b"", "it has 0 bytes"),
+    "flipped": (
+        lambda _, own: own[:5000] + bytes([own[5000] ^ 1]) + own[5001:],
+        "is damaged: its bytes have the digest",
+    ),
+    "of another kernel": (lambda toy, _: toy.entry(FILL).read_bytes(), "has the key"),
+    "of another arch": (of_another_arch, "has the key"),
+    "of older abi": (
+        lambda toy, own: with_trailer(own[:-80], 0, toy.key(SCALE)),
+        "is of kernel ABI 0, expected 1",
+    ),
+    "foreign": (lambda *_: b"#!/bin/sh\n" * 40, "truncated or none of qola's"),
+}
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_entry(warm: Toy, damage: str) -> None:
+    """Prevents: a damaged or planted file that is loaded, or that a kernel is lost to for good."""
+    content, why = DAMAGES[damage]
+    entry = warm.entry(SCALE)
+    planted = content(warm, entry.read_bytes())
+    entry.unlink()
+    entry.write_bytes(planted)
+    check_refused(warm, why)
+
+
+def test_entry_that_is_no_file_of_the_user_s_own(warm: Toy) -> None:
+    """Prevents: a kernel that others may write to, or that a link or a directory stands for."""
+    entry, aside = warm.entry(SCALE), warm.path / "aside.so"
+    entry.chmod(0o666)
+    check_refused(warm, "is writable by others (mode 0666, owner")
+    entry.rename(aside)
+    entry.symlink_to(aside)
+    warm.log.unlink()
+    check_refused(warm, "is a symbolic link; remove it")
+    entry.unlink()
+    # For root, too, there is nothing to be read.
+    entry.mkdir()
+    warm.log.unlink()
+    check_refused(warm, "", kept=False)
+
+
+@pytest.mark.parametrize("place", ["root", "kernel", "above"])
+def test_writable_directory(warm: Toy, place: str) -> None:
+    """Prevents: a kernel from a directory where anybody can put files."""
+    cache = warm.path / "above/cache"
+    cache.parent.mkdir()
+    warm.cache.rename(cache)
+    paths = {"root": cache, "kernel": cache / SCALE, "above": cache.parent}
+    paths[place].chmod(0o777)
+    answer = warm.gets(SCALE, QOLA_CACHE=str(cache))
+    assert warm.compiles() == 1
+    assert f"{paths[place]} is writable by" in answer.errors
+    assert f"w {paths[place]}" in answer.errors
+    assert "kernels compiled now are not kept" in answer.errors
+    warm.lacks(SCALE, QOLA_LAZY="never", QOLA_CACHE=str(cache))
+    assert [*cache.glob("*/*.tmp.*"), *warm.leftovers()] == []
+
+
+def test_writable_temporary_directory(toy: Toy) -> None:
+    """Prevents: a compile in a directory where anybody can replace its files."""
+    temporary = toy.path / "temporary"
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    settings = {"QOLA_CACHE": "/proc/qola", "TMPDIR": str(temporary)}
+    told = toy.path / "told"
+    settings["QOLA_COMPILER"] = toy.compiler(f"echo $TMPDIR > {told}")
+    answer = toy.gets(SCALE, **settings)
+    assert f"{temporary} is writable by everybody (mode 0777" in answer.errors
+    assert "(TMPDIR); /tmp is used\n" in answer.errors
+    assert told.read_text().startswith("/tmp/qola-lazy-")
+    temporary.chmod(0o1777)
+    toy.gets(SCALE, **settings)
+    assert told.read_text().startswith(f"{temporary}/qola-lazy-")
+
+
+def test_cache_that_cannot_be_made(toy: Toy) -> None:
+    """Prevents: a process without a place to write to that gets no kernel."""
+    (toy.path / "file").write_text("")
+    for cache in (f"{toy.path}/file/cache", "/proc/qola"):
+        answer = toy.gets(SCALE, FILL, QOLA_CACHE=cache)
+        assert answer.errors.count("kernels compiled now are not kept") == 1
+    assert toy.leftovers() == []
+
+
+def test_no_place_at_all(toy: Toy) -> None:
+    """Prevents: a crash where nothing can be written anywhere."""
+    shim = "#include <errno.h>\nchar* mkdtemp(char* path) { errno = ENOSPC; return 0; }\n"
+    answer = toy.lacks(SCALE, QOLA_CACHE="/proc/qola", LD_PRELOAD=preloaded(toy, shim))
+    assert "no place for temporary files (TMPDIR): mkdtemp" in answer.errors
+    assert "; mkdtemp /tmp/qola-lazy-XXXXXX: No space left on device" in answer.errors
+
+
+@pytest.mark.parametrize("place", ["/proc/qola", "absent"])
+def test_temporary_directory_that_does_not_exist(toy: Toy, place: str) -> None:
+    """Prevents: no kernel since TMPDIR names a directory that a job scheduler has removed."""
+    temporary = str(toy.path / place)
+    answer = toy.gets(SCALE, QOLA_CACHE="/proc/qola", TMPDIR=temporary)
+    assert f"{temporary}" in answer.errors
+    assert "(TMPDIR); /tmp is used\n" in answer.errors
+
+
+def test_leftovers_of_a_killed_process(toy: Toy) -> None:
+    """Prevents: a directory that stays in TMPDIR for each process that is killed as it compiles."""
+    elsewhere = toy.path / "tmp/qola-lazy-file"
+    slow = toy.compiler("sleep 1234.5 & wait")
+    owners = [toy.start(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=slow) for _ in range(2)]
+    wait_for(lambda: toy.compiles() == 2)
+    elsewhere.write_text("")
+    try:
+        kill(owners[0])
+        assert len(toy.leftovers()) == 3
+        # The other one's directory is in use.
+        toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+        assert len(toy.leftovers()) == 2
+    finally:
+        kill(owners[1])
+    toy.gets(SCALE, QOLA_CACHE="/proc/qola", QOLA_COMPILER=toy.compiler())
+    assert toy.leftovers() == [elsewhere]
+
+
+@pytest.mark.parametrize("header", ["", "// a line\n" * 1000])
+def test_file_size_limit(toy: Toy, header: str) -> None:
+    """Prevents: a limit that a compile or its sources run into and that ends the process."""
+    toy.headers[SCALE] += header
+    toy.write()
+    limited = ["prlimit", "--fsize=8192", *toy.command(str(toy.row(SCALE)))]
+    answer = finish(toy.launch(limited))
+    assert answer.values == [UNAVAILABLE]
+    assert toy.leftovers() == []
+
+
+def test_header_of_one_kernel(warm: Toy) -> None:
+    """Prevents: a change of one header that leaves a stale kernel, or compiles all anew."""
+    before = warm.codes()
+    warm.headers[SCALE] = "#define VALUE 70\n"
+    warm.write()
+    after = warm.codes()
+    assert {name for name in before if before[name] != after[name]} == {SCALE}
+    answer = warm.ask(SCALE, FILL)
+    assert answer.values == ["70", FILLED]
+    assert warm.compiles() == 1
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"src/toys/{SCALE}.cpp",
+        f"include/{SCALE}/{SCALE}.h",
+        *("entries/one.cpp", "include/qola/qola_kernel.h", "kernels.index"),
+    ],
+)
+def test_tampered_source(toy: Toy, file: str) -> None:
+    """Prevents: a kernel that is compiled from other sources than its key says."""
+    with (toy.root / file).open("a") as stream:
+        stream.write("// another line\n")
+    answer = toy.lacks(SCALE)
+    assert re.search(
+        rf"{file} is not .* digest is [0-9a-f]{{64}}, expected [0-9a-f]{{64}}", answer.errors
+    )
+    assert toy.compiles() == 0
+
+
+@pytest.mark.parametrize("cache", ["", "/proc/qola"])
+def test_sources_replaced_during_the_compile(toy: Toy, cache: str) -> None:
+    """Prevents: a kernel of the next version's sources under the key of this one's."""
+    changed = (toy.root / f"include/{SCALE}/{SCALE}.h", toy.root / f"src/toys/{SCALE}.h")
+    words = "; ".join(f"echo '#define VALUE 70' > {header}" for header in changed)
+    settings = {"QOLA_COMPILER": toy.compiler(words), "QOLA_CACHE": cache or str(toy.cache)}
+    toy.gets(SCALE, **settings)
+    assert toy.compiles() == 1
+    assert toy.leftovers() == []
+    # From now on they are another's.
+    toy.lacks(FILL, **settings)
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"src/toys/{SCALE}.h",  # beside the source: where quotes look first
+        f"include/{SCALE}/hip/hip_runtime_api.h",  # before the compiler's own
+        f"include/{SCALE}/qola_kernel.h",  # before another directory of the index
+        *(f"include/{SCALE}/new", "module.modulemap", "src/toys/x/y"),
+    ],
+)
+def test_unlisted_file(toy: Toy, file: str) -> None:
+    """Prevents: a kernel of a header that somebody added, under the key of the genuine one."""
+    planted = toy.root / file
+    found = planted if planted.parent.is_dir() else planted.parent
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text("#undef VALUE\n#define VALUE 70\n")
+    answer = toy.lacks(SCALE)
+    assert f"{found} is not among the files of {toy.root}/kernels.index" in answer.errors
+    assert toy.compiles() == 0
+    verified = toy.ends(1, "verify")
+    assert verified.stdout.startswith(f"{found} is not among the files of ")
+    assert len(verified.stdout.splitlines()) == 1
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("place", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
+def test_sources_that_others_may_write(toy: Toy, place: str) -> None:
+    """Prevents: sources, or the flags in an index, of somebody who may write to the directory."""
+    path = (toy.root / place).resolve()
+    path.chmod(0o777)
+    assert f"{path} is writable by " in toy.lacks(SCALE).errors
+    assert toy.compiles() == 0
+    assert f"{path} is writable by " in toy.ends(1, "verify").stdout
+    assert f"{path} is writable by " in toy.ends(1, "build", SCALE).stderr
+
+
+def test_sources_of_a_group(toy: Toy) -> None:
+    """Prevents: a library that pip installed under umask 2, and whose sources are refused."""
+    for path in (toy.root, *toy.root.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o020)
+    toy.gets(SCALE)
+    toy.ends(0, "verify")
+
+
+def test_index_that_was_edited(toy: Toy) -> None:
+    """Prevents: a kernel of other flags that qola-kernels stores under the genuine key."""
+    index = toy.root / "kernels.index"
+    text = index.read_text()
+    header = "#define VALUE 70\n"
+    for old, new in (
+        ("flag\t-std=c++20\n", "flag\t-std=c++20\nflag\t-DMORE\n"),
+        ("link-flag\t-shared\n", "link-flag\t-shared\nlink-flag\t-s\n"),
+        (f"dir\t{SCALE}\tinclude/qola\n", f"dir\t{SCALE}\tinclude/{FILL}\n"),
+        (sha256_of_text(toy.headers[SCALE]), sha256_of_text(header)),
+    ):
+        assert old in text
+        index.write_text(text.replace(old, new))
+        if new == sha256_of_text(header):
+            (toy.root / f"include/{SCALE}/{SCALE}.h").write_text(header)
+        for command in (("build", SCALE), ("verify",)):
+            result = toy.ends(1, *command)
+            assert "made of has the digest " in result.stdout + result.stderr
+            assert f"expected {toy.codes()[SCALE]}" in result.stdout + result.stderr
+    assert toy.compiles() == 0
+
+
+def test_index_that_names_other_places(toy: Toy) -> None:
+    """Prevents: an index whose sources are read, or copied to, where they should not be."""
+    index = toy.index
+    (toy.root.parent / "outside.h").write_text("1")
+    for path in ("../outside.h", f"{toy.root.parent}/outside.h", "include/../../outside.h"):
+        files = dict(index.headers[SCALE].files) | {path: sha256_of_text("1")}
+        headers = Headers(index.headers[SCALE].dirs, files)
+        other = replace(index, headers={**index.headers, SCALE: headers})
+        (toy.root / "kernels.index").write_text(render_index(other))
+        result = toy.ends(1, "build", SCALE)
+        assert f"has the path {path}, which is not one below its directory" in result.stderr
+    assert toy.compiles() == 0
+
+
+def test_missing_sources(toy: Toy) -> None:
+    """Prevents: a library without its sources that does not say what is missing."""
+    shutil.rmtree(toy.root)
+    answer = toy.lacks(SCALE)
+    assert "its sources are not there to be compiled" in answer.errors
+    assert "QOLA_ROOT" in answer.errors
+
+
+@pytest.mark.thorough
+def test_rows_of_several_archs(toy: Toy) -> None:
+    """Prevents: the kernel of one arch on a device of another."""
+    toy.archs = ("gfx942", "gfx950")
+    toy.write()
+    command = toy.command(f"{toy.row(SCALE, 'gfx942')}+2", times="2")
+    for arch in toy.archs:
+        answer = finish(toy.launch(command, FAKE_HIP_ARCH=arch, QOLA_VERBOSE="1"))
+        assert answer.values == [SCALED] * 2
+        assert f"{SCALE} for {arch}: compiled" in answer.errors
+    alone = toy.command(f"{toy.row(SCALE, 'gfx950')}+0")
+    assert finish(toy.launch(alone)).values == ["status -2"]
+
+
+def test_hip_fails(warm: Toy) -> None:
+    """Prevents: a failing HIP runtime that passes for a missing kernel."""
+    command = warm.command(f"{warm.row(SCALE)}+2")
+    answer = finish(warm.launch(command, FAKE_HIP_FAIL="hipGetDevice=100"))
+    assert answer.values == ["status -3"]
+    assert "qola: hipGetDevice: " in answer.errors
+
+
+def test_versions_agree(built: Tools) -> None:
+    """Prevents: digests of one version of the interface in libraries of another."""
+    text = (built.runtime / "qola_kernel.h").read_text()
+    (abi,) = re.findall(r"^#define QOLA_KERNEL_ABI (\d+)", text, re.MULTILINE)
+    assert int(abi) == ABI
+
+
+def test_table_of_a_library(toy: Toy) -> None:
+    """Prevents: a table of kernels that does not fit the runtime's declarations."""
+    source = toy.path / "table.cpp"
+    source.write_text(render_table(toy.index))
+    include = ["-I", str(toy.tools.runtime), "-std=c++17", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*toy.tools.compiler, *include, "-fsyntax-only", source], check=True)

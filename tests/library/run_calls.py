@@ -1,0 +1,62 @@
+"""Runs programs that call the C functions, on the fake HIP runtime."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qola.launch.fake_hip import FakeHip, Launch, read_log
+from tests.verify.run_consumer import BUNDLE, FAKE, PLAN, ROWS
+from tests.verify.table import Device, Row, line_of
+
+HERE = Path(__file__).resolve().parent
+HEADER = BUNDLE / "include/qola_c.h"
+FIRST = HERE / "v1/qola_c.h"
+NAMESPACE: str = PLAN["namespace"]
+#: A bundle of the manifest's lazy libraries, for the tests that have one.
+LAZY = Path(os.environ.get("QOLA_TEST_LAZY", ".")).resolve()
+#: A problem that is itself a question is for C++ callers.
+ASKED = [row for row in ROWS if not row.problem.v3_api_check]
+
+
+def python(
+    arguments: Sequence[str | Path], device: Device, log: Path, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python on a device, with this process's modules."""
+    hip = FakeHip(FAKE, device.arch, (), device.cu_count)
+    path = os.pathsep.join(sys.path)
+    return hip.run([sys.executable, *arguments], log, PYTHONPATH=path, **env)
+
+
+def call(
+    rows: Sequence[Row], device: Device, bundle: Path = BUNDLE, **env: str
+) -> tuple[dict[str, list[str]], list[tuple[dict[str, Any], list[Launch]]]]:
+    """Hand rows to tests/library/calls.py; return its kernels, and an answer and launches a row."""
+    with tempfile.TemporaryDirectory() as scratch:
+        table, log = Path(scratch, "table"), Path(scratch, "log")
+        table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
+        program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
+        result = python(program, device, log, **env)
+        assert result.returncode == 0, result.stderr
+        lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+        kernels, *answers = map(json.loads, lines)
+        launches = read_log(log)
+    assert len(answers) == len(rows)
+    of_row: list[list[Launch]] = [[] for _ in rows]
+    for launch in launches:
+        of_row[launch.stream - 1].append(launch)
+    return kernels, list(zip(answers, of_row, strict=True))
+
+
+@functools.cache
+def calls(device: Device) -> dict[Row, tuple[dict[str, Any], list[Launch]]]:
+    """Answer and launches of every row of a device that is not itself a question."""
+    rows = [row for row in ASKED if row.device == device]
+    return dict(zip(rows, call(rows, device)[1], strict=True))

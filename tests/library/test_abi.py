@@ -1,0 +1,293 @@
+"""The promise of docs/reference/c-api.md: what was compiled against the first header runs on."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.launch.fake_hip import FakeHip, read_log
+from tests.library.header import entries, functions, structures, values
+from tests.library.run_calls import FIRST, HEADER, HERE, LAZY, NAMESPACE, python
+from tests.support.sdk import compiler_of
+from tests.verify.run_consumer import BUNDLE, FAKE, PLAN
+from tests.verify.table import GFX950, Device
+
+SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
+EXAMPLE = HERE.parents[1] / "examples/c/attention.c"
+OK, NO_ARCH, FAILED, UNSUPPORTED, INVALID = 0, -2, -3, -5, -6
+
+
+def layout(structure: type[ctypes.Structure]) -> list[tuple[str, int, int]]:
+    """Return name, offset and size of each field."""
+    fields = [(field[0], getattr(structure, field[0])) for field in structure._fields_]
+    return [(name, found.offset, found.size) for name, found in fields]
+
+
+def symbols(library: Path, which: str) -> list[str]:
+    """Return the dynamic symbols of a library, without versions."""
+    command = [str(SDK / "bin/llvm-nm"), "-D", which, "--just-symbol-name", str(library)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return [name.partition("@")[0] for name in found]
+
+
+def test_structures_only_grow_at_their_end() -> None:
+    """Prevents: a field that moves, and a program that sets another one than it means."""
+    first, now = structures(FIRST), structures(HEADER)
+    assert first.keys() <= now.keys()
+    assert ctypes.sizeof(first["qola_mha_args"]) == 872
+    for name, structure in first.items():
+        old, new = layout(structure), layout(now[name])
+        assert new[: len(old)] == old, name
+        if "struct_size" not in {field for field, *_ in old}:
+            assert new == old, f"{name} has no size to tell its versions by"
+
+
+def test_values_stay() -> None:
+    """Prevents: a value of an enumeration that means something else, or none."""
+    assert values(FIRST).items() <= values(HEADER).items()
+    assert set(entries(FIRST)) <= set(entries(HEADER))
+
+
+def test_the_list_of_symbols_is_that_of_the_header() -> None:
+    """Prevents: a function that leaves the ABI without a word, or enters it unseen."""
+    listed = (HERE / "v1/symbols.txt").read_text(encoding="utf-8").split()
+    named = [
+        f"{entry}_{function}" if function else entry
+        for entry in entries(FIRST)
+        for function in functions(FIRST)
+    ]
+    assert listed == sorted(named)
+
+
+def test_libraries_export_the_list() -> None:
+    """Prevents: a C function that is declared and not there, or one of another namespace."""
+    for module in PLAN["modules"]:
+        wanted = {
+            f"qola_{NAMESPACE}_{entry['name']}" + (f"_{function}" if function else "")
+            for entry in module["entries"]
+            for function in functions(HEADER)
+        }
+        for bundle in (BUNDLE, LAZY):
+            names = symbols(bundle / "lib" / module["library"], "--defined-only")
+            assert {name for name in names if not name.startswith("_Z")} == wanted
+
+
+def test_no_library_does_anything_to_a_device_unseen() -> None:
+    """Prevents: a question that launches, by what cc/api/qola_launches.cpp does not wrap."""
+    wrapped = r"hip(LaunchKernel|ModuleLaunchKernel|MemcpyAsync|MemsetAsync|LaunchHostFunc)"
+    asks = r"hip(Get|Peek)\w+|hipKernelNameRef\w*|hipDeviceGetAttribute"
+    loads = r"__hip\w+|hipModule(LoadData|GetFunction|Unload)"
+    # Where a call measures; a question does not.
+    measures = r"hipEvent\w+|hipStreamSynchronize"
+    for library in (BUNDLE / "lib").glob("*.so"):
+        named = symbols(library, "--undefined-only")
+        of_hip = [name for name in named if name.startswith(("hip", "__hip"))]
+        assert "hipLaunchKernel" in of_hip
+        known = re.compile("|".join((wrapped, asks, loads, measures)))
+        assert [name for name in of_hip if not known.fullmatch(name)] == []
+
+
+def compiled(source: Path, to: Path, library: Path, include: Sequence[Path]) -> Path:
+    """Compile a C99 program as strictly as C99 has it, and link a library."""
+    words = [
+        *compiler_of(SDK),
+        *("-xc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"),
+        "-D__HIP_PLATFORM_AMD__=1",
+        *("-isystem", f"{SDK}/rocm/include"),
+        *(f"-I{directory}" for directory in include),
+        str(source),
+        *("-xnone", str(library)),
+        # What an archive needs of C++.
+        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(to)),
+    ]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    return to
+
+
+@pytest.mark.parametrize("header", [FIRST, HEADER], ids=["first", "bundle"])
+@pytest.mark.parametrize("library", ["*_libmha_fwd.so", "libqola_*.a"])
+def test_a_c99_program_runs(header: Path, library: str, tmp_path: Path) -> None:
+    """Prevents: a header that C does not take, or a program of the first one that fails."""
+    (linked,) = BUNDLE.glob(f"lib/{library}")
+    program = tmp_path / "attention"
+    compiled(EXAMPLE, program, linked, [header.parent, BUNDLE / "include"])
+    hip = FakeHip(FAKE, "gfx950", (BUNDLE / "lib",))
+    result = hip.run([program], tmp_path / "log")
+    assert result.returncode == 0, result.stdout + result.stderr
+    (launch,) = read_log(tmp_path / "log")
+    assert launch.kernel in result.stdout
+    assert result.stdout.splitlines()[-1] == "success"
+
+
+#: Asked by ctypes in a process with the fake runtime: each sets fields of a good problem.
+_ASK = """
+import ctypes, json, sys
+from pathlib import Path
+from tests.library.header import structures
+library, prefix, header, cases = sys.argv[1:5]
+library = ctypes.CDLL(library)
+made = structures(Path(header))
+args_of, found_of = made["qola_mha_args"], made["qola_found"]
+find, launch, error = (getattr(library, prefix + name) for name in ("_find", "", "_last_error"))
+error.restype = ctypes.c_char_p
+find.argtypes = launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+for case in json.loads(cases):
+    memory = ctypes.create_string_buffer(ctypes.sizeof(args_of) + 64)
+    args = args_of.from_buffer(memory)
+    args.struct_size = ctypes.sizeof(args_of)
+    found = found_of(struct_size=case.get("found_size", ctypes.sizeof(found_of)))
+    for name, value in case.get("bytes", {}).items():
+        memory[int(name)] = value
+    for name, value in {**json.loads(sys.argv[5]), **case.get("fields", {})}.items():
+        of, _, part = name.rpartition(".")
+        setattr(getattr(args, of) if of else args, part, value)
+    if case.get("launch"):
+        status = launch(ctypes.byref(args), None)
+    else:
+        null = case.get("null")
+        pointers = {"args": ctypes.byref(args), "found": ctypes.byref(found)}
+        status = find(*(None if name == null else pointers[name] for name in pointers))
+    print("\\n" + json.dumps([status, error().decode(), found.stage_count]))
+"""
+#: A problem that the library serves.
+GOOD: dict[str, Any] = {
+    **{"dtype": 2, "hdim_q": 128, "hdim_v": 128, "group": 1, "max_seqlen_q": 64},
+    **{"batch": 2, "nhead_q": 4, "nhead_k": 2, "seqlen_q": 128, "seqlen_k": 128, "lse.data": 256},
+}
+
+
+def asked(
+    cases: Sequence[dict[str, Any]],
+    tmp_path: Path,
+    device: Device = GFX950,
+    entry: str = "mha_fwd",
+    **env: str,
+) -> list[list[Any]]:
+    """Return status, text and number of stages for each case."""
+    library = next(BUNDLE.glob(f"lib/*_lib{entry}.so"))
+    named: list[str | Path] = [library, f"qola_{NAMESPACE}_{entry}", HEADER]
+    words = [*named, json.dumps(cases), json.dumps(GOOD)]
+    result = python(["-c", _ASK, *words], device, tmp_path / "log", **env)
+    assert result.returncode == 0, result.stderr
+    assert read_log(tmp_path / "log") == []
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("[")]
+
+
+SIZE = 968
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"null": "args"}, INVALID, "args: null"),
+    ({"null": "found"}, INVALID, "found: null"),
+    ({"fields": {"struct_size": 8}}, INVALID, "struct_size: 8"),
+    # What was never set, not a header of a later year.
+    ({"fields": {"struct_size": 0xCDCDCDCD}}, INVALID, "struct_size: 3452816845"),
+    ({"found_size": 0xCDCDCDCD}, INVALID, "found: null, or struct_size"),
+    ({"fields": {"dtype": 0}}, INVALID, "dtype: 0"),
+    ({"fields": {"dtype": 99}}, INVALID, "dtype: 99"),
+    ({"fields": {"mask": 9}}, INVALID, "mask: 9"),
+    ({"fields": {"window_left": 5}}, INVALID, "window_left"),
+    ({"fields": {"batch": 0}}, INVALID, "batch: 0"),
+    ({"fields": {"nhead_k": 3}}, INVALID, "nhead_k: 3"),
+    ({"fields": {"group": 1, "max_seqlen_q": 0}}, INVALID, "max_seqlen_q"),
+    ({"fields": {"group": 2}}, INVALID, "group: 2"),
+    ({"fields": {"dropout": 1.0}}, INVALID, "dropout"),
+    ({"fields": {"drop_seed_ptr": 64}}, INVALID, "drop_seed_ptr"),
+    ({"fields": {"bias.data": 64}}, INVALID, "bias"),
+    ({"fields": {"bias_type": 5}}, INVALID, "bias_type: 5"),
+    ({"fields": {"bias_type": 2, "bias.stride_head": 2}}, INVALID, "bias.stride_head"),
+    ({"fields": {"kernels": 7}}, INVALID, "kernels: 7"),
+    ({"fields": {"rounding": 7}}, INVALID, "rounding: 7"),
+    ({"fields": {"q.stride_row": 1 << 40}}, INVALID, "q.stride_row: 1099511627776"),
+    ({"fields": {"lse.stride_row": 7}}, INVALID, "lse.stride_row: 7"),
+    ({"launch": True}, INVALID, "seqstart_q: null"),
+    ({"launch": True, "fields": {"seqstart_q": 64}}, INVALID, "seqstart_k: null"),
+    # Lengths that kernels without group mode do not read, or one of which they do not.
+    ({"fields": {"group": 0, "seqstart_k": 64}}, INVALID, "seqstart_k: set, without group"),
+    ({"fields": {"group": 0, "seqlens_k": 64}}, INVALID, "seqlens_k: set, without group"),
+    ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set beside"),
+    # Of another entry point, and of later AITERs.
+    ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
+    ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
+    ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
+    ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
+    ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),
+    # Of a later header than the library's.
+    ({"fields": {"struct_size": SIZE + 16}, "bytes": {SIZE + 9: 1}}, UNSUPPORTED, "byte 977"),
+]
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    """Prevents: a field that is passed over, or a refusal that does not say of what."""
+    for (case, status, text), answer in zip(
+        REFUSED, asked([case for case, *_ in REFUSED], tmp_path), strict=True
+    ):
+        assert (answer[0], answer[2]) == (status, 0), (case, answer)
+        assert text in answer[1], (case, answer)
+
+
+#: A backward problem whose dQ has more elements than AITER's strides count.
+LARGE = {
+    **{"dtype": 2, "hdim_q": 64, "hdim_v": 64, "group": 0, "max_seqlen_q": 0},
+    **{"batch": 16, "nhead_q": 128, "nhead_k": 128, "seqlen_q": 16384, "seqlen_k": 16384},
+}
+
+
+def test_large_problems_and_impossible_ones(tmp_path: Path) -> None:
+    """Prevents: a problem refused for an accumulator it has once; a workspace too small for one."""
+    fields = [
+        {},
+        {"deterministic": 1},
+        {"lse.stride_head": -16384},
+        {"cu_seqlens_k": 64},
+        {"batch": 1 << 30, "nhead_q": 1 << 30, "nhead_k": 1 << 30, "kernels": 1},
+    ]
+    cases = [{"fields": {**LARGE, **more}} for more in fields]
+    once, often, below, lengths, beyond = asked(cases, tmp_path, entry="mha_bwd")
+    assert (once[0], once[2] > 0) == (OK, True), once
+    assert often[0] == below[0] == lengths[0] == beyond[0] == INVALID
+    assert "seqlen_q: 2147483648 is beyond" in often[1]
+    assert "lse.stride_head" in below[1]
+    assert "cu_seqlens_k: set, without group" in lengths[1]
+    assert "accumulators are beyond 64 bits" in beyond[1]
+
+
+def test_members_of_later_trees(tmp_path: Path) -> None:
+    """Prevents: lengths passed over, and a stream that waits for HIP which waits for it."""
+    program = tmp_path / "later_tree"
+    words = [
+        *compiler_of(SDK),
+        *("-xc++", "-std=c++20", "-Wall", "-Wextra", "-Werror"),
+        *("-D__HIP_PLATFORM_AMD__=1", "-DQOLA_ARCHS=gfx950", "-isystem", f"{SDK}/rocm/include"),
+        *(f"-I{HERE.parents[1]}/cc/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
+        *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
+    ]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    result = FakeHip(FAKE, "gfx950").run([program], tmp_path / "log")
+    assert result.returncode == 0, result.stdout + result.stderr
+    # AITER gives pinned memory back where HIP's functions may not be called.
+    assert "hipHostFree" not in symbols(program, "--undefined-only")
+
+
+def test_what_both_have_is_enough(tmp_path: Path) -> None:
+    """Prevents: a newer program refused although it asks for nothing new."""
+    cases = [{}, {"fields": {"struct_size": SIZE + 16}}, {"fields": {"window_left": -1}}]
+    for status, error, stages in asked(cases, tmp_path):
+        assert (status, error, stages) == (OK, "", 1)
+
+
+def test_another_device_and_a_failing_one(tmp_path: Path) -> None:
+    """Prevents: one status for all that can be wrong with a machine."""
+    ((status, *_),) = asked([{}], tmp_path, Device("gfx1250", 64))
+    assert status == NO_ARCH
+    ((status, error, _),) = asked([{}], tmp_path, FAKE_HIP_FAIL="hipGetDevice=101")
+    assert status == FAILED
+    assert "HIP" in error

@@ -1,0 +1,97 @@
+"""What cc/older_systems brings along: a program needs no newer system, and runs on this one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qola.bundle.elf_versions import read_needs
+from qola.bundle.platform_policy import check_platform
+from qola.errors import BundleError
+
+PROGRAMS = {
+    path.name: path for path in map(Path, os.environ["QOLA_TEST_PROGRAMS"].split()) if path.name
+}
+STUBS = [Path(path) for path in os.environ["QOLA_TEST_STUBS"].split()]
+NM = Path(os.environ["QOLA_TEST_LLVM"])
+PLATFORM = "manylinux_2_28_x86_64"
+RTLD_DEFAULT = None
+
+
+def _check(program: Path, directory: Path) -> None:
+    shutil.copy(program, directory)
+    check_platform(read_needs(directory), PLATFORM, ())
+
+
+def test_the_program_needs_no_newer_system(tmp_path: Path) -> None:
+    """Prevents: a program that loads where it was built and not where it is meant for."""
+    _check(PROGRAMS["older_probe"], tmp_path)
+    (needs,) = read_needs(tmp_path)
+    # Where older systems have them.
+    assert {"libdl.so.2", "libpthread.so.0"} <= set(needs.libraries)
+
+
+def test_without_it_would_need_one(tmp_path: Path) -> None:
+    """Prevents: a test above that any program passes."""
+    with pytest.raises(BundleError) as error:
+        _check(PROGRAMS["older_plain"], tmp_path)
+    found = str(error.value)
+    assert "GLIBC_2.34 of libc.so.6" in found
+    assert "GLIBCXX_3.4.29 of libstdc++.so.6" in found
+    assert "CXXABI_1.3.13 of libstdc++.so.6" in found
+
+
+def test_it_does_the_same(tmp_path: Path) -> None:
+    """Prevents: constructors run twice or never, or a stat of another struct than libc's."""
+    link = tmp_path / "link"
+    link.symlink_to(Path(__file__).resolve())
+    said = {}
+    for name, program in PROGRAMS.items():
+        run = subprocess.run(
+            [program, str(link)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (run.returncode, run.stderr) == (7, "")
+        said[name] = run.stdout
+    assert said["older_probe"] == said["older_plain"]
+    target, itself = link.stat(), link.lstat()
+    for line in (
+        f"arguments 2 {link}",
+        "constructed 1",
+        "ostringstream 'ostringstream' 'ostringstream'",
+        "istringstream '' ''",
+        f"stat 0 {target.st_size} {target.st_mode:o}",
+        f"lstat 0 {itself.st_size} {itself.st_mode:o}",
+        f"fstat 0 {target.st_size} {target.st_mode:o}",
+        "missing -1",
+        "sqrt 4 1",
+        "once 1 1",
+        "blocked 0",
+        "caught",
+        # One, as long as somebody has it.
+        "exceptions 1 1 0",
+        "bad_array_new_length",
+        "destroyed",
+    ):
+        assert line in said["older_probe"].splitlines()
+    assert stat.S_ISLNK(itself.st_mode)
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.name)
+def test_newer_systems_have_what_is_linked_against(stub: Path) -> None:
+    """Prevents: a name in a stub of a version that no system has, found where a library loads."""
+    command = [str(NM), "--dynamic", "--defined-only", str(stub)]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = dict(re.findall(r" T (\w+)@@(\S+)$", listing, re.M))
+    assert len(names) >= 5
+    find = ctypes.CDLL(stub.name).dlvsym
+    find.restype = ctypes.c_void_p
+    find.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+    missing = {n: v for n, v in names.items() if not find(RTLD_DEFAULT, n.encode(), v.encode())}
+    assert missing == {}

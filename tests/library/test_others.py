@@ -1,0 +1,102 @@
+"""The C functions of the entry points beside mha_fwd and mha_bwd."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from qola.launch.fake_hip import FakeHip, Launch, read_log
+
+FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
+SPLITKV = Path(os.environ["QOLA_TEST_SPLITKV"]).resolve()
+PREFILL = Path(os.environ["QOLA_TEST_PREFILL"]).resolve()
+OK, UNAVAILABLE, UNSUPPORTED, INVALID = 0, -4, -5, -6
+
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from tests.library.calls import Caller
+from tests.verify.problem import Problem
+from tests.verify.table import Row, line_of
+bundle, namespace, entry, hdim, cases = sys.argv[1:6]
+caller = Caller(Path(bundle), namespace, Path(bundle, "include/qola_c.h"))
+library = caller.libraries["fwd"]
+function = lambda name: getattr(library, f"qola_{namespace}_{entry}{name}")
+problem = Problem("fwd", "fp16", int(hdim), int(hdim), mode="group")
+for case in json.loads(cases):
+    args = caller.args(dict(word.split("=", 1) for word in line_of(problem).split()))
+    args.drop_seed = args.drop_offset = 0
+    space = case.pop("space", 1)
+    for name, value in case.items():
+        if value == "memory":
+            value = caller.starts(2, 16)
+        setattr(args, name, caller.ffi.NULL if value is None else value)
+    found, size = caller.ffi.new("qola_found*"), caller.ffi.new("uint64_t*")
+    found.struct_size = caller.ffi.sizeof("qola_found")
+    asked = [function("_find")(args, found), function("_workspace_size")(args, size)]
+    if size[0]:
+        args.workspace, args.workspace_size = caller.memory(size[0]), int(size[0] * space)
+    status = function("")(args, caller.stream())
+    error = caller.ffi.string(function("_last_error")()).decode()
+    words = lambda text: caller.ffi.string(text).decode() if text else None
+    stages = [words(s.kernel) or words(s.symbol) for s in list(found.stages)[: found.stage_count]]
+    count = function("_kernel_count")()
+    names = [words(function("_kernel_name")(number)) for number in range(count)]
+    print("\\n" + json.dumps([asked, size[0], stages, status, error, names]))
+"""
+
+
+def answers(
+    bundle: Path, namespace: str, entry: str, hdim: int, cases: list[dict[str, Any]], tmp_path: Path
+) -> tuple[list[list[Any]], list[Launch]]:
+    """Return what each case is answered, and all launches."""
+    hip = FakeHip(FAKE, "gfx950", (bundle / "lib",))
+    command = [sys.executable, "-c", _PROGRAM, bundle, namespace, entry, hdim, json.dumps(cases)]
+    env = {"QOLA_LAZY": "never", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = hip.run([str(word) for word in command], tmp_path / "log", **env)
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stdout.splitlines() if line.startswith("[")]
+    return [json.loads(line) for line in lines], read_log(tmp_path / "log")
+
+
+def test_splits_lie_in_the_workspace(tmp_path: Path) -> None:
+    """Prevents: accumulators outside of the caller's memory, or none."""
+    cases: list[dict[str, Any]] = [{"num_splits": 2}, {"num_splits": 4}, {}]
+    cases += [{"num_splits": 2, "space": 0.9}]
+    cases += [{"num_splits": 2, "drop_seed": 1}]
+    found, launches = answers(SPLITKV, "splitkv", "mha_fwd_splitkv", 32, cases, tmp_path)
+    two, four, none, small, seed = found
+    assert two[0] == four[0] == [OK, OK]
+    # Floats of 2 sequences of 256 rows, of 4 heads: log-sum-exp, and O.
+    assert two[1] >= 2 * 2 * 256 * 4 * (32 + 1) * 4
+    assert abs(four[1] - 2 * two[1]) <= 1024
+    assert [two[3], four[3]] == [OK, OK]
+    assert [*two[2], *four[2]] == [launch.kernel for launch in launches]
+    assert len(two[2]) == 2
+    assert (none[0], none[3]) == ([INVALID, INVALID], INVALID)
+    assert "num_splits: 0" in none[4]
+    assert small[3] == INVALID
+    assert "workspace_size" in small[4]
+    assert seed[3] == UNSUPPORTED
+    assert "drop_seed: set, and mha_fwd_splitkv" in seed[4]
+    assert all("splitkv" in name for name in two[5])
+
+
+def test_pages(tmp_path: Path) -> None:
+    """Prevents: a paged cache that C cannot state."""
+    pages: dict[str, Any] = {"num_pages": 32, "kv_indptr": "memory", "kv_page_indices": "memory"}
+    cases = [{**pages, "seqstart_k": None}, pages]
+    found, launches = answers(PREFILL, "prefill", "mha_batch_prefill", 128, cases, tmp_path)
+    served, other = found
+    assert served[0] == [OK, OK]
+    (kernel,) = served[2]
+    assert kernel in served[5]
+    # Of a lazy library, without a compiler.
+    assert served[3] == UNAVAILABLE
+    # AITER's arguments have no such thing.
+    assert other[3] == UNSUPPORTED
+    assert "seqstart_k" in other[4]
+    assert launches == []

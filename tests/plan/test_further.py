@@ -1,0 +1,225 @@
+"""Torch modules beside attention: AITER's sources, and what its generators make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import QolaError
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan
+from qola.plan.python_module import export_list
+from qola.plan.request import Request, resolve
+from qola.repository.build_files import manifest_build_file
+from tests.support.later_tree import add_modules, embed_code_objects, write_later_tree
+
+Planning = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture
+def plan(tree: AiterTree, tmp_path: Path) -> Planning:
+    """Return a function that plans a module, whose files go to the test's directory."""
+
+    def run(name: str, archs: str = '"gfx942"', more: str = "") -> Plan:
+        text = f'[qola]\nnamespace = "ns"\n[build]\narchitectures = [{archs}]\n{more}\n'
+        manifest = loads(f'{text}[[modules]]\nname = "{name}"\n', file="m.toml")
+        return build_plan(resolve(Request("m", manifest, tree)), Folder(tmp_path))
+
+    return run
+
+
+def test_sources_of_the_tree_are_a_module(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a module of plain sources that is refused, or whose file Python does not find."""
+    found = plan("module_activation")
+    (module,) = found.torch_modules
+    assert (module.library, module.symbol) == (
+        "ns_module_activation.so",
+        "PyInit_ns_module_activation",
+    )
+    assert module.copts == ("-ffast-math", "-DCK_TILE_USE_BUFFER_ADDRESSING_BUILTIN=0")
+    assert [source.name for source in module.sources] == [
+        "activation_pybind",
+        "activation_kernels",
+    ]
+    assert (module.init, module.host_only) == (("activation_pybind",), ("activation_pybind",))
+    assert not [*module.kernels, *module.generated, *module.code_objects]
+    assert all((tmp_path / source.file).is_file() for source in module.sources)
+    assert Plan.from_json(found.to_json()) == found
+
+
+def test_generated_sources_are_compiled_together(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a generator's source that nothing compiles, or that two compiles have."""
+    (module,) = plan("module_norm").torch_modules
+    batches = [source for source in module.sources if source.role == "batch"]
+    texts = [(tmp_path / source.file).read_text("utf-8") for source in batches]
+    members = [name for text in texts for name in re.findall(r'"\.\./([^"]+\.cpp)"', text)]
+    known = {found.name for found in module.generated}
+    assert len(members) == len(set(members)) == 392
+    assert {*members} == known - {"layernorm2d_fwd_api_common.hpp"}
+    assert len(batches) == -(-392 // 16)
+    assert [source.name for source in module.sources if source.role != "batch"] == [
+        "norm_kernels",
+        "norm_pybind",
+        "asm_layernorm",
+        "layernorm2d_fwd_api",
+    ]
+
+
+def test_sources_are_alone_where_a_manifest_says_so(plan: Planning) -> None:
+    """Prevents: `batch = 1` without effect on what generators of other modules write."""
+    (module,) = plan("module_norm", more="batch = 1").torch_modules
+    assert not [source for source in module.sources if source.role == "batch"]
+    assert len(module.sources) == 392 + 4
+
+
+def test_sources_of_a_header_without_a_guard_are_alone(plan: Planning) -> None:
+    """Prevents: a batch that does not compile, since two of its files include a definition."""
+    (module,) = plan("module_gemm_a8w8").torch_modules
+    assert not [source for source in module.sources if source.role == "batch"]
+
+
+def test_tuning_tables_reach_generators(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: a GEMM for none of the problems that AITER was tuned for."""
+    (module,) = plan("module_gemm_a8w8").torch_modules
+    table = (tmp_path / "module_gemm_a8w8/generated/gemm_a8w8_lookup.h").read_text("utf-8")
+    assert table.count("a8w8_rowwise_") > 100
+    assert any(found.name.startswith("impl/a8w8_rowwise_") for found in module.generated)
+
+
+def test_what_decides_a_module_is_watched(plan: Planning) -> None:
+    """Prevents: a changed generator or tuning table by which nothing is planned anew."""
+    inputs = plan("module_gemm_a8w8").inputs
+    assert "aiter/configs/a8w8_tuned_gemm.csv" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gen_instances.py" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8_common.py" in inputs
+    assert "aiter_meta/csrc/ck_gemm_a8w8/gemm_a8w8.cu" in inputs
+
+
+def test_files_of_one_arch_are_not_those_of_another(plan: Planning) -> None:
+    """Prevents: a module for two archs with the tables of one of them."""
+    (module,) = plan("module_gemm_a8w8_asm").torch_modules
+    assert [found.name for found in module.generated] == ["asm_i8gemm_configs.hpp"]
+    with pytest.raises(QolaError, match=r"asm_i8gemm_configs\.hpp is another for each of gfx942"):
+        plan("module_gemm_a8w8_asm", archs='"gfx942", "gfx950"')
+
+
+def test_a_build_file_has_what_is_generated(plan: Planning) -> None:
+    """Prevents: generated headers that no compile may read."""
+    text = manifest_build_file(plan("module_norm"), source="m.toml", aiter="aiter")
+    assert '"module_norm/generated/layernorm2d_fwd_api_common.hpp",' in text
+    assert 'host_only = ["norm_pybind"],' in text
+    assert "kernels = {\n    }," in text
+
+
+#: As later ones are: AITER's own functions read the tuning table, for archs that it is told of.
+TUNED = {
+    "aiter/jit/utils/chip_info.py": """\
+import os
+from cpp_extension import executable_path
+from torch_guard import torch_compile_guard
+
+@torch_compile_guard()
+def asked() -> int:
+    return executable_path("rocminfo")
+
+def get_gfx_list() -> list[str]:
+    return [asked()]
+
+def tuned(frame):
+    wanted = os.environ["GPU_ARCHS"].split(";")
+    return [row["kernel"] for _, row in frame.iterrows() if row["gfx"] in wanted]
+""",
+    "csrc/gemm/gen.py": """\
+import os, sys
+import pandas as pd
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, "../../aiter/jit/utils"))
+from chip_info import get_gfx_list, tuned
+found = tuned(pd.read_csv(os.path.join(here, "tuned.csv")))
+with open(os.path.join(sys.argv[1], "gemm.h"), "w") as file:
+    file.write(f"#pragma once // {get_gfx_list()} {found}\\n")
+""",
+    "csrc/gemm/tuned.csv": "gfx,kernel\ngfx942,a\ngfx950,b\ngfx1250,c\n",
+    "csrc/gemm/gemm.cu": '#include <hipcub/hipcub.hpp>\n#include "gemm.h"\n'
+    'extern "C" __attribute__((visibility("default")))\nint gemm() { return 0; }\n',
+}
+
+
+def write_gemm(root: Path) -> Path:
+    """Write a later tree with such a module."""
+    write_later_tree(root)
+    for name, text in TUNED.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    sources, command = "f'{AITER_CSRC_DIR}/gemm/gemm.cu'", "f'{AITER_CSRC_DIR}/gemm/gen.py {{0}}'"
+    add_modules(root, {"module_gemm": {"srcs": [sources], "blob_gen_cmd": command}})
+    return root
+
+
+def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
+    """Plan it, with files below a directory."""
+    text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
+    manifest = loads(f'{text}[[modules]]\nname = "module_gemm"\n', file="m.toml")
+    return build_plan(resolve(Request("m", manifest, tree)), Folder(directory / "out"))
+
+
+def test_aiters_own_functions_read_tuning_tables(tmp_path: Path) -> None:
+    """Prevents: GEMMs of later trees that cannot be planned, or have kernels of other archs."""
+    tree = read_tree(write_gemm(tmp_path / "later"))
+    plan = plan_gemm(tree, tmp_path)
+    (module,) = plan.python_modules
+    assert module.rocm == ("hipcub",)
+    build = manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert 'rocm_headers = "@qola_rocm//:headers",' in build
+    (header,) = module.generated
+    written = (tmp_path / "out" / header.file).read_text("utf-8")
+    assert written == "#pragma once // ['gfx942', 'gfx950'] ['a', 'b']\n"
+    assert {*TUNED} <= {*module.inputs}
+
+
+def test_aiters_chip_info_runs_only_where_it_is_asked(tmp_path: Path) -> None:
+    """Prevents: generators that ask for archs alone, and fail for what AITER's file imports."""
+    root = write_gemm(tmp_path / "later")
+    (root / "aiter/jit/utils/chip_info.py").write_text("import packaging_of_tomorrow\n", "utf-8")
+    script = root / "csrc/gemm/gen.py"
+    text = script.read_text("utf-8")
+    script.write_text(text.replace("get_gfx_list, tuned", "get_gfx_list"), "utf-8")
+    with pytest.raises(QolaError, match="name 'tuned' is not defined"):
+        plan_gemm(read_tree(root), tmp_path)
+    (root / "aiter/jit/utils/chip_info.py").unlink()
+    script.write_text(text, "utf-8")
+    with pytest.raises(QolaError, match="chip_info: no such file of AITER's in Python's path"):
+        plan_gemm(read_tree(root), tmp_path)
+
+
+def test_c_functions_of_later_trees_have_their_kernels(tmp_path: Path) -> None:
+    """Prevents: a library for ctypes from which nothing leaves, or that looks for files on disk."""
+    root = write_later_tree(tmp_path / "later")
+    sources = "f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"
+    command = "f'{AITER_META_DIR}/hsa/codegen.py -m fmha_fwd_bf16 --output_dir {{}}'"
+    add_modules(root, {"module_sink": {"srcs": [sources], "blob_gen_cmd": command}})
+    embed_code_objects(root)
+    text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx1250"]\nmode = "cpp_itfs"\n'
+    manifest = loads(f'{text}[[modules]]\nname = "module_sink"\n', file="m.toml")
+    plan = build_plan(resolve(Request("m", manifest, read_tree(root))), Folder(tmp_path / "out"))
+    (module,) = plan.python_modules
+    assert (module.library, module.symbol) == ("ns_module_sink.so", "")
+    assert [found.name for found in module.generated] == ["asm_fmha_fwd_bf16_configs.hpp"]
+    assert [found.key for found in module.code_objects] == [
+        "hsa/gfx1250/fmha_fwd_bf16/sink_128.co",
+        "hsa/gfx1250/fmha_fwd_bf16/sink_64.co",
+    ]
+    assert "deps = []," in manifest_build_file(plan, source="m.toml", aiter="aiter")
+    assert "global" not in export_list(module.symbol)
+    assert Plan.from_json(plan.to_json()) == plan

@@ -1,0 +1,76 @@
+"""What is reported of the modules of small trees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qola.aiter.tree import read_tree
+from qola.plan.modules import find_reports, module_reports
+from tests.support.later_tree import (
+    add_modules,
+    embed_code_objects,
+    write_later_tree,
+    write_pybind_tree,
+)
+
+
+def test_modules_of_one_arch_are_built(tmp_path: Path) -> None:
+    """Prevents: a module that is called out of reach since another arch was tried, or not why."""
+    root = write_later_tree(tmp_path)
+    embed_code_objects(root)
+    codegen = "f'{AITER_META_DIR}/hsa/codegen.py -m %s --output_dir {{}}'"
+    commands = {
+        "module_sink": codegen % "fmha_fwd_bf16",
+        "module_none": codegen % "fmha_fwd_fp4",
+        "module_fails": "f'{AITER_CSRC_DIR}/gen.py {{}}'",
+    }
+    sources = ["f'{AITER_CSRC_DIR}/py_itfs_cu/with_sink.cu'"]
+    add_modules(root, {n: {"srcs": sources, "blob_gen_cmd": c} for n, c in commands.items()})
+    (root / "csrc/gen.py").write_text("import this\nraise ValueError('no such GEMM')\n", "utf-8")
+    reports = {report.name: report for report in module_reports(read_tree(root))}
+    assert reports["module_sink"].built
+    assert reports["module_sink"].needs[-1] == "not for gfx942, for gfx1250"
+    assert not reports["module_none"].built
+    assert "asm_fmha_fwd_bf16_configs.hpp" in reports["module_none"].why
+    assert reports["module_fails"].why == (
+        "csrc/gen.py {}: exit code 1; the generator wrote: ValueError: no such GEMM"
+    )
+
+
+def test_no_module_is_called_built_that_cannot_be(tmp_path: Path) -> None:
+    """Prevents: a module "built" that has no PyInit function, or lacks kernels of CK."""
+    found = {
+        report.name: report for report in module_reports(read_tree(write_pybind_tree(tmp_path)))
+    }
+    assert {name for name, report in found.items() if report.built} == {
+        "module_custom",
+        "module_literal",
+    }
+    assert (
+        "PyInit_module_another, while Python calls PyInit_module_other" in found["module_other"].why
+    )
+    missing = "no Composable Kernel in 3rdparty/composable_kernel: git clone --recurse-submodules"
+    assert found["libmha_fwd"].cause == found["libmha_bwd"].cause
+    assert found["libmha_fwd"].cause.startswith(missing)
+
+
+def test_reports_are_cached_and_progress_is_reported(tmp_path: Path, logged: list[str]) -> None:
+    """Prevents: two silent minutes each time that the modules of one tree are asked for."""
+    tree = read_tree(write_pybind_tree(tmp_path))
+    answers: dict[str, Any] = {}
+
+    def find_json(question: object, make: Callable[[], Any]) -> Any:
+        key = json.dumps(question)
+        if key not in answers:
+            answers[key] = json.dumps(make())
+        return json.loads(answers[key])
+
+    first = find_reports(tree, find_json)
+    assert logged[0] == "planning each of 5 modules"
+    assert logged[1:] == [f"{count} of 5 modules planned" for count in range(1, 5)]
+    logged.clear()
+    assert find_reports(tree, find_json) == first == module_reports(tree)
+    assert logged == []

@@ -1,0 +1,286 @@
+"""plan.json: its form, its version, and that docs/reference/plan.md describes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import read_tree
+from qola.codegen.types import CodeObject
+from qola.errors import Finding, PlanError
+from qola.fetch.pins import PatchPin
+from qola.folder import Folder
+from qola.layout import library_file
+from qola.manifest.load import loads
+from qola.plan.model import (
+    SCHEMA_VERSION,
+    HeaderSet,
+    Plan,
+    PlannedAiter,
+    PlannedBatch,
+    PlannedFile,
+    PlannedKernel,
+    PlannedSource,
+)
+from qola.plan.planner import build_plan
+from qola.plan.request import Request, resolve
+from tests.support import plans
+from tests.support.later_tree import write_later_tree
+
+MANIFEST = """\
+[qola]
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+[[modules]]
+name = "libmha_bwd"
+[[modules]]
+name = "module_aiter_enum"
+mode = "pybind"
+[[modules]]
+name = "module_mha_fwd"
+mode = "pybind"
+[[modules]]
+name = "module_fmha_v3_fwd"
+mode = "pybind"
+[[modules]]
+name = "module_norm"
+mode = "pybind"
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = [128, [192, 128]]
+has_dropout = false
+[[mha_bwd_variants]]
+dtype = "bf16"
+hdim = 64
+mode = "batch"
+[[kernels]]
+names = ["fwd.bf16.batch.d128x128.gfx950.b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16\
+.p-qr_async.v-row.nmask.bias-no.lse.ndropout.nsquant.nlogits.nskip.ntrload.spad.nskpad.dpad.dvpad"]
+"""
+
+
+def kernel(name: str, direction: str = "fwd") -> PlannedKernel:
+    fields = {"mask": True, "dtype": "bf16"}
+    return plans.kernel(name, direction=direction, fields=fields, variants=(0,))
+
+
+FILES = (PlannedFile("fwd", "libmha_fwd/fwd.cpp", "3" * 64),)
+PLAN = plans.plan(
+    manifest={"namespace": "ns", "architectures": ["gfx950"]},
+    aiter=PlannedAiter("wheel", "", "1", (PatchPin("a.patch", "4" * 64),)),
+    packages={"fwd": plans.package("-DX")},
+    header_sets=(HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h")),),
+    kernels=(kernel("k2"), kernel("k1"), kernel("k3", "fwd_splitkv")),
+    modules=(
+        plans.module(
+            copts=("-DX",),
+            kernels=(0, 1, 2),
+            sources=(PlannedSource("api", "libmha_fwd/api.cpp", "fwd", "dispatch", "1" * 64, ()),),
+            code_objects=(CodeObject("hsa/gfx950/a.co", "csrc/a.co", "gfx950", "2" * 64, 4096),),
+            stubs=FILES,
+            entry_sources=FILES,
+        ),
+    ),
+    python_modules=(replace(plans.python_module("module_x", "x.so"), sources=FILES),),
+    batches=(PlannedBatch("two", "fwd", (0, 1), "libmha_fwd/two.cpp", "5" * 64),),
+    warnings=(Finding("place", "föund", "expected", severity="warning"),),
+    qola="0.0.1",
+)
+
+
+def test_the_text_has_a_kernel_a_line() -> None:
+    """Prevents: two plans whose difference cannot be read with diff."""
+    text = PLAN.to_json()
+    assert text.splitlines()[:13] == [
+        "{",
+        '  "aiter": {"generation": "wheel", "id": "", "patches": [{"name": "a.patch", "sha256": '
+        f'"{"4" * 64}"}}], "version": "1"}},',
+        '  "archs": [',
+        '    "gfx950"',
+        "  ],",
+        '  "batches": [',
+        '    {"file": "libmha_fwd/two.cpp", "kernels": [0, 1], "name": "two", "package": "fwd", '
+        f'"sha256": "{"5" * 64}"}}',
+        "  ],",
+        '  "configs": [],',
+        '  "header_sets": [',
+        '    {"files": ["inc/a.h", "inc/b.h"], "include_dirs": ["inc"], "name": "fwd"}',
+        "  ],",
+        '  "inputs": [],',
+    ]
+    (line,) = (line for line in text.splitlines() if '"name": "k2"' in line)
+    assert line == (
+        '    {"archs": ["gfx950"], "direction": "fwd", "entry": "", '
+        '"fields": {"dtype": "bf16", "mask": true}, "headers": "fwd", '
+        '"module": "libmha_fwd", "name": "k2", "package": "fwd", "role": "fwd", '
+        f'"sha256": "{"0" * 64}", "variants": [0]}},'
+    )
+    assert "föund" in text
+    assert text.endswith("\n}\n")
+
+
+def test_what_is_written_is_read() -> None:
+    """Prevents: a field of the plan that is lost on the way to Bazel, or of another type there."""
+    text = PLAN.to_json()
+    read = Plan.from_json(text)
+    assert read == PLAN
+    assert read.to_json() == text
+    assert json.loads(text).keys() == {*vars(PLAN), "schema"}
+
+
+def test_more_keys_can_be_added() -> None:
+    """Prevents: `plan --json --estimate` that is not a plan any more."""
+    text = PLAN.to_json(estimate={"cores": 2})
+    assert json.loads(text)["estimate"] == {"cores": 2}
+    assert Plan.from_json(text) == PLAN
+
+
+@pytest.mark.parametrize("schema", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "1"])
+def test_another_schema_is_refused(schema: object) -> None:
+    """Prevents: a plan of another qola misread without a word."""
+    with pytest.raises(PlanError, match=re.escape(f"{schema!r}; this qola reads {SCHEMA_VERSION}")):
+        Plan.from_json(json.dumps({"schema": schema}))
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(PLAN.to_json()), **changes})
+
+
+BATCH = {"name": "b", "package": "fwd", "kernels": [0], "file": "b.cpp", "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Expecting value"),
+        ("[" * 100_000, "too deep within each other"),
+        (f'{{"schema": {"9" * 5000}}}', "limit"),
+        ("[]", "schema None"),
+        (changed(name=3), ".name: 3, expected str"),
+        (changed(archs="gfx950"), ".archs: 'gfx950', expected a list"),
+        (changed(kernels=[{}]), ".kernels: no name"),
+        (changed(packages={"../../x": json.loads(PLAN.to_json())["packages"]["fwd"]}), "../../x"),
+        (changed(inputs=["/etc/passwd"]), "/etc/passwd, no name or path below"),
+        (changed(inputs=["a\nb"]), "no name or path below"),
+        (changed(inputs=["\ud800"]), "expected str"),
+        (changed(namespace="a::b"), "a::b, no name of C++"),
+        (changed(archs=["gfx950", "a\nb"]), "control characters"),
+        (changed(archs=[f"gfx{n}" for n in range(930, 960)]), "30 archs"),
+        (changed(kernels=[]), "without its kernel instance"),
+        (changed(batches=[{**BATCH, "kernels": [7]}]), "without its kernel instance"),
+        (changed(batches=[{**BATCH, "kernels": []}]), "or none"),
+        (changed(batches=[{**BATCH, "package": "bwd"}]), "of another package"),
+        (changed(batches=[BATCH, BATCH]), "in two batches"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(text: str, said: str) -> None:
+    """Prevents: a traceback, or files written beside the repository, by a plan.json of others."""
+    with pytest.raises(PlanError) as caught:
+        Plan.from_json(text)
+    assert said in str(caught.value)
+
+
+def test_what_a_plan_does_not_have_is_an_error() -> None:
+    """Prevents: StopIteration for a module or headers that only one part of a plan names."""
+    for ask in (PLAN.module, PLAN.header_set):
+        with pytest.raises(PlanError, match="nothing of the name absent"):
+            ask("absent")
+
+
+def test_names_of_libraries() -> None:
+    """Prevents: a stray underscore where the manifest has no namespace."""
+    assert library_file("te", "libmha_fwd") == "te_libmha_fwd.so"
+    assert library_file("", "libmha_fwd") == "libmha_fwd.so"
+
+
+@pytest.fixture(scope="module")
+def documented(repo_root: Path) -> dict[str, set[str]]:
+    """Return the keys that docs/reference/plan.md describes, by the heading above them."""
+    page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
+    sections = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
+    return {
+        title: {
+            key
+            for cell in re.findall(r"^\| (`.*?) \|", body, re.MULTILINE)
+            for key in re.findall(r"`(\w+)`", cell)
+        }
+        for title, body in zip(sections[1::2], sections[2::2], strict=True)
+    }
+
+
+_NAMED = ("manifest.modules.overrides", "modules.macros")
+
+
+def objects(data: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each object below `data` with its place: kernels.fields, modules.sources."""
+    if isinstance(data, list):
+        for item in data:
+            yield from objects(item, path)
+    elif isinstance(data, dict):
+        yield path, data
+        for key, value in data.items():
+            below = f"{path}.{key}" if path != "Top level" else key
+            # The keys of these are names that the user or AITER chose.
+            if below == "packages":
+                yield from objects(list(value.values()), below)
+            elif below not in _NAMED and key not in ("choices", "signature"):
+                yield from objects(value, below)
+
+
+def test_the_documentation_is_complete(
+    documented: dict[str, set[str]], aiter_tree: Path, tmp_path: Path
+) -> None:
+    """Prevents: a key of plan.json without a description, or a description without its key."""
+    request = Request("m", loads(MANIFEST, file="m.toml"), read_tree(aiter_tree))
+    data = json.loads(build_plan(resolve(request), Folder()).to_json())
+    assert data["warnings"], "the manifest is meant to have some"
+    found: dict[str, set[str]] = {}
+    for plan in (data, _later_plan(tmp_path), _added_plan(aiter_tree)):
+        for path, value in objects(plan, "Top level"):
+            found.setdefault(path, set()).update(value)
+    roles = {kernel["role"] for kernel in data["kernels"]}
+    assert len(roles) == 9, "every role's fields are to be looked at"
+    for path, keys in found.items():
+        assert keys - documented[path] == set(), f"docs/reference/plan.md, {path}: not described"
+        # What fields there are depends on CK: the page may know more.
+        if path != "kernels.fields":
+            assert documented[path] - keys == set(), (
+                f"docs/reference/plan.md, {path}: not in the plan"
+            )
+    assert set(documented) - set(found) == {"The command line's JSON"}
+
+
+def _added_plan(aiter_tree: Path) -> Any:
+    """Plan a direction that the manifest adds."""
+    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
+    text += 'name = "libmha_fwd"\nadd_directions = ["fwd_appendkv"]\nhsa_subdirs = []\n'
+    text += 'drop_directions = ["fwd", "fwd_splitkv", "batch_prefill"]\n'
+    text += '[[mha_fwd_variants]]\nhdim = 32\ndtype = "fp16"\n'
+    request = Request("m", loads(text, file="m.toml"), read_tree(aiter_tree))
+    return json.loads(build_plan(resolve(request), Folder()).to_json())
+
+
+def _later_plan(tmp_path: Path) -> Any:
+    """Plan what the other has none of: tables that AITER's own sources include, and Triton."""
+    text = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\n'
+    text += 'name = "libmha_bwd"\nadd_flags_extra_cc = ["-DENABLE_CK=0"]\n[[triton]]\n'
+    text += 'kernels = ["attention_forward"]\nhdims = 64\ndtypes = "fp16"\n'
+    text += '[order]\nforward = ["triton"]\nbackward = ["triton"]\n'
+    tree = read_tree(write_later_tree(tmp_path / "later"))
+    request = Request("m", loads(text, file="m.toml"), tree)
+    return json.loads(build_plan(resolve(request), Folder()).to_json())
+
+
+def test_the_documentation_names_the_version(repo_root: Path) -> None:
+    """Prevents: a schema version raised in the program alone."""
+    page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
+    assert f"`schema` is the version of what this page describes, now {SCHEMA_VERSION}." in page

@@ -1,0 +1,593 @@
+"""The planner: what it brings together, and everything it refuses before it begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qola.aiter.includes import include_dirs
+from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig, read_tree
+from qola.answers import AnswerCache
+from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
+from qola.fetch.pins import PatchPin
+from qola.folder import Folder
+from qola.manifest.load import Manifest, ModuleSpec, loads
+from qola.plan import request as request_module
+from qola.plan.configure import configure as configured
+from qola.plan.inputs import watched_dirs
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan, explain
+from qola.plan.request import Request, resolve
+from qola.plan.spec import BuildSpec
+from tests.support.folders import write
+
+HEAD = """\
+[qola]
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+receipt = 700
+"""
+VARIANT = """
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 128
+mode = "group"
+has_bias = false
+has_alibi = false
+has_dropout = false
+"""
+TEXT = HEAD + VARIANT
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+Planning = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> AnswerCache:
+    """Return a cache of generators' answers: these tests are about what is made of them."""
+    return AnswerCache(tmp_path_factory.mktemp("answers"), lambda: "this tree")
+
+
+@pytest.fixture
+def plan(tree: AiterTree, tmp_path: Path, answers: AnswerCache) -> Planning:
+    """Return a function that plans a manifest's text."""
+
+    def run(text: str = TEXT, **changes: object) -> Plan:
+        request = Request("m", loads(text, file="m.toml"), tree, answers=answers)
+        return build_plan(resolve(replace(request, **changes)), Folder(tmp_path))  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.mark.thorough
+def test_a_plan_names_every_source_on_disk(plan: Planning, tmp_path: Path) -> None:
+    """Prevents: targets without a file, and generated files that nothing compiles."""
+    made = plan()
+    (module,) = made.modules
+    named = {f"libmha_fwd/kernels/{made.kernels[i].name}.cpp" for i in module.kernels}
+    named |= {source.file for source in module.sources}
+    named |= {batch.file for batch in made.batches}
+    named |= {source.file for source in (*module.stubs, *module.entry_sources)}
+    named |= {module.entry_source.file, module.kernel_names.file, module.public_header.file}
+    assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
+    named.add("libmha_fwd/include/qola_asm_domain.h")
+    found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
+    assert found == named
+    assert len(module.kernels) == 2
+    assert {s.name for s in module.sources} >= {"fmha_fwd_api", "fmha_fwd_splitkv_api", "mha_fwd"}
+
+
+def test_a_kernel_more_leaves_the_entry_points_alone(plan: Planning) -> None:
+    """Prevents: templates around the entry points compiled once more for each changed variant."""
+    without = TEXT.replace("receipt = 700", "receipt = 700\nhsa_subdirs = []")
+    one, two = plan(without), plan(without.replace('mode = "group"', ""))
+    (before,), (after,) = one.modules, two.modules
+    assert len(before.kernels) < len(after.kernels)
+    assert before.kernel_names != after.kernel_names
+    for of in ("entry_source", "public_header", "copts", "macros", "headers", "entries"):
+        assert getattr(before, of) == getattr(after, of)
+    assert one.header_set(before.headers) == two.header_set(after.headers)
+
+
+@pytest.mark.thorough
+def test_archs_of_one_tag_do_not_meet_in_a_package(plan: Planning) -> None:
+    """Prevents: a library of two archs with objects that another manifest wants for one."""
+    texts = [
+        TEXT.replace('"gfx950"', archs) for archs in ('"gfx942"', '"gfx90a"', '"gfx90a", "gfx942"')
+    ]
+    archs: dict[tuple[str, str], tuple[str, ...]] = {}
+    for made in map(plan, texts):
+        for kernel in made.kernels:
+            of = (kernel.package, kernel.name)
+            assert archs.setdefault(of, kernel.archs) == kernel.archs
+
+
+def test_header_sets_hold_what_sources_include(plan: Planning, tree: AiterTree) -> None:
+    """Prevents: a compile in a sandbox without CK's headers, or with all of AITER's."""
+    made = plan()
+    sets = {h.name: h for h in made.header_sets}
+    assert set(sets) == {"fwd", "libmha_fwd"}
+    assert f"{tree.fmha_dir}/fmha_fwd.hpp" in sets["fwd"].files
+    assert f"{tree.csrc_dir}/include/mha_fwd.h" in sets["libmha_fwd"].files
+    assert f"{tree.csrc_dir}/include/mha_fwd.h" not in sets["fwd"].files
+    assert 100 < len(sets["fwd"].files) < 500
+    for found in sets.values():
+        assert all(any(f.startswith(f"{d}/") for f in found.files) for d in found.include_dirs)
+        assert set(found.files) <= set(made.inputs)
+    assert list(made.inputs) == sorted(made.inputs)
+    assert all((tree.root / file).is_file() for file in made.inputs)
+
+
+def test_archs_asked_for_replace_the_manifests(plan: Planning) -> None:
+    """Prevents: --arch that is ignored, or a foreign arch in the manifest getting in its way."""
+    made = plan(TEXT.replace("gfx950", "gfx90a"), spec=BuildSpec(("gfx942", "gfx942")))
+    assert made.archs == ("gfx942",)
+    assert {k.archs for k in made.kernels} == {("gfx942",)}
+
+
+@pytest.mark.thorough
+def test_a_source_for_several_archs_is_one_kernel(plan: Planning) -> None:
+    """Prevents: split-KV kernels planned once per arch, which define the same symbols twice."""
+    text = TEXT.replace("receipt = 700", 'receipt = 600\ndrop_directions = ["fwd"]')
+    made = plan(
+        text.replace('"gfx950"', '"gfx950", "gfx942"') + "has_lse = true\nhas_mask = true\n"
+    )
+    names = [k.name for k in made.kernels]
+    assert len(set(names)) == len(names)
+    assert {k.package for k in made.kernels if k.direction == "fwd_splitkv"} == {
+        "fwd_splitkv_gfx942_gfx950"
+    }
+    assert {k.archs for k in made.kernels} == {("gfx942", "gfx950")}
+
+
+@pytest.mark.thorough
+def test_changed_flags_make_another_package(plan: Planning) -> None:
+    """Prevents: a kernel with changed flags taken for the one every manifest shares."""
+    own, added, replaced, included = (
+        plan(TEXT.replace("receipt = 700", f"receipt = 700\n{line}"))
+        for line in (
+            "verbose = true",
+            'add_flags_extra_hip = ["-DADDED"]',
+            'flags_extra_hip = ["-DALONE"]',
+            'add_includes = ["aiter_meta/csrc/include/ck_tile"]',
+        )
+    )
+    packages = [next(iter(p.packages)) for p in (own, added, replaced, included)]
+    assert packages[0] == "fwd"
+    assert len(set(packages)) == 4
+    assert all(re.fullmatch("fwd_[0-9a-f]{8}", name) for name in packages[1:])
+    copts = own.modules[0].copts
+    assert added.modules[0].copts == (*copts, "-DADDED")
+    assert added.packages[packages[1]].copts == (*copts, "-DADDED")
+    assert replaced.modules[0].copts == ("-DALONE",)
+    assert included.modules[0].copts == copts
+
+
+def test_include_directories_of_a_manifest_come_first(tree: AiterTree) -> None:
+    """Prevents: AITER's own header found instead of the one the manifest adds."""
+    config = replace(tree.module("libmha_fwd"), include_dirs=("mine", tree.fmha_dir))
+    dirs = include_dirs(tree, config)
+    assert dirs[-2:] == ("mine", tree.fmha_dir)
+    assert dirs[1] == f"{tree.ck_dir}/include"
+
+
+@pytest.mark.thorough
+def test_sources_of_the_module_are_compiled(
+    plan: Planning, tree: AiterTree, tmp_path: Path
+) -> None:
+    """Prevents: an entry point that AITER keeps in a .cu file missing at link."""
+    folder = f"{tree.csrc_dir}/kernels"
+    names = sorted(p.name for p in (tree.root / folder).iterdir() if p.suffix == ".cu")[:2]
+    srcs = ", ".join(f"\"f'{{AITER_CSRC_DIR}}/kernels/{name}'\"" for name in names)
+    more = f'receipt = 700\nsrcs = [{srcs}]\ndrop_srcs = ["{names[1]}"]'
+    more += f'\nadd_includes = ["{tree.csrc_dir}/include/ck_tile"]'
+    made = plan(TEXT.replace("receipt = 700", more))
+    stem = names[0].removesuffix(".cu")
+    (source,) = (s for s in made.modules[0].sources if "/sources/" in s.file)
+    assert (source.name, source.role) == (stem, "entry")
+    assert source.file == f"libmha_fwd/sources/{stem}.cpp"
+    assert (tmp_path / source.file).read_bytes() == (tree.root / folder / names[0]).read_bytes()
+    assert "drop_srcs" not in " ".join(w.place for w in made.warnings)
+
+
+def test_what_a_manifest_names_lies_in_the_tree(tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: headers and sources of a machine in a library, by a link in its AITER tree."""
+    root, outside = tmp_path / "tree", tmp_path / "outside"
+    write(outside, {"a.h": "", "a.cu": "", "generate.py": ""})
+    root.mkdir()
+    # As a repository of Bazel's has a local tree: its directories are links into it.
+    for entry in tree.root.iterdir():
+        (root / entry.name).symlink_to(entry)
+    (root / "mine").symlink_to(outside)
+    # Another AITER tree is elsewhere too.
+    write(outside / "other", {CONFIG_FILE: "{}", "csrc/a.h": ""})
+    (root / "other").symlink_to(outside / "other")
+    linked = read_tree(root)
+
+    def configure(line: str) -> ModuleConfig:
+        manifest = loads(TEXT.replace("receipt = 700", line), file="m.toml")
+        return configured(linked, manifest, manifest.modules[0])
+
+    found = configure(f'add_includes = ["{tree.csrc_dir}/include/ck_tile", "{tree.fmha_dir}"]')
+    assert found.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
+    for line in (
+        'add_includes = ["mine"]',
+        'add_includes = ["other/csrc"]',
+        'extra_include = ["mine/."]',
+        'srcs = ["mine/a.cu"]',
+        'blob_gen_cmd = "mine/generate.py --output_dir {}"',
+    ):
+        with pytest.raises(ManifestError, match="a link that leads out of the tree") as caught:
+            configure(line)
+        assert f"m.toml:7 [[modules]].{line.split()[0]}\n" in str(caught.value)
+    # What a patch changes is a file of the repository's own, in directories of its own.
+    (root / "aiter").unlink()
+    write(root, {CONFIG_FILE: (tree.root / CONFIG_FILE).read_text("utf-8")})
+    linked = read_tree(root)
+    assert configure(f'add_includes = ["{tree.fmha_dir}"]').include_dirs[0] == tree.fmha_dir
+
+
+def test_progress_is_told(
+    plan: Planning, tree: AiterTree, answers: AnswerCache, tmp_path: Path, logged: list[str]
+) -> None:
+    """Prevents: a command that is silent while it works."""
+    resolved = resolve(Request("m", loads(TEXT, file="m.toml"), tree, answers=answers))
+    explain(resolved, Folder(tmp_path))
+    assert logged[0].startswith("m: comparing")
+
+
+def test_a_module_is_evaluated_once(
+    tree: AiterTree, answers: AnswerCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: a plan, its watched directories and its check with different ideas of a module."""
+    asked: list[str] = []
+
+    def configure(tree: AiterTree, manifest: Manifest, spec: ModuleSpec) -> ModuleConfig:
+        asked.append(spec.name)
+        return configured(tree, manifest, spec)
+
+    monkeypatch.setattr(request_module, "configure", configure)
+    text = TEXT.replace("receipt = 700", 'receipt = 700\ndrop_srcs = ["gone.cu"]')
+    resolved = resolve(Request("m", loads(text, file="m.toml"), tree, answers=answers))
+    build_plan(resolved, Folder(tmp_path))
+    explain(resolved, Folder(tmp_path))
+    watched_dirs(resolved)
+    assert asked == ["libmha_fwd"]
+
+
+def test_explain_agrees_with_the_plan(
+    plan: Planning, tree: AiterTree, answers: AnswerCache, tmp_path: Path
+) -> None:
+    """Prevents: an explanation that says "in" of a kernel the library lacks."""
+    made = plan()
+    request = Request("m", loads(TEXT, file="m.toml"), tree, answers=answers)
+    ((spec, explanations),) = explain(resolve(request), Folder(tmp_path))
+    assert spec.name == "libmha_fwd"
+    kept = {e.name: e for e in explanations if not e.dropped_by}
+    assert {k.name for k in made.kernels} == set(kept)
+    for kernel in made.kernels:
+        assert dict(kept[kernel.name].fields) == dict(kernel.fields)
+        assert kept[kernel.name].archs == kernel.archs
+        assert kept[kernel.name].kept_by == kernel.variants == (0,)
+    assert all(e.dropped_by and not e.kept_by for e in explanations if e.name not in kept)
+
+
+def test_patches_that_the_tree_has_are_in_the_plan(plan: Planning) -> None:
+    """Prevents: a plan refused, or equal to an unpatched one, although the tree has the patches."""
+    text = TEXT.replace("[qola]", '[qola]\npatches_dir = "patches"')
+    made = plan(text, patches=PINS, aiter_patches=PINS)
+    assert made.aiter.patches == PINS
+    assert plan(aiter_patches=PINS[:1]).aiter.patches == PINS[:1]
+
+
+def test_warnings_of_manifest_and_dispatch_are_in_the_plan(plan: Planning) -> None:
+    """Prevents: a doubtful manifest that builds without a word."""
+    text = TEXT.replace("[qola]", '[qola]\naiter_commit = "abcdef1"')
+    made = plan(text + VARIANT, spec=BuildSpec(override_aiter_commit=True))
+    assert {w.severity for w in made.warnings} == {"warning"}
+    found = {w.place.partition(" ")[2]: w for w in made.warnings}
+    assert "overridden" in found["[qola].aiter_commit"].found
+    assert found["[[mha_fwd_variants]]"].place.startswith("m.toml:18 ")
+
+
+PINS = (PatchPin("1.patch", "aa"), PatchPin("2.patch", "bb"))
+LONG = "x" * 300
+REFUSED: list[tuple[str, str, dict[str, object], type[QolaError], str, str, str]] = [
+    # replaced, by, changes of the request, error, place, found, fix
+    (
+        'architectures = ["gfx950"]',
+        "",
+        {"native": lambda: ("gfx1999",)},
+        PlanError,
+        "native: the GPUs of this machine",
+        "gfx1999",
+        "did you mean gfx950?",
+    ),
+    (
+        'architectures = ["gfx950"]',
+        "",
+        {"default_archs": ("gfx951",)},
+        PlanError,
+        "GPU_ARCHS",
+        "gfx951",
+        "did you mean gfx950?",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": ()},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has no patches: 1.patch (is not applied), "
+        "2.patch (is not applied)",
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": PINS[:1]},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 1 patch: 2.patch (is not applied)",
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": (*PINS[:1], PatchPin("2.patch", "cc"))},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: 2.patch (is applied in another form)",
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS[:1], "aiter_patches": PINS},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: 2.patch (is applied, and not in it)",
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "[qola]",
+        '[qola]\npatches_dir = "../patches"',
+        {"patches": PINS, "aiter_patches": PINS[::-1]},
+        PlanError,
+        "m.toml:2 [qola].patches_dir",
+        "../patches, while the AITER tree has 2 patches: the same in another order",
+        'qola.aiter_wheel(..., patches_dir = "../patches") in MODULE.bazel '
+        "(or qola.aiter_git, qola.aiter_local); "
+        "without Bazel: qola checkout --patches-dir ../patches",
+    ),
+    (
+        "",
+        "",
+        {"spec": BuildSpec(("gfx950", "gfx999"))},
+        PlanError,
+        "the archs asked for instead of the manifest's",
+        "gfx999",
+        "did you mean gfx950?",
+    ),
+    (
+        "",
+        "",
+        {"spec": BuildSpec(("native", "gfx950"))},
+        PlanError,
+        "the archs asked for instead of the manifest's",
+        "native, gfx950",
+        "",
+    ),
+    (
+        "700",
+        "601",
+        {},
+        ManifestError,
+        "m.toml:7 [[modules]].receipt",
+        "receipt 601, unknown to this CK",
+        "did you mean 801?",
+    ),
+    (
+        "libmha_fwd",
+        "libmha_forward",
+        {},
+        ManifestError,
+        "m.toml:6 [[modules]].name",
+        'unknown module "libmha_forward"',
+        'did you mean "libmha_fwd"?',
+    ),
+    (
+        "libmha_fwd",
+        "module_norm",
+        {},
+        PlanError,
+        "m.toml:5 [[modules]].mode",
+        "module_norm in mode cpp_itfs",
+        'write mode = "pybind" in the [[modules]] table of module_norm',
+    ),
+    (
+        "receipt = 700",
+        'extra_ldflags = ["-lm"]',
+        {},
+        PlanError,
+        "m.toml:7 [[modules]].extra_ldflags",
+        "extra_ldflags, which a plan does not follow yet",
+        "remove extra_ldflags",
+    ),
+    (
+        "receipt = 700",
+        'hsa_subdirs = ["fmha_v3_fwd", "fmoe"]',
+        {},
+        PlanError,
+        "m.toml:7 [[modules]].hsa_subdirs",
+        "fmoe, whose code objects nothing in libmha_fwd launches",
+        'hsa_subdirs = ["fmha_v3_fwd"]',
+    ),
+    (
+        "receipt = 700",
+        "extra_include = [\"f'{CK_DIR}/nowhere'\"]",
+        {},
+        ManifestError,
+        "m.toml:7 [[modules]].extra_include",
+        "aiter_meta/3rdparty/composable_kernel/nowhere is not in the tree",
+        "",
+    ),
+    (
+        "receipt = 700",
+        'add_includes = ["csrc/include", "nowhere"]',
+        {},
+        ManifestError,
+        "m.toml:7 [[modules]].add_includes",
+        "csrc/include, nowhere: no such directory in the tree",
+        "",
+    ),
+    (
+        "receipt = 700",
+        f'add_includes = ["/usr/include", "aiter_meta/../..", "{LONG}"]',
+        {},
+        ManifestError,
+        "m.toml:7 [[modules]].add_includes",
+        f"/usr/include, aiter_meta/../.., {LONG}: no such directory in the tree",
+        "",
+    ),
+    (
+        "receipt = 700",
+        "flags_extra_hip = [\"f'-I{CK_DIR}/include'\"]",
+        {},
+        PlanError,
+        "m.toml:7 [[modules]].flags_extra_hip",
+        "-I@AITER@/aiter_meta/3rdparty/composable_kernel/include",
+        "",
+    ),
+    (
+        "[qola]",
+        '[qola]\naiter_commit = "abcdef1"',
+        {"aiter_id": "1234567890"},
+        ManifestError,
+        "m.toml:2 [qola].aiter_commit",
+        '"abcdef1", while the AITER source is 1234567890',
+        "--override-aiter-commit plans with the source, and so does override_aiter_commit = True "
+        'of qola.manifest; aiter_commit = "1234567890" names the source',
+    ),
+    (
+        "[qola]",
+        '[qola]\nrocm_versions = ["6.4"]',
+        {"rocm_version": "7.2.4"},
+        ManifestError,
+        "m.toml:2 [qola].rocm_versions",
+        "ROCm 7.2.4 in use, 6.4 wanted",
+        'use ROCm 6.4, or add "7.2" to the list',
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes", "error", "place", "found", "fix"),
+    REFUSED,
+    ids=[f"{case[3].__name__}-{case[5][:24]}" for case in REFUSED],
+)
+def test_what_cannot_be_planned_is_refused(
+    plan: Planning,
+    tmp_path: Path,
+    old: str,
+    new: str,
+    changes: dict[str, object],
+    error: type[QolaError],
+    place: str,
+    found: str,
+    fix: str,
+) -> None:
+    """Prevents: a library that is another one than asked for, or an error without a way out."""
+    with pytest.raises(error) as caught:
+        plan(HEAD.replace(old, new, 1) if old else HEAD, **changes)
+    assert type(caught.value) is error
+    finding = next(f for f in caught.value.findings if f.severity == "error")
+    assert (finding.place, finding.found, finding.fix) == (place, found, fix)
+    assert finding.expected
+    assert list(tmp_path.iterdir()) == [], "something was generated first"
+
+
+@pytest.mark.parametrize(
+    ("named", "changes", "expected"),
+    [
+        ('["gfx950"]', {"spec": BuildSpec(archs=("gfx942",))}, ("gfx942",)),
+        ('["gfx950"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
+        ('["native"]', {"default_archs": ("gfx942",)}, ("gfx950",)),
+        ("", {"default_archs": ("gfx950", "gfx942")}, ("gfx942", "gfx950")),
+        ("", {}, ("gfx950",)),
+        ('["gfx942"]', {"spec": BuildSpec(archs=("native",))}, ("gfx950",)),
+    ],
+)
+def test_whose_archs_win(
+    tree: AiterTree, named: str, changes: dict[str, object], expected: tuple[str, ...]
+) -> None:
+    """Prevents: --arch, [build].architectures, GPU_ARCHS and native in another order."""
+    text = HEAD.replace('architectures = ["gfx950"]', f"architectures = {named}" if named else "")
+    request = Request("m", loads(text, file="m.toml"), tree, native=lambda: ("gfx950",))
+    assert resolve(replace(request, **changes)).archs == expected  # type: ignore[arg-type]
+
+
+def test_the_machine_is_asked_only_where_native_is_meant(tree: AiterTree) -> None:
+    """Prevents: a plan that looks at the machine although the manifest names its archs."""
+
+    def asked() -> tuple[str, ...]:
+        raise AssertionError
+
+    request = Request("m", loads(HEAD, file="m.toml"), tree, native=asked)
+    assert resolve(request).archs == ("gfx950",)
+
+
+def test_all_findings_come_at_once(plan: Planning) -> None:
+    """Prevents: a manifest corrected one error at a time."""
+    keys = 'receipt = 700\nextra_ldflags = ["-lm"]\nhipify = true\nmd_name = "x"'
+    with pytest.raises(PlanError) as caught:
+        plan(HEAD.replace("receipt = 700", keys))
+    assert [f.place for f in caught.value.findings] == [
+        f"m.toml:{line} [[modules]].{key}"
+        for line, key in ((8, "extra_ldflags"), (9, "hipify"), (10, "md_name"))
+    ]
+    wrong = HEAD.replace("700", "601").replace("[qola]", '[qola]\naiter_commit = "33f2e6af5"')
+    with pytest.raises(ManifestError) as other:
+        plan(wrong)
+    assert len(other.value.findings) == 2
+
+
+def test_a_tree_without_headers_is_refused(plan: Planning, tree: AiterTree) -> None:
+    """Prevents: targets without headers out of a tree whose layout is not the known one."""
+    lost = replace(tree, csrc_dir="elsewhere", ck_dir=tree.ck_dir)
+    with pytest.raises(AiterError) as caught:
+        plan(tree=lost)
+    assert isinstance(caught.value.findings[0], Finding)
+    assert "elsewhere/include/mha_fwd.h" in str(caught.value)
+
+
+@pytest.mark.thorough
+def test_archs_are_a_matter_of_the_tree(plan: Planning) -> None:
+    """Prevents: an arch refused that this CK has kernels for, or taken that it has none for."""
+    made = plan(HEAD.replace("gfx950", "gfx1201") + VARIANT)
+    assert {kernel.archs for kernel in made.kernels} == {("gfx1201",)}
+    untested = [w for w in made.warnings if "which no test of qola builds for" in w.found]
+    assert [w.place for w in untested] == ["m.toml:3 [build].architectures"]
+    with pytest.raises(QolaError) as caught:
+        plan(HEAD.replace("gfx950", "gfx1100") + VARIANT)
+    assert "gfx1100" in str(caught.value)

@@ -1,0 +1,121 @@
+"""Archives that no bundle's maker wrote: refused in bounds of time and memory, in every form."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from qola.errors import BundleError, PrebuiltError
+from qola.prebuilt.archive import pack_bundle, unpack
+from tests.prebuilt.tars import END, entry, pax
+from tests.support.folders import write
+
+LIMIT = 1_000_000
+
+
+FILE = entry("lib/a.so", b"content")
+BAD = {
+    "nothing": b"",
+    "no end": FILE,
+    "cut in a header": FILE + FILE[:300],
+    "cut in a file": entry("lib/b.so", b"x" * 3000)[:1024],
+    "a damaged second header": FILE + b"\1" + entry("lib/b.so")[1:] + END,
+    "no header behind a file": FILE + b"junk" * 128 + END,
+    "more behind its end": FILE + END + b"more",
+    "a file behind its end": FILE + bytes(512) + entry("lib/b.so") + END,
+    "a link": entry("a", kind=b"2") + END,
+    "a hard link": entry("a", kind=b"1") + END,
+    "a device": entry("a", kind=b"3") + END,
+    "a FIFO": entry("a", kind=b"6") + END,
+    "a sparse file": entry("a", kind=b"S") + END,
+    "a kind of nobody's": entry("a", kind=b"Z") + END,
+    "a part of a file": entry("a", kind=b"M") + END,
+    "a negative size": entry("a", size=b"\xff" * 12) + END,
+    "a size of all disks": entry("a", size=b"\x80" + b"\x7f" * 11) + END,
+    "a size in words": entry("a", size=b"many".ljust(12, b"\0")) + END,
+    "a directory with content": entry("a", b"x" * 10, kind=b"5") + END,
+    "a file called as a directory": entry("a") + entry("a/b") + END,
+    "a directory called as a file": entry("a/b") + entry("a") + END,
+    "the same in other words": entry("lib/a") + entry("lib//./a") + END,
+    "no name": entry("") + END,
+    "the top as a file": entry("./.", b"x") + END,
+    "a file that ends like a directory": pax(("path", "lib/")) + entry("a", b"x") + END,
+    "another encoding": entry(b"lib/\xff.so") + END,
+    "another encoding in pax": pax(("path", b"lib/\xff.so")) + entry("a") + END,
+    "another encoding, as pax says": pax(("hdrcharset", "BINARY"), ("path", b"\xff"))
+    + entry("a")
+    + END,
+    "half a character": pax(("path", b"lib/\xed\xa0\x80")) + entry("a") + END,
+    "escapes": entry("lib/\x1b[2J") + END,
+    "a line feed": entry("lib/a\nb") + END,
+    "from right to left": entry("lib/a\u202eos.") + END,
+    "a path from the top": pax(("path", "/etc/passwd")) + entry("a") + END,
+    "a path to above": entry("././@LongLink", b"a/../../b\0", kind=b"L") + entry("a") + END,
+    "a long path": pax(("path", "a/b" * 400)) + entry("a") + END,
+    "a deep path": pax(("path", "a/" * 400 + "b")) + entry("a") + END,
+    "a path twice": pax(("path", "a")) + pax(("path", "b")) + entry("c") + END,
+    "a path twice in one": pax(("path", "a"), ("path", "b")) + entry("c") + END,
+    "a path for nobody": FILE + pax(("path", "a")) + END,
+    "a path for all": pax(("path", "a"), kind=b"g") + entry("b") + END,
+    "another size": pax(("size", "9999999999")) + entry("a") + END,
+    "holes": pax(("GNU.sparse.major", "1"), ("GNU.sparse.name", "x")) + entry("a", b"1\n0\n") + END,
+    "a pax header without length": entry("x", b"path=a\n", kind=b"x") + entry("a") + END,
+    "a pax header of length 0": entry("x", b"0 path=a\n", kind=b"x") + entry("a") + END,
+    "a pax header too long": entry("x", b"99 path=a\n", kind=b"x") + entry("a") + END,
+    "a pax header too short": entry("x", b"5 path=a\n", kind=b"x") + entry("a") + END,
+    "a pax header of digits": entry("x", b"9" * 5000 + b" a=b\n", kind=b"x") + entry("a") + END,
+    "headers in headers": pax(("comment", "x")) * 2_000 + entry("a") + END,
+    "long names in long names": entry("L", b"\0", kind=b"L") * 2_000 + entry("a") + END,
+    "directories without end": entry("a/", kind=b"5") * 30_000 + END,
+    "zeros without end": FILE + bytes(300 << 20),
+    "a large pax header": pax(("comment", b"x" * (60 << 20))) + entry("a") + END,
+    "many records": entry("x", b"6 a=b\n" * (10 << 20), kind=b"x") + entry("a") + END,
+    "a large name": entry("L", b"x" * (60 << 20), kind=b"L") + entry("a") + END,
+    "a large link": entry("K", b"x" * (60 << 20), kind=b"K") + entry("a") + END,
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_refused(tmp_path: Path, what: str) -> None:
+    """Prevents: a traceback, half a bundle, or gigabytes of memory, for some bytes of a server."""
+    (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(BAD[what], 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PrebuiltError) as caught:
+            unpack(tmp_path / "bad.tar.gz", tmp_path / "out", LIMIT, "here")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+    assert str(caught.value).isascii()
+    assert len(str(caught.value)) < 5000
+    assert not {path.name for path in tmp_path.iterdir()} - {"bad.tar.gz", "out"}
+
+
+def test_taken(tmp_path: Path) -> None:
+    """Prevents: archives of tar programs that qola does not write itself, refused."""
+    long = "include/" + "n" * 120 + "/ü.h"
+    for kind in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w:gz", format=kind) as archive:
+            for name in ("lib/a.so", long):
+                told = tarfile.TarInfo(name)
+                told.size, told.mtime, told.uname = 600, 1_700_000_000, "somebody"
+                archive.addfile(told, io.BytesIO(b"x" * 600))
+        (tmp_path / "good.tar.gz").write_bytes(data.getvalue())
+        found = unpack(tmp_path / "good.tar.gz", tmp_path / str(kind), 1200, "here")
+        assert {name: path.read_bytes() for name, path in found.items()} == dict.fromkeys(
+            ("lib/a.so", long), b"x" * 600
+        )
+
+
+def test_names_that_nobody_takes(tmp_path: Path) -> None:
+    """Prevents: a bundle that is published, and refused by everybody who fetches it."""
+    write(tmp_path / "bundle", {"lib/a\nb.so": "x"})
+    with pytest.raises(BundleError, match=r"a\\nb.so"):
+        pack_bundle(tmp_path / "bundle", tmp_path / "a.tar.gz")

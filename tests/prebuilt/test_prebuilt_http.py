@@ -1,0 +1,349 @@
+"""Files over HTTP, from a real server that is slow, cuts off, fails, lies and redirects."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from qola.errors import PrebuiltError
+from qola.prebuilt import deadline, http
+from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
+from qola.prebuilt.sources import UnreachableError
+from qola.progress import log
+from tests.servers.http_files import Fault, Files, certificate, serving
+
+CONTENT = random.Random(7).randbytes(50_000)
+LIMIT = 1_000_000
+ELSEWHERE = "http://somewhere.invalid"
+
+
+def source(base: str, **changed: Any) -> HttpSource:
+    """A source that waits briefly."""
+    quick = {
+        "retry": urllib3.Retry(4, backoff_factor=0.01, retry_after_max=1),
+        "timeout": urllib3.Timeout(connect=2, read=2),
+    }
+    return HttpSource(base, Transport(**{**quick, **changed}))
+
+
+@pytest.fixture
+def server() -> Iterator[Files]:
+    """A server with one file."""
+    with serving(Files({"/file": CONTENT, f"{ELSEWHERE}/file": b"by proxy"})) as files:
+        yield files
+
+
+@pytest.mark.parametrize("status", [0, 404, 410])
+def test_a_file_and_none(server: Files, tmp_path: Path, status: int) -> None:
+    """Prevents: a download that is not the file; a miss taken for a fault and asked for again."""
+    server.faults["/file"] = Fault(status=status, times=2)
+    found = source(server.url)
+    assert found.download("file", tmp_path / "x", LIMIT) == (status == 0)
+    assert found.read("file", LIMIT) == (None if status else CONTENT)
+    assert server.paths() == ["/file", "/file"]
+    assert (tmp_path / "x").read_bytes() == (b"" if status else CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        *[(Fault(status=status, times=2), str(status)) for status in (429, 500, 502, 503, 504)],
+        (Fault(cut=20_000, times=2), "Connection broken"),
+        (Fault(silent=1.0, times=1), "timed out"),
+    ],
+    ids=str,
+)
+def test_a_passing_fault(
+    server: Files, tmp_path: Path, fault: Fault, words: str, logged: list[str]
+) -> None:
+    """Prevents: hours of building for a bad second; parts of a file, or of two, as a whole one."""
+    server.faults["/file"] = fault
+    times = fault.times
+    asked = source(server.url, timeout=urllib3.Timeout(connect=2, read=0.4))
+    assert asked.download("file", tmp_path / "x", LIMIT)
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    assert len(logged) == times
+    assert all(words in line for line in logged), logged
+
+
+def test_another_file_in_between(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: the end of an earlier file behind a shorter one."""
+    server.faults["/file"] = Fault(cut=20_000)
+    change = lambda _: server.content.update({"/file": b"short"})  # noqa: E731
+    monkeypatch.setattr(log, "info", change)
+    assert source(server.url).read("file", LIMIT) == b"short"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "requests"),
+    [(500, r"500 .*\(3 attempts\)", 3), (403, "403", 1), (401, "401", 1)],
+)
+def test_a_lasting_fault(server: Files, status: int, words: str, requests: int) -> None:
+    """Prevents: attempts without end; accounts locked by attempts that cannot succeed."""
+    server.faults["/file"] = Fault(status=status, times=99)
+    with pytest.raises(UnreachableError, match=words):
+        source(server.url, retry=urllib3.Retry(2)).read("file", LIMIT)
+    assert len(server.requests) == requests
+
+
+def test_waits(server: Files) -> None:
+    """Prevents: a busy server asked again at once; one that asks for a day's wait and gets it."""
+    server.faults["/file"] = Fault(status=503, times=3)
+    started = time.monotonic()
+    assert source(server.url, retry=urllib3.Retry(4, backoff_factor=0.1)).read("file", LIMIT)
+    # 0, then 0.2, then 0.4.
+    assert time.monotonic() - started >= 0.6
+    server.faults["/file"] = Fault(status=503, headers={"Retry-After": "86400"}, times=1)
+    started = time.monotonic()
+    assert source(server.url).read("file", LIMIT) == CONTENT
+    assert 1 <= time.monotonic() - started < 10
+
+
+def test_a_slow_server(server: Files, monkeypatch: pytest.MonkeyPatch, logged: list[str]) -> None:
+    """Prevents: a slow download that is given up, or goes on for minutes without a word."""
+    # Longer than the timeout as a whole, and far from it between two bytes.
+    server.faults["/file"] = Fault(pause=0.04, times=1)
+    monkeypatch.setattr(http, "_INTERVAL", 0.2)
+    slow = source(server.url, timeout=urllib3.Timeout(connect=2, read=1.5))
+    assert slow.read("file", LIMIT) == CONTENT
+    assert len(server.requests) == 1
+    assert any(" MB" in line for line in logged), logged
+
+
+def test_a_server_that_dawdles(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a build that waits for days, for a server that never falls silent."""
+    server.faults["/file"] = Fault(pause=0.3, times=9)
+    monkeypatch.setattr(deadline, "SLOWEST", 10_000)
+    with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s"):
+        source(server.url, patience=0.5).read("file", LIMIT)
+    assert len(server.requests) == 1
+
+
+DRIBBLES = {
+    "a status line": (b"HTTP/1.1 200 ", b"O"),
+    "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X: x\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a chunk extension": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x"),
+    "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: x\r\n"),
+    "a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", b"x"),
+    "redirects": (b"HTTP/1.1 302 Found\r\nLocation: /file\r\nX: ", b"x"),
+}
+
+
+@contextmanager
+def dribbling(start: bytes, then: bytes, tls: Path | None = None) -> Iterator[str]:
+    """Serve `start` at once, and then a byte of `then` each 20 ms, over and over; yield a URL."""
+
+    def answer(client: socket.socket) -> None:
+        with suppress(OSError), client:
+            client.recv(65536)
+            client.sendall(start)
+            for byte in itertools.cycle(then):
+                client.sendall(bytes([byte]))
+                time.sleep(0.02)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=answer, args=(client,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        listener = plain
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            listener = context.wrap_socket(plain, server_side=True)
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http{'s' if tls else ''}://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+
+@pytest.mark.parametrize("what", DRIBBLES)
+def test_a_server_that_dribbles(what: str) -> None:
+    """Prevents: a request that never ends, for a server whose next byte is always about to come."""
+    with dribbling(*DRIBBLES[what]) as base:
+        started = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"^\d+ bytes in \d s: it is too slow$"):
+            source(base, patience=0.6).read("file", LIMIT)
+        assert time.monotonic() - started < 5
+
+
+def test_a_server_that_dribbles_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a deadline that encrypted connections do not have."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate(tmp_path / "tls.pem")))
+    with (
+        dribbling(*DRIBBLES["headers"], tmp_path / "tls.pem") as base,
+        pytest.raises(UnreachableError, match="too slow"),
+    ):
+        source(base, patience=0.6).read("file", LIMIT)
+
+
+def test_a_proxy_that_dribbles() -> None:
+    """Prevents: a tunnel that a proxy never opens and never refuses."""
+    with (
+        dribbling(*DRIBBLES["a status line"]) as proxy,
+        pytest.raises(UnreachableError, match="too slow"),
+    ):
+        source("https://a.invalid", proxies={"https": proxy}, patience=0.6).read("x", LIMIT)
+
+
+def test_more_than_was_promised(server: Files, tmp_path: Path) -> None:
+    """Prevents: a disk filled by a server that sends without end."""
+    with pytest.raises(PrebuiltError, match="at most 1000 bytes"):
+        source(server.url).download("file", tmp_path / "x", 1000)
+    assert (tmp_path / "x").stat().st_size <= 1000
+    with pytest.raises(PrebuiltError, match="at most 1000 bytes"):
+        source(server.url).read("file", 1000)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects(server: Files, status: int) -> None:
+    """Prevents: a token told to another host or port than the one that its owner named."""
+    with serving(Files({"/else": b"elsewhere"})) as other:
+        places = {"/a": "/file", "/b": f"{other.url}/else", "/c": f"//localhost:{other.port}/else"}
+        for name, place in places.items():
+            server.faults[name] = Fault(status=status, headers={"Location": place}, times=1)
+        asked = source(server.url, token="secret")
+        assert [asked.read(name, LIMIT) for name in "abc"] == [CONTENT, b"elsewhere", b"elsewhere"]
+        assert {r.headers.get("Authorization") for r in server.requests} == {"Bearer secret"}
+        assert [r.path for r in other.requests] == ["/else", "/else"]
+        assert not [r for r in other.requests if "Authorization" in r.headers]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/old", "302"),
+        ("file:///etc/passwd", "leads nowhere"),
+        ("ftp://127.0.0.1/x", "leads nowhere"),
+        ("http://[127.0.0.1/x", "leads nowhere"),
+    ],
+)
+def test_redirects_that_lead_nowhere(server: Files, place: str, words: str) -> None:
+    """Prevents: a circle followed for ever; this machine's own files read for a server."""
+    server.faults["/old"] = Fault(status=302, headers={"Location": place}, times=99)
+    with pytest.raises(UnreachableError, match=words):
+        source(server.url).read("old", LIMIT)
+
+
+def test_redirects_to_plain_http(
+    server: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents: bytes that anybody on the way may have changed, where https was asked for."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate(tmp_path / "tls.pem")))
+    with serving(Files({"/file": CONTENT}), tmp_path / "tls.pem") as encrypted:
+        asked = source(encrypted.url, token="secret")
+        server.faults["/back"] = Fault(302, {"Location": f"{encrypted.url}/file"})
+        for place in (f"{server.url}/file", f"{server.url}/back", f"{server.url}/gone"):
+            encrypted.faults["/old"] = Fault(302, {"Location": place})
+            with pytest.raises(PrebuiltError, match=f"a redirect to {place}"):
+                asked.read("old", LIMIT)
+        assert not server.requests, "asked in plain http"
+        encrypted.faults["/old"] = Fault(302, {"Location": "/file"})
+        assert asked.read("old", LIMIT) == CONTENT
+        assert encrypted.requests[-1].headers["Authorization"] == "Bearer secret"
+
+
+def test_a_token_over_plain_http(server: Files, logged: list[str]) -> None:
+    """Prevents: a token that everybody on the way can read; one that is missed in silence."""
+    proxied = source(ELSEWHERE, proxies={"http": server.url}, token="secret")
+    for _ in range(2):
+        assert proxied.read("file", LIMIT) == b"by proxy"
+    assert all("Authorization" not in request.headers for request in server.requests)
+    assert logged == [f"{ELSEWHERE}: the token is not sent there: http is not encrypted"]
+    # This machine's own server is asked without the proxy.
+    own = source(f"http://localhost:{server.port}", proxies={"http": ELSEWHERE}, token="secret")
+    assert own.read("file", LIMIT) == CONTENT
+    assert server.requests[-1].headers["Authorization"] == "Bearer secret"
+
+
+def test_this_machine() -> None:
+    """Prevents: a token told to a host that is only called like this machine."""
+    assert all(is_this_machine(host) for host in ("localhost", "127.0.0.1", "127.8.0.1", "[::1]"))
+    others = ("127.0.0.1.org", "localhost.org", "10.0.0.1", "a.localhost", "0.0.0.0")
+    assert not any(is_this_machine(host) for host in others)
+
+
+def test_write(server: Files, tmp_path: Path) -> None:
+    """Prevents: uploads that lose bytes, end at the first fault, or go elsewhere in silence."""
+    (tmp_path / "x").write_bytes(CONTENT)
+    server.faults["/new"] = Fault(status=503, times=1)
+    source(server.url, token="secret").write("new", tmp_path / "x")
+    source(server.url).write("small", b"abc")
+    assert (server.content["/new"], server.content["/small"]) == (CONTENT, b"abc")
+    assert server.requests[1].headers["Authorization"] == "Bearer secret"
+    for status, headers in ((405, {}), (303, {"Location": "/file"}), (307, {"Location": "/b"})):
+        server.faults["/new"] = Fault(status=status, headers=headers, times=1)
+        with pytest.raises(UnreachableError, match=f"PUT answers {status}"):
+            source(server.url).write("new", b"abc")
+    assert server.content["/new"] == CONTENT
+    assert "/b" not in server.content
+
+
+def test_proxies_of() -> None:
+    """Prevents: proxies read in another way than curl's."""
+    # HTTP_PROXY may be a header of somebody's request, as curl's manual explains.
+    given = {"https_proxy": "http://p:1", "HTTPS_PROXY": "x", "HTTP_PROXY": "q", "no_proxy": ".in"}
+    assert proxies_of(given) == {"http": "", "https": "http://p:1", "no": ".in"}
+    given = {"HTTPS_PROXY": "p:3128", "ALL_PROXY": "a:1", "all_proxy": "", "NO_PROXY": "b.org"}
+    assert proxies_of(given) == {"http": "a:1", "https": "p:3128", "no": "b.org"}
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_a_proxy(server: Files, name: str, scheme: str) -> None:
+    """Prevents: a proxy that is not used, or is not told, or passes on, its user's password."""
+    proxies = proxies_of({name: f"{scheme}us%65r:p%40%C3%A4:w@127.0.0.1:{server.port}"})
+    assert source(ELSEWHERE, proxies=proxies).read("file", LIMIT) == b"by proxy"
+    sent = {key.lower(): value for key, value in server.requests[0].headers.items()}
+    told = base64.b64decode(sent["proxy-authorization"].removeprefix("Basic ")).decode()
+    assert told == "user:p@ä:w"
+    assert source(server.url, proxies=proxies).read("file", LIMIT) == CONTENT
+    assert "proxy-authorization" not in {name.lower() for name in server.requests[1].headers}
+
+
+@pytest.mark.parametrize("exempt", ["somewhere.invalid", ".invalid", "a.org, invalid", "*"])
+def test_hosts_that_need_no_proxy(server: Files, exempt: str) -> None:
+    """Prevents: a proxy asked for hosts that are exempt from it."""
+    proxies = {"http": server.url, "no": exempt}
+    with pytest.raises(UnreachableError, match="resolve"):
+        source(ELSEWHERE, proxies=proxies, retry=urllib3.Retry(0)).read("file", LIMIT)
+    assert not server.requests
+    proxies["no"] = "where.invalid, .org"
+    assert source(ELSEWHERE, proxies=proxies).read("file", LIMIT) == b"by proxy"
+
+
+def test_a_proxy_for_https(server: Files) -> None:
+    """Prevents: a proxy without a scheme, or with a password, of no use for https."""
+    proxies = proxies_of({"https_proxy": f"user:pw@127.0.0.1:{server.port}"})
+    with pytest.raises(UnreachableError, match="proxy"):
+        source("https://a.invalid", proxies=proxies, retry=urllib3.Retry(0)).read("x", LIMIT)
+    (asked,) = server.requests
+    assert (asked.method, asked.path) == ("CONNECT", "a.invalid:443")
+    assert asked.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+
+
+@pytest.mark.parametrize("proxy", ["socks5://u:secret@127.0.0.1:1", "http://u:secret@[x:1"])
+def test_no_proxy_that_can_be_used(proxy: str, logged: list[str]) -> None:
+    """Prevents: a traceback or a password in messages for a proxy that qola does not know."""
+    with pytest.raises(UnreachableError, match="the proxy of the environment") as caught:
+        source(ELSEWHERE, proxies=proxies_of({"all_proxy": proxy})).read("x", LIMIT)
+    assert "secret" not in str(caught.value)
+    assert not logged, "tried again, which changes nothing"

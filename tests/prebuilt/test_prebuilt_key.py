@@ -1,0 +1,321 @@
+"""The key of a prebuilt bundle: whatever determines its bytes changes it, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from qola.build.forms import Forms
+from qola.build.setup import ResolvedBuild
+from qola.checkout.prepare import GitSource, LocalSource, WheelSource
+from qola.checkout.source import AiterSource
+from qola.errors import NoPrebuiltError, ToolchainError
+from qola.files import sha256_of_json
+from qola.manifest.load import loads
+from qola.plan.spec import BuildSpec
+from qola.prebuilt import identity
+from qola.prebuilt.key import Key, differences, settings_of
+from qola.triton import own
+from tests.support.folders import write
+
+TEXT = """\
+[qola]
+namespace = "left"
+[build]
+architectures = ["gfx950"]
+[[modules]]
+name = "libmha_fwd"
+"""
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/prebuilt_key.json"
+PATCHES = [{"name": f"{n}.patch", "sha256": n * 64} for n in "ab"]
+AITER = {"kind": "git", "commit": "1" * 40, "patches": PATCHES}
+ROCM = {"origin": "pinned", "rocm_version": "7.2.4", "identity": "b" * 64}
+
+
+def manifest(text: str = TEXT) -> dict[str, Any]:
+    """What a manifest asks for."""
+    return loads(text, file="left.toml").to_dict()
+
+
+KEY = Key(
+    name="left",
+    ruleset="c" * 64,
+    manifest=manifest(),
+    modes={"libmha_fwd": "cpp_itfs"},
+    archs=("gfx950",),
+    aiter=AITER,
+    rocm=ROCM,
+    forms={"lazy": False},
+    version="0.1.0",
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"name": "other"}, "manifest.name"),
+        ({"version": "0.2.0"}, "qola.version"),
+        ({"ruleset": "d" * 64}, "qola.ruleset"),
+        ({"manifest": manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
+        ({"manifest": manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
+        ({"modes": {}}, "modules"),
+        ({"archs": ("gfx942", "gfx950")}, "archs"),
+        ({"modes": {"libmha_fwd": "pybind"}}, "modules"),
+        ({"aiter": {**AITER, "commit": "2" * 40}}, "aiter.commit"),
+        ({"aiter": {**AITER, "patches": []}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": PATCHES[::-1]}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": [{**p, "name": "c"} for p in PATCHES]}}, "aiter.patches"),
+        ({"aiter": {**AITER, "patches": [{**p, "sha256": "c"} for p in PATCHES]}}, "aiter.patches"),
+        ({"rocm": {**ROCM, "identity": "f" * 64}}, "rocm.identity"),
+        ({"rocm": {**ROCM, "rocm_version": "7.3.0"}}, "rocm.rocm_version"),
+        ({"forms": {"lazy": True}}, "forms.lazy"),
+        ({"settings": ("--@qola//:compress",)}, "settings"),
+        ({"triton": {"k.py": "1" * 64}}, "triton"),
+        ({"triton": {}}, "triton"),
+    ],
+)
+def test_each_input_changes_the_key(changed: dict[str, Any], path: str) -> None:
+    """Prevents: a bundle taken for another one, whose kernels or headers are not the same."""
+    one, other = KEY, replace(KEY, **changed)
+    assert one.digest != other.digest
+    assert one.text != other.text
+    assert path in differences(one.inputs, other.inputs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a comment\n" + TEXT,
+        TEXT + '[prebuilt]\nurls = ["https://example.com"]\n',
+        '[[modules]]\nname = "libmha_fwd"\n[build]\narchitectures = ["gfx950"]\n'
+        '[qola]\nnamespace = "left"\n',
+    ],
+)
+def test_what_builds_the_same_has_the_same_key(text: str) -> None:
+    """Prevents: misses for a comment, another order of keys, or another place of the bundles."""
+    assert replace(KEY, manifest=manifest(text)).digest == KEY.digest
+
+
+def test_the_text_of_a_key() -> None:
+    """Prevents: keys that nobody can tell apart by eye, or that are no file names."""
+    found = replace(KEY, archs=("gfx942", "gfx950"))
+    assert found.text == f"left-rocm7.2-gfx942-gfx950-{found.digest[:12]}"
+    # The digest is of JSON that anybody can make again.
+    assert sha256_of_json(json.loads(json.dumps(found.inputs))) == found.digest
+
+
+def test_settings_that_count() -> None:
+    """Prevents: a wrong hit for a setting, and misses for where the cache is."""
+    arguments = ["--remote_cache=grpc://x", "--@qola//:compress", "--jobs=4", "--copt=-O1"]
+    arguments += ["--disk_cache", "/x", "--repo_env=QOLA_ROCM=local", "--define", "a=b"]
+    assert settings_of(arguments) == ("--@qola//:compress", "--copt=-O1", "--define=a=b")
+
+
+def test_a_workflow_publishes_under_the_plain_key() -> None:
+    """Prevents: bundles that a CI publishes and nobody finds, since its cache is in their key."""
+    workflow = (Path(__file__).resolve().parents[2] / "examples/ci/qola.yml").read_text("utf-8")
+    arguments = re.findall(r'--bazel-arg=([^\s"]+)', workflow)
+    assert len(arguments) >= 4
+    assert settings_of(arguments) == ()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--config=ci", "--override_module=a=/x", "--action_env=CPATH", "--repo_env=PATH", "--config"],
+)
+def test_settings_that_no_key_can_have(argument: str) -> None:
+    """Prevents: one key for two builds, whose difference lies in a file or the environment."""
+    with pytest.raises(NoPrebuiltError, match="whose meaning lies elsewhere"):
+        settings_of(["--copt=-O1", argument])
+    assert settings_of(["--action_env=CPATH=/x"]) == ("--action_env=CPATH=/x",)
+
+
+def test_aiter_by_what_it_is(tmp_path: Path) -> None:
+    """Prevents: a mirror of AITER that misses; a tree of one's own found by its place or times."""
+    one = identity.source_identity(GitSource("https://a/aiter", "1" * 40))
+    assert one == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
+    wheel = identity.source_identity(WheelSource("0.1.7", "a" * 64))
+    assert wheel["sha256"] == "a" * 64
+    first = write(tmp_path / "a", {"csrc/x.h": "1", ".git/HEAD": "1"})
+    own = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
+    second = write(tmp_path / "deeper/b", own)
+    assert identity.source_identity(LocalSource(first)) == identity.source_identity(
+        LocalSource(second)
+    )
+    elsewhere = write(tmp_path / "composable_kernel", {"ck.hpp": "1"})
+    (elsewhere / "back").symlink_to(second)
+    before = identity.source_identity(LocalSource(second))
+    changes: list[Callable[[], object]] = [
+        lambda: (second / "csrc/x.h").write_text("2"),
+        lambda: (second / "csrc/x.h").rename(second / "csrc" / "y.h"),
+        lambda: (second / "csrc" / "empty.h").write_text(""),
+        lambda: (second / "loop").symlink_to(second),
+        lambda: (second / "ck").symlink_to(elsewhere),
+        # What a developer has: Composable Kernel beside AITER, and a link to it.
+        lambda: (elsewhere / "ck.hpp").write_text("2"),
+    ]
+    for change in changes:
+        change()
+        now = identity.source_identity(LocalSource(second))
+        assert now != before
+        before = now
+
+
+def test_what_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: patches, modules, modes or archs that a build has and its key leaves out."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
+    aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
+    of = loads(TEXT, file="left.toml")
+    chosen = ResolvedBuild(of, tmp_path / "te-left.toml", of.modules, aiter)
+    found = identity.key_of(chosen, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
+    inputs = found.inputs
+    assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
+    assert inputs["modules"] == [{"name": "libmha_fwd", "mode": of.mode}]
+    assert (inputs["archs"], inputs["manifest"]["name"]) == (["gfx950"], "te_left")
+    assert inputs["forms"] == {"lazy": True, "static": False}
+    assert inputs["settings"] == ["--define=a=b"]
+    other = replace(chosen, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
+    changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
+    assert differences(inputs, changed.inputs) == ["archs", "modules"]
+    assert changed.archs == ("gfx942", "gfx950")
+
+
+def test_the_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: a renamed attribute that changes every key, so that no bundle is found."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    write(tmp_path, {"a.patch": "a", "k/k.py": "1", "k/parts.py": "2"})
+    manifest = loads(TEXT + TRITON, file="left.toml")
+    aiter = AiterSource(WheelSource("0.1.7", "a" * 64), tmp_path)
+    spec = BuildSpec(("gfx942", "gfx950"), "cpp_itfs")
+    build = ResolvedBuild(
+        manifest, tmp_path / "left.toml", manifest.modules, aiter, spec, triton=True
+    )
+    key = replace(identity.key_of(build, ROCM, Forms(lazy=True), ("--copt=-O1",)), version="0")
+    text = json.dumps(key.inputs, indent=2, sort_keys=True) + "\n"
+    if os.environ.get("QOLA_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert GOLDEN.read_text() == text
+
+
+TRITON = """\
+[[triton]]
+kernels = ["attention_forward"]
+[[triton]]
+kernels = ["k"]
+file = "k/k.py"
+deps = ["k/parts.py"]
+[[triton]]
+kernels = ["theirs"]
+remote = "https://host/theirs.git"
+commit = "1111111111111111111111111111111111111111"
+file = "theirs.py"
+"""
+
+
+def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: code objects of other Python files, or of another commit, under the same key."""
+    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    write(tmp_path, {"k/k.py": "1", "k/parts.py": "1", "k/other.py": "1"})
+    aiter = AiterSource(GitSource("https://a/aiter", "1" * 40))
+
+    def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
+        of = loads(text, file="left.toml")
+        chosen = ResolvedBuild(of, tmp_path / "left.toml", of.modules, aiter, triton=triton)
+        return identity.key_of(chosen, ROCM, Forms()).inputs
+
+    before = inputs()
+    assert [*before["triton"]] == ["k/k.py", "k/parts.py"]
+    # A group of modules has none.
+    assert differences(before, inputs(triton=False)) == ["triton"]
+    for name, path in (("k/k.py", "triton.k/k.py"), ("k/parts.py", "triton.k/parts.py")):
+        (tmp_path / name).write_text("2")
+        assert differences(before, inputs()) == [path]
+        (tmp_path / name).write_text("1")
+    (tmp_path / "k/other.py").write_text("2")
+    assert inputs() == before
+    changed = inputs(TEXT + TRITON.replace("11", "22"))
+    assert differences(before, changed) == ["manifest.content.triton"]
+
+
+def test_what_a_ruleset_has_of_triton(repo_root: Path) -> None:
+    """Prevents: the bundle of another Triton, or of other kernels of qola's, taken for this one."""
+    files = {*identity.ruleset_files(repo_root)}
+    assert {"third_party/python/triton.txt", "qola/triton/compile.py"} <= files
+    assert {f"qola/triton/kernels/{name}" for name in {*own.FILES.values(), *own.PARTS}} <= files
+
+
+RULESET = {
+    **dict.fromkeys(("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl"), "1"),
+    **dict.fromkeys(("qola/__init__.py", "qola/packages.py", "qola/codegen/emit.py"), ""),
+    **dict.fromkeys(("qola/bundle/__main__.py", "qola/lazy/__main__.py"), ""),
+    "cc/runtime/load.cpp": "1",
+    "qola/repository/__init__.py": "from qola.codegen import emit",
+    "qola/codegen/data/given.py": "1",
+}
+
+
+def test_a_ruleset_by_its_files(tmp_path: Path) -> None:
+    """Prevents: other keys where qola is installed than in a checkout; wrong hits after edits."""
+    one, other = write(tmp_path / "a", RULESET), write(tmp_path / "b", RULESET)
+    unasked = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
+    data = "qola/codegen/data/__pycache__/given.pyc"
+    write(other, dict.fromkeys((*unasked, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
+    before = identity.ruleset_digest(one)
+    assert before == identity.ruleset_digest(other)
+    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "cc/runtime/load.cpp", "MODULE.bazel"):
+        write(other, {name: "3"})
+        assert identity.ruleset_digest(other) != before
+        before = identity.ruleset_digest(other)
+
+
+def test_which_rocm(tmp_path: Path, repo_root: Path) -> None:
+    """Prevents: libraries of another compiler under the key of the pinned one."""
+    sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
+    pins = {"packages.lock": "1", "sdk.json": json.dumps(sdk)}
+    root = tmp_path / "root"
+    write(root / "third_party/rocm", pins)
+    local = {"origin": "local", "amd_clang": True, "identity": "9" * 64, **sdk}
+    (tmp_path / "rocm.json").write_text(json.dumps(local))
+    ask = Mock(return_value=tmp_path / "rocm.json")
+    pinned = identity.rocm_identity(root, {}, (), ask)
+    assert pinned["rocm_version"] == "7.2.4"
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), ask) == pinned
+    undone = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
+    assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, undone, ask) == pinned
+    assert not ask.called, "Bazel started where files say it"
+    other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+    assert (other["identity"], other["origin"]) == ("9" * 64, "local")
+    assert identity.rocm_identity(root, {}, undone[:1], ask) == other
+    (tmp_path / "rocm.json").write_text(json.dumps({**local, "identity": ""}))
+    with pytest.raises(ToolchainError, match="no ROCm"):
+        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), ask)
+    (root / "third_party/rocm/packages.lock").write_text("2")
+    assert identity.rocm_identity(root, {}, (), ask) != pinned
+
+
+def test_another_compiler_in_place_of_the_pinned_one(tmp_path: Path) -> None:
+    """Prevents: what another compiler made under the key of the pinned one, which is nowhere."""
+    sdk = {"rocm_version": "7.2.4", "hip_version": "7.2.5", "clang_version": "22.1"}
+    text = "# snapshot: 20261030T140801Z\nclang-22 1 00 forky 1 pool/x compiler\n"
+    root = tmp_path / "root"
+    write(root / "third_party/rocm", {"packages.lock": text, "sdk.json": json.dumps(sdk)})
+    environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    pinned = identity.rocm_identity(root, environ, (), Mock())
+    other = {
+        "packages.lock": text.replace("22", "23"),
+        "sdk.json": json.dumps({**sdk, "clang_version": "23.1"}),
+    }
+    write(tmp_path / "cache/offered/third_party-rocm-20261030T140801Z", other)
+    found = identity.rocm_identity(root, environ, (), Mock())
+    assert found["clang_version"] == "23.1"
+    assert found["identity"] != pinned["identity"]
+    assert identity.rocm_identity(root, {**environ, "QOLA_CACHE_HOME": "/no"}, (), Mock()) == pinned

@@ -1,0 +1,78 @@
+"""Prebuilt bundles of manifests with kernels in Triton."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from qola.build.forms import Forms
+from qola.build.setup import resolve_build
+from qola.plan.build_request import BuildRequest
+from qola.prebuilt import fetch
+from qola.prebuilt.key import Key
+from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, User, repository
+from tests.support.folders import read, write
+
+TRITON = '[[triton]]\nkernels = ["mine"]\nfile = "kernels/mine.py"\n'
+TRITON_FILES = {"lib/left_triton.so": LIBRARY, "lib/left_triton-gfx950.qpack": b"pack"}
+
+
+def published(user: User) -> Key:
+    """Publish the bundle of a manifest with a kernel of the user's, which is written too."""
+    user.manifest(TRITON)
+    write(user.directory / "kernels", {"mine.py": "1"})
+    record = json.loads((user.directory / "bundle/manifest.json").read_text())
+    record["modules"].append({"name": "triton", "library": "lib/left_triton.so"})
+    shutil.copytree(user.directory / "bundle", user.directory / "triton")
+    content = {**TRITON_FILES, "manifest.json": json.dumps(record).encode()}
+    write(user.directory / "triton", content)
+    request = BuildRequest(manifest_path=user.directory / "left.toml")
+    chosen = resolve_build(request, user.environ)
+    key = fetch.key_of(chosen, Forms(), (), user.environ)
+    user.put("triton", key=key)
+    return key
+
+
+def test_packs_travel_with_the_bundle(user: User) -> None:
+    """Prevents: a library of kernels in Triton without them, or with those of an earlier build."""
+    key = published(user)
+    assert key.text != user.key.text
+    write(user.output, {"lib/left_triton-gfx942.qpack": "of an earlier build"})
+    out, err = user.run("build", "published")
+    assert f"prebuilt {key.text} from {user.published}" in err
+    assert "Build complete: 2/2 succeeded, 0 failed." in out
+    found = read(user.output)
+    assert {name: found.get(name) for name in TRITON_FILES} == TRITON_FILES
+    assert "lib/left_triton-gfx942.qpack" not in found
+    record = json.loads(found["manifest.json"])
+    assert [module["md_name"] for module in record["modules"]] == ["left_libmha_fwd", "left_triton"]
+
+
+def test_another_python_file(user: User) -> None:
+    """Prevents: code objects of what a kernel was before it was edited."""
+    published(user)
+    (user.directory / "kernels/mine.py").write_text("2")
+    user.fetch("published", code=9)
+    (user.directory / "kernels/mine.py").unlink()
+    assert "[[triton]].file" in user.fetch("published", code=2)
+
+
+def test_a_bundle_without_them(user: User) -> None:
+    """Prevents: a bundle taken for that of a manifest whose kernels it does not have."""
+    key = published(user)
+    user.put("bundle", key=key, overwrite=True)
+    assert "no library of triton" in user.fetch("published", code=10)
+
+
+def test_in_a_repository(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: kernels that Bazel compiles where a source has them, or does not watch."""
+    monkeypatch.setenv("QOLA_CACHE_HOME", str(user.directory / "cache"))
+    key = published(user)
+    fetched = repository(user, MANIFEST + TRITON, "yes")
+    assert f"prebuilt {key.text} from {user.published}" in user.capsys.readouterr().err
+    assert f'library = "prebuilt/{LIBRARY_FILE}"' in fetched
+    files = user.directory / "yes"
+    assert (files / "prebuilt/lib/left_triton-gfx950.qpack").read_bytes() == b"pack"
+    assert (files / "triton_files.txt").read_text() == "kernels/mine.py\n"

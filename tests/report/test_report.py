@@ -1,0 +1,234 @@
+"""Reports of a small made-up build: its JSON, its sums, its page, and two of them compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from qola.report.assemble import make_report
+from qola.report.compare import Change, compare
+from qola.report.data import Report
+from qola.report.device_code import Library, ReportError
+from qola.report.page import render
+from qola.report.short_names import short_names
+from qola.report.sums import groups, slowest
+from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
+
+REPORT = make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "report.json"
+
+
+def test_the_json() -> None:
+    """Prevents: a key that is gone or means something else, with programs that read it."""
+    expected = GOLDEN.read_text("utf-8")
+    assert replace(REPORT, qola="0").to_json() == expected, f"is it meant? {GOLDEN}"
+
+
+def test_its_json_is_read_again() -> None:
+    """Prevents: a comparison with something else than what was reported."""
+    assert Report.from_json(REPORT.to_json(comparison={}), "it").to_json() == REPORT.to_json()
+    without = make_report(None, [LIBRARY])
+    assert Report.from_json(without.to_json(), "it").kernels == without.kernels
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "Expecting value"),
+        ("[]", "[], expected an object"),
+        ("{}", "no name"),
+        ('{"schema": 1}', "schema 1; this qola reads 2"),
+        ('{"schema": 2}', "no name"),
+        (REPORT.to_json().replace('"vgprs"', '"wgprs"'), ".kernels: no vgprs"),
+        (REPORT.to_json().replace('"kernels": [', '"kernels": [{},'), ".kernels: no name"),
+        (REPORT.to_json().replace('"name": "fwd_d192"', '"name": []'), ".kernels.name: []"),
+        (REPORT.to_json().replace('"name": "fwd_d192"', r'"name": "\ud800"'), ".kernels.name: "),
+        (REPORT.to_json().replace('"lds": 12480', f'"lds": {"9" * 4000}'), "of 4000 digits"),
+        ("[" * 100_000, "too deep"),
+    ],
+)
+def test_what_is_no_report(text: str, found: str) -> None:
+    """Prevents: a traceback for a wrong file, or a comparison with half of one."""
+    with pytest.raises(ReportError, match=re.escape(found)) as raised:
+        Report.from_json(text, "old.json")
+    assert raised.value.findings[0].place == "old.json"
+    assert "qola report" in raised.value.findings[0].fix
+
+
+def test_names_follow_the_batchs_order() -> None:
+    """Prevents: kernels named in the plan's order, which is another than that of a batch."""
+    assert [(kernel.name, kernel.symbol) for kernel in REPORT.kernels[:3]] == [
+        ("fwd_d128_nmask", "nmask"),
+        ("fwd_d128_mask", "mask"),
+        ("fwd_d192", "d192"),
+    ]
+    assert [kernel.name for kernel in REPORT.kernels[3:]] == ["splitkv_d128"] * 4
+
+
+def test_kernels_that_nobody_can_tell_apart() -> None:
+    """Prevents: a name guessed where instances of a batch bring different numbers of kernels."""
+    (batch, *others) = LIBRARY.units
+    (found,) = batch.code_objects
+    three = replace(found, kernels=(*found.kernels, found.kernels[0]))
+    library = replace(LIBRARY, units=(replace(batch, code_objects=(three,)), *others))
+    kernels = make_report(PLAN, [library]).kernels[:3]
+    assert [(k.name, k.batch, k.role) for k in kernels] == [("", "fwd_bf16_2_abc", "fwd")] * 3
+
+
+def test_a_library_of_another_plan() -> None:
+    """Prevents: numbers under the names of kernels that they are not of."""
+    other = replace(LIBRARY.units[0], name="fwd_bf16_2_other")
+    with pytest.raises(ReportError, match="fwd_bf16_2_other, which the plan of small does not"):
+        make_report(PLAN, [replace(LIBRARY, units=(other,))])
+    with pytest.raises(ReportError, match=r"no library of ns_libmha_fwd\.so"):
+        make_report(PLAN, [replace(LIBRARY, file="other.so")])
+
+
+def test_a_library_alone() -> None:
+    """Prevents: a report that makes up what only a plan knows."""
+    report = make_report(None, [LIBRARY])
+    assert {kernel.name for kernel in report.kernels} == {""}
+    assert {batch.instances for batch in report.batches} == {None}
+    assert report.assembly[0].key == "sha256 a5"
+    assert report.left_out is None
+    assert "Build of ns_libmha_fwd.so" in render(report)
+
+
+def test_groups_add_up() -> None:
+    """Prevents: sums over kernels where instances are meant, and kernels in two groups."""
+    found = groups(REPORT)
+    assert [(g.direction, g.hdim, g.role, g.arch, g.instances, g.kernels) for g in found] == [
+        ("fwd", "128x128", "fwd", "gfx950", 2, 2),
+        ("fwd", "192x128", "fwd", "gfx950", 1, 1),
+        ("fwd_splitkv", "128x128", "splitkv", "gfx942", 1, 2),
+        ("fwd_splitkv", "128x128", "splitkv", "gfx950", 1, 2),
+    ]
+    assert [group.sources for group in found] == [
+        {"compiled": 2},
+        {"output tree": 1},
+        *[{"disk cache": 1}] * 2,
+    ]
+    assert (found[0].seconds, found[0].vgprs, found[0].waves) == (30.5, 130, 3)
+    assert [group.spilling for group in found] == [0, 1, 0, 0]
+    assert [batch.name for batch in slowest(REPORT)] == ["fwd_bf16_2_abc", "splitkv_d128"]
+
+
+def test_what_changed() -> None:
+    """Prevents: a kernel that got slower unseen, and one counted as new that is not."""
+    kernels = [replace(k, vgprs=k.vgprs + (k.symbol == "odd_gfx950")) for k in REPORT.kernels[:-1]]
+    kernels += [replace(REPORT.kernels[-1], waves=None), replace(REPORT.kernels[0], name="new")]
+    found = compare(REPORT, replace(REPORT, kernels=tuple(kernels[1:]), timed=False))
+    assert (found.added, found.removed) == (("new, gfx950",), ("fwd_d128_nmask, gfx950",))
+    assert found.changes == (Change("splitkv_d128", "gfx950", "waves", 4, None),)
+    assert found.totals[-1].after is None
+    assert found.totals[-1].before == 30.5
+    nothing = compare(REPORT, REPORT)
+    assert (nothing.added, nothing.removed, nothing.changes) == ((), (), ())
+
+
+def test_builds_are_compared_without_a_plan() -> None:
+    """Prevents: each kernel gone and new where one of two reports does not know names."""
+    found = compare(make_report(None, [LIBRARY]), REPORT)
+    assert (found.added, found.removed, found.changes) == ((), (), ())
+
+
+def test_short_names_tell_kernels_apart() -> None:
+    """Prevents: names of 150 characters, or short ones that two kernels share."""
+    tile = "b128x64x32x128x16x128_r4x1x1_w32x32x16"
+    some: list[dict[str, str | int | bool]] = [
+        {"tile": tile, "mask": False, "dpad": 0, "bias": "no", "lse": True},
+        {"tile": tile, "mask": True, "dpad": 0, "bias": "no", "lse": True},
+        {"tile": tile, "mask": True, "dpad": 8, "bias": "alibi", "lse": True},
+        {"tile": tile.replace("r4", "r2"), "mask": True, "dpad": 0, "bias": "no", "lse": True},
+    ]
+    kernels = [replace(REPORT.kernels[0], name=f"k{n}", fields=own) for n, own in enumerate(some)]
+    shape = "b128x64x32x128x16x128"
+    assert short_names(kernels) == {
+        "k0": f"{shape} r4x1x1_w32x32x16",
+        "k1": f"{shape} r4x1x1_w32x32x16 mask",
+        "k2": f"{shape} r4x1x1_w32x32x16 alibi mask",
+        "k3": f"{shape} r2x1x1_w32x32x16 mask",
+    }
+    other = replace(kernels[0], name="group", mode="group")
+    assert short_names([kernels[0], other]) == {"k0": shape, "group": shape}
+    assert short_names([replace(REPORT.kernels[0], fields={})]) == {"fwd_d128_nmask": "fwd"}
+
+
+def test_the_head_says_when_with_what_and_how() -> None:
+    """Prevents: a page that nobody can tell from last week's."""
+    date, command = "2026-01-31T12:00:00Z", "qola report out -m small.toml -o <new>.html"
+    page = render(make_report(PLAN, [LIBRARY], date=date, command=command))
+    head = page[: page.index("<main>")]
+    for text in ("2026-01-31 12:00:00 UTC", "AMD clang version 19.0.0", "small, in canonical form"):
+        assert text in head
+    assert "<code>qola report out -m small.toml -o &lt;new&gt;.html</code>" in head
+    assert "Date" not in render(REPORT)
+
+
+def test_columns_without_content_are_left_out() -> None:
+    """Prevents: columns of seconds and sources where no log says them."""
+    for report, shown in ((REPORT, True), (make_report(PLAN, [LIBRARY]), False)):
+        page = render(report)
+        for table in ("groups", "batches", "kernels"):
+            (head,) = re.findall(rf'id="{table}-table".*?<thead>(.*?)</thead>', page, re.DOTALL)
+            assert (">seconds<" in head, ">from<" in head) == (shown, shown), table
+            assert "VGPR spills" in head or table != "kernels", "a zero is content"
+
+
+class Tags(HTMLParser):
+    """Which tags a page opens and does not close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, _attrs: object) -> None:
+        """Take a tag that opens."""
+        self.seen.append(tag)
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Take a tag that closes."""
+        assert self.open.pop() == tag
+
+
+def test_a_page_is_well_formed_and_has_no_foreign_tags() -> None:
+    """Prevents: markup of a manifest or a kernel's name in the page, and tags left open."""
+    library: Library = replace(LIBRARY, file="<script>alert(1)</script>.so")
+    kernels = (replace(REPORT.kernels[0], name="<i>"), *REPORT.kernels[1:])
+    libraries = make_report(None, [library]).libraries
+    named = replace(REPORT, name="<i>", libraries=libraries, kernels=kernels)
+    slower = replace(REPORT.kernels[0], name="<i>", vgprs=90)
+    before = replace(named, kernels=(slower, *named.kernels[1:-1]))
+    page = render(named, compare(before, named))
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.seen.count("script") == 1
+    assert not {"b", "i"} & set(tags.seen)
+    assert "&lt;b&gt;this&lt;/b&gt;" in page
+    for table in ("totals", "changes", "added", "slowest", "kernels", "left-out"):
+        assert f'id="{table}-table"' in page
+    assert "http" not in re.sub(r"http-equiv", "", page)
+
+
+def test_unreachable_comes_first() -> None:
+    """Prevents: what is never called, hidden behind hundreds of rules that variants make."""
+    page = render(REPORT)
+    assert page.index("unreachable: a bucket") < page.index("no variant has this hdim")
+    assert "43 kernel instances of the receipts" in page
+
+
+def test_nothing_depends_on_time_or_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: another page of the same libraries in another clone."""
+    text = render(REPORT)
+    monkeypatch.chdir("/")
+    assert render(make_report(PLAN, [LIBRARY], COMPILED, LEFT_OUT)) == text
+    assert json.loads(REPORT.to_json()) == json.loads(REPORT.to_json())

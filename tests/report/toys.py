@@ -1,0 +1,97 @@
+"""A small plan, and what could have been built of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qola.codegen.types import CodeObject as PlannedCodeObject
+from qola.errors import Finding
+from qola.plan.model import Plan, PlannedBatch, PlannedKernel
+from qola.report.compiles import Compile
+from qola.report.data import LeftOut
+from qola.report.device_code import CodeObject, DeviceKernel, Library, Unit
+from qola.report.parts import Part
+from tests.support import plans
+
+
+def instance(name: str, **changes: Any) -> PlannedKernel:
+    fields = {"dtype": "bf16", "hdim_q": 128, "hdim_v": 128, "mode": "batch"}
+    return plans.kernel(name, fields=fields | changes.pop("fields", {}), **changes)
+
+
+def device_kernel(symbol: str, **changes: int) -> DeviceKernel:
+    of = {"vgprs": 100, "agprs": 0, "sgprs": 58, "vgpr_spills": 0, "sgpr_spills": 0, "scratch": 0}
+    of |= {"lds": 12480, "workgroup": 256, "registers": 104, "code_bytes": 3400}
+    return DeviceKernel(symbol, **of | changes)
+
+
+def code_object(*kernels: DeviceKernel, arch: str = "gfx950", digest: str = "c0") -> CodeObject:
+    return CodeObject(arch, 30_000, digest, kernels)
+
+
+PLAN: Plan = plans.plan(
+    archs=("gfx942", "gfx950"),
+    manifest={"namespace": "ns", "patches_dir": "<b>"},
+    kernels=(
+        instance("fwd_d128_mask"),
+        instance("fwd_d128_nmask"),
+        instance("fwd_d192", fields={"hdim_q": 192}),
+        instance(
+            "splitkv_d128", direction="fwd_splitkv", role="splitkv", archs=("gfx942", "gfx950")
+        ),
+    ),
+    batches=(PlannedBatch("fwd_bf16_2_abc", "fwd", (1, 0), "batches/x.cpp", ""),),
+    modules=(
+        plans.module(
+            kernels=(0, 1, 2, 3),
+            code_objects=(
+                PlannedCodeObject("hsa/gfx942/fwd/a.co", "a.co", "gfx942", "a5", 30_000),
+            ),
+        ),
+    ),
+    warnings=(Finding("it.toml:3 [build]", "<b>this</b>", "that", "", "warning"),),
+)
+
+LIBRARY = Library(
+    "ns_libmha_fwd.so",
+    400_000,
+    "11" * 32,
+    (
+        Unit(
+            "fwd_bf16_2_abc",
+            (code_object(device_kernel("nmask"), device_kernel("mask", vgprs=130, registers=136)),),
+        ),
+        Unit("fwd_d192", (code_object(device_kernel("d192", vgpr_spills=7, scratch=32)),)),
+        Unit(
+            "splitkv_d128",
+            tuple(
+                code_object(device_kernel(f"even_{arch}"), device_kernel(f"odd_{arch}"), arch=arch)
+                for arch in ("gfx942", "gfx950")
+            ),
+        ),
+    ),
+    (
+        code_object(
+            device_kernel("assembly", lds=65536, vgprs=512, registers=512),
+            arch="gfx942",
+            digest="a5",
+        ),
+    ),
+    (
+        Part("host code", 150_000),
+        Part("device code", 130_000),
+        Part("host code that builds kernel names", 90_000),
+        Part("assembly kernels", 30_000),
+    ),
+    "AMD clang version 19.0.0",
+)
+
+COMPILED = {
+    "fwd_bf16_2_abc": Compile(30.5, "compiled"),
+    "splitkv_d128": Compile(0.1, "disk cache"),
+}
+
+LEFT_OUT = (
+    LeftOut("libmha_fwd", "fwd", "fwd", "no variant has this hdim", 40),
+    LeftOut("libmha_fwd", "fwd", "fwd", "unreachable: a bucket before it takes all", 3),
+)

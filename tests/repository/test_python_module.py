@@ -1,0 +1,150 @@
+"""Modules that Python imports: how they are planned, and what Bazel gets to read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qola.aiter.tree import AiterTree, read_tree
+from qola.errors import PlanError
+from qola.files import sha256_of_text
+from qola.folder import Folder
+from qola.manifest.load import loads
+from qola.plan.further import generate_further
+from qola.plan.model import Plan
+from qola.plan.planner import build_plan
+from qola.plan.python_module import plan_python_module
+from qola.plan.request import Module, Request, resolve
+from qola.repository import __main__ as repository
+from qola.repository import build_files as emit
+from tests.support.later_tree import write_pybind_tree
+
+ENUM = '[[modules]]\nname = "module_aiter_enum"\n'
+HEAD = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx950"]\n'
+SOURCE = "aiter_meta/csrc/pybind/aiter_enum_pybind.cu"
+
+Planning = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def tree(aiter_tree: Path) -> AiterTree:
+    return read_tree(aiter_tree)
+
+
+@pytest.fixture
+def plan(tree: AiterTree, tmp_path: Path) -> Planning:
+    """Return a function that plans a manifest's text."""
+
+    def call(text: str, **changes: Any) -> Plan:
+        return build_plan(
+            resolve(Request("m", loads(text, file="m.toml"), tree, **changes)), Folder(tmp_path)
+        )
+
+    return call
+
+
+def test_the_plan(plan: Planning, tree: AiterTree, tmp_path: Path) -> None:
+    """Prevents: a module without its sources or headers, or one that Python does not find."""
+    found = plan(HEAD + ENUM)
+    assert (found.modules, found.kernels, found.warnings) == ((), (), ())
+    (module,) = found.python_modules
+    assert (module.library, module.symbol) == (
+        "module_aiter_enum.so",
+        "PyInit_module_aiter_enum",
+    )
+    assert {name.rpartition("/")[2] for name in module.headers} == {"aiter_enum.h", "rocm_ops.hpp"}
+    assert module.include_dirs == ("aiter_meta/csrc/include",)
+    assert set(module.inputs) == {SOURCE, *module.headers} <= set(found.inputs)
+    text = (tree.root / SOURCE).read_text("utf-8")
+    (source,) = module.sources
+    assert (source.name, source.sha256) == ("aiter_enum_pybind", sha256_of_text(text))
+    assert (tmp_path / source.file).read_text("utf-8") == text
+
+
+def test_beside_attention(plan: Planning) -> None:
+    """Prevents: a manifest that can have the one sort of module or the other."""
+    attention = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\nreceipt = 700\n'
+    small = '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_dropout = false\n'
+    found = plan(HEAD + ENUM + attention + small)
+    assert [module.library for module in found.modules] == ["ns_libmha_fwd.so"]
+    assert [module.library for module in found.python_modules] == ["module_aiter_enum.so"]
+
+
+def test_the_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a call of the macro that nobody has read, or symbols that are not loaded."""
+    manifest = tmp_path / "m.toml"
+    manifest.write_text(HEAD + ENUM)
+    arguments = ["--name", "m", "--manifest", str(manifest), "--display", "m.toml"]
+    arguments += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
+    assert repository.main([*arguments, "--output", str(tmp_path)]) == 0
+    golden = repo_root / "tests/golden/python_module.BUILD.txt"
+    assert (tmp_path / "BUILD.bazel").read_text() == golden.read_text()
+    exports = (tmp_path / "module_aiter_enum.exports").read_text()
+    assert exports.split() == ["{", "global:", "PyInit_module_aiter_enum;", "local:", "*;", "};"]
+
+
+def test_nothing_of_it_where_there_is_none(plan: Planning) -> None:
+    """Prevents: a load of a macro that is not called, which buildifier refuses."""
+    without = replace(plan(HEAD + ENUM), python_modules=())
+    text = emit.manifest_build_file(without, source="m.toml", aiter="aiter")
+    assert "python_module" not in text
+
+
+@pytest.mark.parametrize("changes", [{"mode": "cpp_itfs"}, {}])
+def test_the_other_mode_is_refused(changes: dict[str, Any], plan: Planning) -> None:
+    """Prevents: a C++ library with nothing to call in it."""
+    mode = "" if changes else 'mode = "cpp_itfs"\n'
+    with pytest.raises(PlanError) as caught:
+        plan(HEAD + ENUM + mode, **changes)
+    (finding,) = caught.value.findings
+    assert finding.found == "module_aiter_enum in mode cpp_itfs"
+    assert finding.fix == 'write mode = "pybind" in the [[modules]] table of module_aiter_enum'
+
+
+@pytest.mark.parametrize(
+    ("changes", "dropped", "message"),
+    [
+        ({}, ("aiter_enum_pybind.cu",), "no sources"),
+        ({"srcs": (SOURCE, SOURCE.replace("pybind/", "pybind/../pybind/"))}, (), "of one name"),
+        ({"is_standalone": True}, (), "a program"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    changes: dict[str, Any],
+    dropped: tuple[str, ...],
+    message: str,
+    tree: AiterTree,
+    tmp_path: Path,
+) -> None:
+    """Prevents: a module of a later AITER built without what its entry asks for."""
+    resolved = resolve(Request("m", loads(HEAD + ENUM, file="m.toml"), tree))
+    (module,) = resolved.modules
+    spec = replace(module.spec, drop_srcs=dropped)
+    odd = Module(spec, replace(module.config, **changes))
+    with pytest.raises(PlanError) as caught:
+        plan_python_module(
+            resolved, generate_further(resolved, odd, Folder(tmp_path)), Folder(tmp_path)
+        )
+    assert message in caught.value.findings[0].found
+
+
+def test_the_name_that_a_source_leaves_open_is_defined(tmp_path: Path) -> None:
+    """Prevents: a pybind module without PyTorch that does not link, since it has no PyInit_NAME."""
+    tree = read_tree(write_pybind_tree(tmp_path / "tree"))
+    text = HEAD + "".join(
+        f'[[modules]]\nname = "module_{name}"\n' for name in ("custom", "literal")
+    )
+    found = build_plan(resolve(Request("m", loads(text, file="m.toml"), tree)), Folder(tmp_path))
+    custom, literal = found.python_modules
+    assert custom.copts == ("-DENABLE_CK=0", "-DTORCH_EXTENSION_NAME=module_custom")
+    assert (custom.library, custom.symbol) == ("module_custom.so", "PyInit_module_custom")
+    assert literal.copts == ("-DENABLE_CK=0",)
+    own = text.replace(
+        "[[modules]]\n", "[[modules]]\nadd_flags_extra_cc = ['-DTORCH_EXTENSION_NAME=x']\n", 1
+    )
+    with pytest.raises(PlanError, match="PyInit_x, while Python calls PyInit_module_custom"):
+        build_plan(resolve(Request("m", loads(own, file="m.toml"), tree)), Folder(tmp_path))

@@ -1,0 +1,71 @@
+"""pytest_test: files of pytest tests as a Bazel test."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+
+# What a program of the SDK reads or runs, by the program that a test is told of.
+_SDK = {
+    "@qola_rocm_sdk//:sdk/bin/clang++": [
+        "@qola_rocm_sdk//:sdk_compiler",
+        "@qola_rocm_sdk//:sdk_linker",
+    ],
+    "@qola_rocm_sdk//:sdk/bin/llvm-nm": ["@qola_rocm_sdk//:sdk_tools"],
+}
+
+def quick_and_thorough(name, tests):
+    """The targets of tests of which some cases have the marker thorough.
+
+    Args:
+      name: of the quick one; _thorough is behind it in the other's.
+      tests: what each target has.
+
+    Returns:
+      dict from a target to what it has, the marker expression that pytest chooses by, and tags.
+    """
+    return {name: (tests, "not thorough", []), name + "_thorough": (tests, "thorough", ["thorough"])}
+
+def pytest_test(
+        name,
+        files = [],
+        srcs = [],
+        data = [],
+        paths = {},
+        env = {},
+        deps = [],
+        tags = [],
+        thorough_cases = False,
+        **kwargs):
+    """Declares a test, of a package two directories below the root.
+
+    Args:
+      name: target name.
+      files: the test's files; by default <name>.py.
+      srcs: other sources that it imports.
+      data: files that it reads.
+      paths: labels of files that it reads, by the variable that names each.
+      env: further variables.
+      deps: libraries, beside those for development.
+      tags: tags.
+      thorough_cases: some cases have the marker thorough: these are a test of their own, with _thorough
+        in its name.
+      **kwargs: further attributes of py_test.
+    """
+    files = files or [name + ".py"]
+    read = data + paths.values()
+    for label in paths.values():
+        read = read + _SDK.get(label, [])
+    targets = quick_and_thorough(name, files) if thorough_cases else {name: (files, "", [])}
+    for target, (_, cases, more) in targets.items():
+        py_test(
+            name = target,
+            srcs = files + srcs + ["//tests/support:pytest_main"],
+            data = {label: None for label in read}.keys(),
+            env = {"PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files])} |
+                  {"PYTEST_CASES": cases} |
+                  {variable: "$(rootpath {})".format(label) for variable, label in paths.items()} |
+                  env,
+            imports = ["../.."],
+            main = "pytest_main.py",
+            tags = tags + more,
+            deps = deps + ["@qola_pip_dev//:packages"],
+            **kwargs
+        )

@@ -1,0 +1,131 @@
+"""Dispatches: the way of a problem through one, and what is not understood."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qola.codegen.ck.link import NotUnderstoodError
+from qola.launch.problems import MAIN_ROLE
+from qola.reference.masks import TOP_LEFT
+from qola.verify.dispatch import Dispatch
+from qola.verify.problem import Problem
+from qola.verify.sample import MAX_WORK, propose
+from tests.verify.libraries import libraries
+
+QUICKSTART = Path(__file__).parents[2] / "manifests/quickstart.toml"
+PROBLEM = Problem("fwd", "fp16", 64, 64, False, (100,), (100,), 2, 1, 0.125)
+
+
+def row(number: int, condition: str) -> str:
+    return f"""if({condition}) {{
+        using trait_ = fmha_fwd_traits_<{number}>;
+        return fmha_fwd_<trait_, ck_tile::gfx950_t>(s, a);
+    }}"""
+
+
+def dispatch(*conditions: str, before: str = "") -> Dispatch:
+    """A dispatch with a row for each condition, of kernel k0, k1, ..."""
+    chain = "\n else ".join(row(n, condition) for n, condition in enumerate(conditions))
+    text = f"""
+    bool get() {{ T props{{}}; if(failed()) {{ return false; }} return true; }}
+    float fmha_fwd(traits t, args a) {{
+        float r = -1;
+        if(device_name.compare(0, 6, "gfx950") == 0) {{
+            if(t.data_type.compare("fp16") == 0) {{
+                {before}
+                if(t.hdim_q <= 64 && t.hdim_v <= 64) {{ {chain} }}
+                else if(t.hdim_q <= 128) {{ return -1; }}
+            }}
+        }}
+        return r;
+    }}"""
+    sources = {
+        f"k{n}": f"using trait_ = fmha_fwd_traits_<{n}>; fmha_fwd_<trait_, ck_tile::gfx950_t>"
+        for n in range(len(conditions))
+    }
+    return Dispatch(text, sources)
+
+
+def test_the_first_row_that_fits() -> None:
+    """Prevents: a problem handed to a kernel that another stands in front of."""
+    of = dispatch(
+        "(t.is_group_mode == true) && (true)",
+        "(a.seqlen_k != 0 && a.seqlen_k % 64 == 0) && (true /*a.hdim_q % 64 != 0*/)",
+        "(a.cu_seqlen_k_ptr == nullptr) && !(t.mask_type != mask_enum::no_mask)",
+        "(t.bias_type == bias_enum::no_bias) || (t.has_lse == true)",
+    )
+    assert of.rows == (("k0",), ("k1",), ("k2",), ("k3",))
+    assert of.taken(PROBLEM, "gfx950") == ("k2",)
+    assert of.taken(replace(PROBLEM, columns=(128,)), "gfx950") == ("k1",)
+    assert of.taken(replace(PROBLEM, group=True), "gfx950") == ("k0",)
+    assert of.taken(replace(PROBLEM, mask=TOP_LEFT), "gfx950") == ("k3",)
+    for refused in (replace(PROBLEM, dtype="bf16"), replace(PROBLEM, hdim_q=72)):
+        assert of.taken(refused, "gfx950") == ()
+    assert of.taken(PROBLEM, "gfx942") == ()
+    # Two data types of CK's begin alike.
+    assert of.taken(replace(PROBLEM, dtype="fp16bf16"), "gfx950") == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("a.new_thing == 3", r"a\.new_thing"),
+        ("num_cus < 3", "num_cus"),
+        ("get_num_blocks(128) < 3", "get_num_blocks"),
+        ("a.seqlen_q ? 1 : 0", "seqlen_q"),
+        ('__import__("os").system("true")', "system"),
+    ],
+)
+def test_what_is_not_understood_is_said(condition: str, said: str) -> None:
+    """Prevents: a guess at a condition of a later CK, or code of a tree that is run."""
+    with pytest.raises(NotUnderstoodError, match=said):
+        dispatch(condition).taken(PROBLEM, "gfx950")
+
+
+@pytest.mark.parametrize("text", ["", "int main() {}", "if(t.hdim_q <= 64) return 1;"])
+def test_other_forms_are_refused(text: str) -> None:
+    """Prevents: a dispatch without rows, of which each kernel would be called unused."""
+    with pytest.raises(NotUnderstoodError):
+        Dispatch(text, {})
+
+
+def test_what_is_launched_instead() -> None:
+    """Prevents: a search for problems of a kernel that nothing reaches."""
+    of = dispatch(
+        "(t.has_lse == true) && (a.hdim_q % 8 == 0)",
+        "(true) && (a.hdim_q % 64 == 0) && (t.has_lse == true)",
+        "(a.hdim_q % 4 == 0) && (t.has_lse == true)",
+    )
+    assert of.hidden_by("k1") == ("k0",)
+    assert of.hidden_by("k0") == of.hidden_by("k2") == of.hidden_by("k9") == ()
+
+
+@pytest.mark.thorough
+def test_unreachable_kernels_are_not_missed(tmp_path: Path, aiter_tree: Path) -> None:
+    """Prevents: a problem that goes elsewhere, or nowhere, without kernels that are left out."""
+    text = QUICKSTART.read_text("utf-8")
+    (tmp_path / "all").mkdir()
+    kept = libraries(tmp_path / "all", aiter_tree, text, keep=True)
+    for before, after in zip(kept, libraries(tmp_path, aiter_tree, text), strict=True):
+        left = {kernel.name for kernel in after.kernels}
+        gone = {kernel.name for kernel in before.kernels} - left
+        assert gone
+        assert all(before.dispatch.hidden_by(name) for name in gone)
+        assert not any(after.dispatch.hidden_by(name) for name in left)
+        mains = [k for k in before.kernels if k.role == MAIN_ROLE[k.direction]]
+        launched: set[str] = set()
+        for number in range(2_000):
+            chosen = np.random.default_rng(number)
+            kernel = mains[number % len(mains)]
+            edge = int(chosen.integers(1 << 30))
+            problem = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
+            if problem is not None:
+                names = before.dispatch.taken(problem, kernel.archs[0])
+                assert after.dispatch.taken(problem, kernel.archs[0]) == names, str(problem)
+                launched.update(names)
+        assert launched <= left
+        assert len(launched) > 0.9 * len(left), "the problems miss too many kernels"
